@@ -1,0 +1,158 @@
+"""What a task and a cache are, as frozen values: the output of the YAML reader and the input of the planner.
+
+Everything here is plain data that pickles and hashes; the meaning of each field is documented under it.
+"""
+
+from dataclasses import dataclass, field
+
+__all__ = [
+    "Branch",
+    "CacheSpec",
+    "DatasetSpec",
+    "OpCall",
+    "Place",
+    "SamplingSpec",
+    "StepSpec",
+    "TaskSpec",
+    "TierSpec",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a file something was written, for messages."""
+
+    file: str = "<string>"
+    line: int = 0
+    """1-based; 0 = unknown."""
+    column: int = 0
+    """1-based; 0 = unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpCall:
+    """One operation as written: its name and canonical parameters."""
+
+    name: str
+    """A name of the op registry, e.g. ``resize``."""
+    params: tuple[tuple[str, object], ...] = ()
+    """Validated by the op itself, with defaults filled in and sorted by name, so that equal meaning is equal value.
+    Values are str, int, float, bool, None or (nested) tuples of them."""
+    place: Place = field(default=Place(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One arm of a conditional or random step."""
+
+    ops: tuple[OpCall, ...]
+    """Empty = pass through unchanged (``config: None`` in the paper)."""
+    condition: str | None = None
+    """Canonical text of the condition grammar, or ``else``; None on random branches."""
+    prob: float | None = None
+    """In [0, 1]; None on conditional branches."""
+    place: Place = field(default=Place(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """One entry of ``augmentation`` (SAND §5.1, Fig. 9)."""
+
+    name: str
+    branch_type: str
+    """``single``, ``conditional``, ``random``, ``multi`` or ``merge``."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    ops: tuple[OpCall, ...] = ()
+    """For ``single``: the chain. For ``multi``: nothing (each output is a copy)."""
+    branches: tuple[Branch, ...] = ()
+    merge: str = "concat"
+    """For ``merge``: ``concat`` over time, ``stack`` on a new axis before T, or ``mean``."""
+    place: Place = field(default=Place(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSpec:
+    """Which frames make a clip, and how many clips make a batch."""
+
+    videos_per_batch: int
+    frames_per_video: int
+    """Frames of one clip before augmentation (F)."""
+    frame_stride: int = 1
+    """In frames of the source (s); a clip spans (F-1)*s+1 frames."""
+    samples_per_video: int = 1
+    """Clips of one video in one epoch (m)."""
+    coordination: str = "shared"
+    """``shared`` (shared fraction, DESIGN §8.3) or ``independent``."""
+    spread: float = 0.4
+    """δ in (0, 1]: width of the window of a video, as a fraction, that the starts of one generation fall in."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """Where the videos are and what is known about them."""
+
+    uri: str
+    """A folder, a glob or an fsspec URL, as written but made absolute when local."""
+    input_source: str = "file"
+    labels: str | None = None
+    """Path or URL of a CSV or Parquet table, ``folders`` (the parent folder's name is the label), or None."""
+    label_video_column: str = "video"
+    label_column: str = "label"
+    where: str | None = None
+    """SQL predicate over the dataset's columns (JOADER's predicate)."""
+    on_bad_video: str = "raise"
+    """``raise``, ``skip`` or ``replace``."""
+    on_short_video: str = "clamp"
+    """``clamp``, ``loop`` or ``skip``."""
+    max_pixels: int = 8192 * 4320
+    """A larger frame is a bad video, refused before it is decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One training job's description."""
+
+    name: str
+    """``tag`` in YAML; the task's name in paths."""
+    dataset: DatasetSpec
+    sampling: SamplingSpec
+    steps: tuple[StepSpec, ...]
+    epochs: int = 1
+    seed: int | None = None
+    """None = the cache's seed."""
+    drop_last: bool = False
+    layout: str = "TCHW"
+    """``TCHW``, ``CTHW`` or ``THWC``: the axis order of the loader's tensors, as strided views."""
+    place: Place = field(default=Place(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TierSpec:
+    """One place where bytes lie."""
+
+    url: str
+    budget_bytes: int
+    codec: str = "auto"
+    """``auto``, ``raw``, ``lz4`` or ``zstd1``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """The cache's own settings (``cache:`` in YAML)."""
+
+    tiers: tuple[TierSpec, ...]
+    catalog: str = "duckdb"
+    """``duckdb`` (a file beside the store) or a ``postgresql://`` URL without a password."""
+    memory_bytes: int = 8 << 30
+    epochs_per_generation: int = 5
+    """k: epochs that are planned, and decoded for, at once."""
+    seed: int = 0
+    workers: int = 0
+    """Worker processes; 0 = one per core."""
+    durability: str = "cache"
+    """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
+    keep: str = "leaves"
+    """What is kept while it fits: ``leaves`` (clips), ``aug`` (frames after the first step) or ``frames`` (decoded)."""
+    op_modules: tuple[str, ...] = ()
+    """Modules that may register custom ops; nothing else is imported."""

@@ -1,0 +1,243 @@
+"""Every error that viewcache raises, grouped by what the caller does next.
+
+Each class has a stable, append-only ``kind`` (for logs, ``--json`` and tests) and is also the builtin that
+people expect, so ``except FileNotFoundError`` works. This module imports nothing of viewcache: every folder may use it.
+
+    ViewcacheError                     kind                  next step
+    ├── BadInput (ValueError)          bad_input             correct what was given
+    │   ├── ConfigError                config                correct the YAML at file, line, column
+    │   ├── BadUrl                     bad_url               correct the view:// path
+    │   ├── BudgetTooSmall             budget_too_small      raise the budget to the named minimum
+    │   ├── QueryRefused               query_refused         send one SELECT
+    │   └── MissingExtra               missing_extra         install the named extra
+    ├── NotFound (FileNotFoundError)   not_found             ask for what is there (the message says the range)
+    │   ├── DatasetNotFound            dataset_not_found     correct the dataset's path or labels
+    │   └── ViewNotFound               view_not_found        correct task, epoch, iteration, video or frame
+    ├── BadVideo (ValueError)          bad_video             repair or remove the file, or set on_bad_video
+    ├── Busy (OSError)                 busy                  wait, or go to the process that holds it
+    │   ├── CatalogBusy                catalog_busy          stop the named process, or read its snapshot
+    │   └── Timeout (TimeoutError)     timeout               try again, or raise the limit
+    ├── Broken (RuntimeError)          broken                run `viewcache doctor`; data is rebuilt, never served wrong
+    │   ├── ChunkDamaged               chunk_damaged         nothing: the object is rebuilt
+    │   ├── CatalogDamaged             catalog_damaged       nothing is lost: rebuild it from the store
+    │   ├── CatalogVersion             catalog_version       `viewcache db upgrade`, or a newer viewcache
+    │   ├── WorkerDied                 worker_died           read the named worker's reason; its job was repeated
+    │   └── Full (OSError)             full                  free disk space; training goes on uncached
+    └── Misuse (RuntimeError)          misuse                correct the calling code
+        ├── Closed                     closed                open the cache again
+        └── WrongProcess               wrong_process         open the cache in this process
+"""
+
+import errno
+
+__all__ = [
+    "BadInput",
+    "BadUrl",
+    "BadVideo",
+    "Broken",
+    "BudgetTooSmall",
+    "Busy",
+    "CatalogBusy",
+    "CatalogDamaged",
+    "CatalogVersion",
+    "ChunkDamaged",
+    "Closed",
+    "ConfigError",
+    "DatasetNotFound",
+    "Full",
+    "MissingExtra",
+    "Misuse",
+    "NotFound",
+    "QueryRefused",
+    "Timeout",
+    "ViewNotFound",
+    "ViewcacheError",
+    "WorkerDied",
+    "WrongProcess",
+]
+
+
+class ViewcacheError(Exception):
+    """Base of all errors of viewcache; ``kind`` never changes once released."""
+
+    kind = "error"
+
+    def __str__(self) -> str:
+        """The message alone: OSError and KeyError would otherwise decorate it."""
+        return str(self.args[0]) if self.args else self.kind
+
+
+class BadInput(ViewcacheError, ValueError):
+    """Something the caller gave is wrong; the message names it and what is allowed."""
+
+    kind = "bad_input"
+
+
+class ConfigError(BadInput):
+    """A YAML file is wrong at a place.
+
+    Attributes:
+        file: path as the user gave it, or ``<string>``.
+        line: 1-based, 0 when the whole file is meant.
+        column: 1-based, 0 when the whole line is meant.
+    """
+
+    kind = "config"
+
+    def __init__(self, message: str, file: str = "<string>", line: int = 0, column: int = 0):
+        """Prefix the message with ``file:line:column``, as compilers do, so that editors can jump there."""
+        self.reason, self.file, self.line, self.column = message, file, line, column
+        place = file + (f":{line}" if line else "") + (f":{column}" if line and column else "")
+        super().__init__(f"{place}: {message}")
+
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, str, int, int]]:
+        """Pickle by the constructor's own arguments."""
+        return type(self), (self.reason, self.file, self.line, self.column)
+
+
+class BadUrl(BadInput):
+    """A ``view://`` path cannot be read; the message shows the five forms."""
+
+    kind = "bad_url"
+
+
+class BudgetTooSmall(BadInput):
+    """The budget cannot hold what one batch needs.
+
+    Attributes:
+        minimum: the smallest budget that would do, in bytes.
+    """
+
+    kind = "budget_too_small"
+
+    def __init__(self, message: str, minimum: int):
+        """Keep the minimum beside the message."""
+        self.minimum = minimum
+        super().__init__(message, minimum)
+
+
+class QueryRefused(BadInput):
+    """The SQL door takes exactly one SELECT; this was something else, or over a limit."""
+
+    kind = "query_refused"
+
+
+class MissingExtra(BadInput, ImportError):
+    """An optional dependency is not installed; the message has the pip command."""
+
+    kind = "missing_extra"
+
+
+class NotFound(ViewcacheError, FileNotFoundError):
+    """What was asked for does not exist; the message says what does."""
+
+    kind = "not_found"
+
+    def __init__(self, message: str):
+        """Carry ENOENT, as a FileNotFoundError of the operating system does."""
+        super().__init__(message)
+        self.errno = errno.ENOENT
+
+
+class DatasetNotFound(NotFound):
+    """A dataset's folder, glob, URL or label file is not there or holds no video."""
+
+    kind = "dataset_not_found"
+
+
+class ViewNotFound(NotFound):
+    """No such task, epoch, iteration, video, frame or depth."""
+
+    kind = "view_not_found"
+
+
+class BadVideo(ViewcacheError, ValueError):
+    """A video cannot be decoded; the message names the file."""
+
+    kind = "bad_video"
+
+
+class Busy(ViewcacheError, OSError):
+    """Somebody else holds what is needed."""
+
+    kind = "busy"
+
+
+class CatalogBusy(Busy):
+    """Another process owns the catalog.
+
+    Attributes:
+        pid: the holder's process id, 0 if it could not be read.
+    """
+
+    kind = "catalog_busy"
+
+    def __init__(self, message: str, pid: int = 0):
+        """Keep the holder's pid beside the message."""
+        super().__init__(message)
+        self.pid = pid
+
+
+class Timeout(Busy, TimeoutError):
+    """A bounded wait ended."""
+
+    kind = "timeout"
+
+
+class Broken(ViewcacheError, RuntimeError):
+    """The cache's own state or machinery failed; data is rebuilt, never served wrong."""
+
+    kind = "broken"
+
+
+class ChunkDamaged(Broken):
+    """Stored bytes are missing, short or fail their checksum. Reads catch it and rebuild."""
+
+    kind = "chunk_damaged"
+
+
+class CatalogDamaged(Broken):
+    """The catalog file cannot be opened or replayed."""
+
+    kind = "catalog_damaged"
+
+
+class CatalogVersion(Broken):
+    """The catalog's schema revision is not the one this release works with."""
+
+    kind = "catalog_version"
+
+
+class WorkerDied(Broken):
+    """A worker process died or hung on one job more often than it is repeated."""
+
+    kind = "worker_died"
+
+
+class Full(Broken, OSError):
+    """The disk is full or a file limit was hit."""
+
+    kind = "full"
+
+    def __init__(self, message: str):
+        """Carry ENOSPC, as an OSError of the operating system does."""
+        super().__init__(message)
+        self.errno = errno.ENOSPC
+
+
+class Misuse(ViewcacheError, RuntimeError):
+    """The API was called in a way it does not allow."""
+
+    kind = "misuse"
+
+
+class Closed(Misuse):
+    """The handle was closed."""
+
+    kind = "closed"
+
+
+class WrongProcess(Misuse):
+    """A handle was used in a forked child; database and store handles do not survive a fork."""
+
+    kind = "wrong_process"
