@@ -9,7 +9,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── BadUrl                     bad_url               correct the view:// path
     │   ├── BudgetTooSmall             budget_too_small      raise the budget to the named minimum
     │   ├── QueryRefused               query_refused         send one SELECT
-    │   └── MissingExtra               missing_extra         install the named extra
+    │   └── MissingExtra (ImportError) missing_extra         install the named extra
     ├── NotFound (FileNotFoundError)   not_found             ask for what is there (the message says the range)
     │   ├── DatasetNotFound            dataset_not_found     correct the dataset's path or labels
     │   └── ViewNotFound               view_not_found        correct task, epoch, iteration, video or frame

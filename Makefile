@@ -1,0 +1,72 @@
+# Everything that a person or CI runs here, from a machine that has make and Python 3.11 or newer.
+# The first target that needs it makes .venv from constraints.txt; after that nothing here needs a network.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint bench clean
+.DELETE_ON_ERROR:
+
+VENV := .venv
+RUN := $(VENV)/bin
+PIP := $(RUN)/python -m pip --disable-pip-version-check
+# 3.11 first: the pins were tested there.
+PYTHONS := python3.11 python3.12 python3.13 python3 python
+# The CPU build of torch: asked of the machine's own index first, then of this one.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+BENCH ?= $(filter-out __init__ harness,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# Environment, not text pasted into a command: a folder's name may hold spaces and quotes.
+export VIDEOS
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.installed ## cache a few clips, train on them cold and warm: make demo [VIDEOS=folder]
+	$(RUN)/viewcache demo $${VIDEOS:+--videos "$$VIDEOS"}
+
+test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store']
+	$(RUN)/python -m pytest $(ARGS)
+
+test-long: $(VENV)/.developed ## all tests, the long ones too, with many more random examples
+	$(RUN)/python -m pytest -m "long or not long" --hypothesis-profile=long --timeout=3600 $(ARGS)
+
+lint: $(VENV)/.developed ## ruff (rules and format) and mypy --strict over the whole tree
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+
+bench: $(VENV)/.developed ## measure against rivals into bench-out/: make bench [BENCH='read decode'] [ARGS='--repeats 9']
+	@mkdir -p bench-out
+	for name in $(BENCH); do $(RUN)/python -m "benchmarks.$$name" --json "bench-out/$$name.json" $(ARGS); done
+
+clean: ## remove .venv, tool caches and what demo and bench wrote
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* dist demo-out bench-out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The package with what the demo needs. Runs again when the pins or the package's own list changed.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@if ! $(RUN)/python -m pip --version >/dev/null 2>&1; then \
+	  for python in $(PYTHONS); do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found="$$python"; break; fi; \
+	  done; \
+	  if [ -z "$${found:-}" ]; then echo "viewcache needs Python 3.11 or newer; none of $(PYTHONS) is" >&2; exit 1; fi; \
+	  echo "making $(VENV) with $$("$$found" --version)"; \
+	  "$$found" -m venv --clear $(VENV); \
+	fi
+	@$(PIP) install -qq --constraint constraints.txt pip
+	@torch="torch==$$(sed -n 's/^torch==//p' constraints.txt)"; \
+	if [ "$$(uname -s)" = Linux ]; then torch="$$torch+cpu"; fi; \
+	echo "installing $$torch"; \
+	if ! $(PIP) install -qq --constraint constraints.txt "$$torch" 2>/dev/null; then \
+	  $(PIP) install -qq --constraint constraints.txt --extra-index-url "$(TORCH_INDEX)" "$$torch" \
+	  || { echo "no index has $$torch: name one that does, make TORCH_INDEX=URL" >&2; exit 1; }; \
+	fi
+	@echo "installing viewcache and what it needs"
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast]'
+	@touch $@
+
+# The tools of the tests, checkers and benchmarks.
+$(VENV)/.developed: $(VENV)/.installed
+	@echo "installing the tools of the tests"
+	@$(PIP) install -qq --constraint constraints.txt --group dev
+	@touch $@

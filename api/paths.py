@@ -1,0 +1,122 @@
+"""The paths below `view://`: text to a value and back, nothing else (SAND Table 1, DESIGN §5).
+
+The last component decides what a path names, so a video called `12` and epoch 12 can live side by side.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import parse_qsl
+
+from viewcache.errors import BadUrl
+
+__all__ = ["FORMS", "ViewPath", "parse_path"]
+
+FORMS = (
+    "view://{task}/{video}.{ext}",
+    "view://{task}/{video}/frame{i}",
+    "view://{task}/{video}/frame{i}/aug{d}[?epoch=&sample=&output=]",
+    "view://{task}/{epoch}/{iteration}/view[?rank=&world=]",
+    "view://{task}/{epoch}/{iteration}/view.zarr",
+)
+"""The five kinds of path, as messages show them."""
+
+Kind = Literal["folder", "video", "frame", "aug", "view", "zarr"]
+
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,134}", re.ASCII)
+"""A component: a name of 128 characters, and a video's extension."""
+_NUMBER = r"(0|[1-9][0-9]{0,9})"
+_FRAME = re.compile(f"frame{_NUMBER}", re.ASCII)
+_AUG = re.compile(f"aug{_NUMBER}", re.ASCII)
+_WHOLE = re.compile(_NUMBER, re.ASCII)
+_QUERY = {"view": ("rank", "world"), "aug": ("epoch", "sample", "output")}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPath:
+    """What a path names."""
+
+    kind: Kind
+    parts: tuple[str, ...]
+    """The components, without the query."""
+    task: str = ""
+    video: str = ""
+    """For ``video``: with its extension."""
+    frame: int = 0
+    depth: int = 0
+    """Augmentation steps done."""
+    epoch: int | None = None
+    iteration: int = 0
+    rank: int = 0
+    world: int = 1
+    sample: int = 0
+    output: str | None = None
+    """For ``aug``: which output of a step that has several."""
+    inside: str = ""
+    """For ``zarr``: the path inside the group; empty = the group itself."""
+
+
+def parse_path(path: str) -> ViewPath:
+    """Read a path, with or without ``view://``.
+
+    Raises:
+        BadUrl: a character, a name or a query that no path has; the message shows the forms.
+    """
+    text = path.removeprefix("view://").strip("/") if "://" not in path or path.startswith("view://") else path
+    text, _, query = text.partition("?")
+    parts = tuple(text.split("/")) if text else ()
+    for part in parts:
+        if not _NAME.fullmatch(part):
+            raise _bad(path, f"{part!r} is not a name ([A-Za-z0-9._-], not . or ..)")
+    found = _kind(path, parts)
+    return _with_query(path, found, query) if query else found
+
+
+def _kind(path: str, parts: tuple[str, ...]) -> ViewPath:
+    if len(parts) < 2:
+        return ViewPath("folder", parts, task=parts[0] if parts else "")
+    task, *rest = parts
+    if len(rest) >= 3 and rest[2] == "view.zarr" and _numbers(rest[:2]):
+        epoch, iteration = int(rest[0]), int(rest[1])
+        return ViewPath("zarr", parts, task, epoch=epoch, iteration=iteration, inside="/".join(rest[3:]))
+    if len(rest) == 3 and rest[2] == "view" and _numbers(rest[:2]):
+        return ViewPath("view", parts, task, epoch=int(rest[0]), iteration=int(rest[1]))
+    if len(rest) in (2, 3) and (frame := _FRAME.fullmatch(rest[1])):
+        if len(rest) == 2:
+            return ViewPath("frame", parts, task, rest[0], int(frame[1]))
+        if depth := _AUG.fullmatch(rest[2]):
+            return ViewPath("aug", parts, task, rest[0], int(frame[1]), int(depth[1]))
+    if len(rest) == 1 and "." in rest[0]:
+        return ViewPath("video", parts, task, rest[0])
+    if len(rest) == 1 or (len(rest) == 2 and _numbers(rest)):
+        return ViewPath("folder", parts, task)
+    raise _bad(path, "no path has this form")
+
+
+def _numbers(parts: list[str]) -> bool:
+    return all(_WHOLE.fullmatch(part) for part in parts)
+
+
+def _with_query(path: str, found: ViewPath, query: str) -> ViewPath:
+    allowed = _QUERY.get(found.kind, ())
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=False):
+        if name not in allowed or name in values:
+            raise _bad(path, f"?{name}= is not asked of it here; allowed: {', '.join(allowed) or 'nothing'}")
+        values[name] = value
+    numbers = {name: value for name, value in values.items() if name != "output"}
+    for name, value in numbers.items():
+        if not _WHOLE.fullmatch(value):
+            raise _bad(path, f"{name}={value!r} is not a whole number")
+    rank, world = int(numbers.get("rank", 0)), int(numbers.get("world", 1))
+    if world < 1 or rank >= world:
+        raise _bad(path, f"rank={rank} and world={world}: rank must be below world")
+    epoch = int(numbers["epoch"]) if "epoch" in numbers else found.epoch
+    return ViewPath(
+        found.kind, found.parts, found.task, found.video, found.frame, found.depth, epoch, found.iteration,
+        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside,
+    )  # fmt: skip
+
+
+def _bad(path: str, reason: str) -> BadUrl:
+    return BadUrl(f"{path!r}: {reason}; the forms are {', '.join(FORMS)}")

@@ -1,0 +1,3 @@
+"""Measurements against rivals; each module runs as ``python -m benchmarks.NAME --json FILE``."""
+
+__all__: list[str] = []

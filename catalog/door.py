@@ -1,0 +1,378 @@
+"""The only door to the database: verbs in, values out.
+
+Every write goes through the writer's thread; reads come from any thread of the owning process. Verbs marked *small*
+return at once and are committed within a moment (``flush`` waits); the others return when they are committed.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from time import time
+from types import TracebackType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from viewcache import errors
+from viewcache.catalog import files, plans, snapshot, tasks
+from viewcache.catalog.engine import Session
+from viewcache.catalog.opening import Opened, open_catalog
+from viewcache.catalog.pending import Pending
+from viewcache.catalog.records import (
+    CopyRow,
+    EventRow,
+    GenerationRow,
+    IoSampleRow,
+    PlanTables,
+    ProgressRow,
+    SubstitutionRow,
+    TaskRow,
+    TierRow,
+    VideoColumnRow,
+    VideoRow,
+)
+from viewcache.catalog.rows import from_table, to_table
+from viewcache.catalog.writer import Writer
+
+__all__ = ["Catalog"]
+
+T = TypeVar("T")
+
+
+class Catalog:
+    """One open catalog.
+
+    Use it in the process that opened it; a forked child gets ``WrongProcess``. Any thread may call any method.
+
+    Attributes:
+        quarantined: files that could not be used and were moved aside at open. When there are any, rows that told of
+            copies may be lost and the store must be walked.
+    """
+
+    def __init__(self, opened: Opened, *, writable: bool):
+        """For ``open``."""
+        self._opened, self._pid, self._closed = opened, os.getpid(), False
+        self.quarantined = opened.quarantined
+        self._upkeep = snapshot.Upkeep(opened.engine, opened.layout) if opened.layout and writable else None
+        self._writer = Writer(opened.engine, self._make_room, self._idle) if writable else None
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path,
+        *,
+        create: bool = True,
+        writable: bool = True,
+        wait_s: float = 0.0,
+        memory_bytes: int = 1 << 30,
+    ) -> "Catalog":
+        """Open a catalog, making it or bringing its schema up to date if need be.
+
+        Args:
+            where: a folder (DuckDB; it holds the database, its lock and its snapshot) or a ``postgresql://`` URL.
+            create: make it if there is none.
+            writable: own it; False reads one that nobody owns.
+            wait_s: how long to wait for an owner that is about to end, seconds.
+            memory_bytes: most memory for DuckDB's buffers.
+
+        Raises:
+            CatalogBusy: another process owns it; the message has its pid and the ways on.
+            CatalogVersion: a newer release made it, or (PostgreSQL) it must be upgraded first.
+            CatalogDamaged: the database file cannot be opened.
+            NotFound: there is none and ``create`` is False.
+            Full: no disk space to make it.
+        """
+        opened = open_catalog(where, create=create, writable=writable, wait_s=wait_s, memory_bytes=memory_bytes)
+        catalog = cls(opened, writable=writable)
+        if writable and opened.layout:
+            catalog._call(lambda session: session.run("delete_all_leases"))
+        return catalog
+
+    def close(self) -> None:
+        """Commit what waits, fold the log into the file, and let go; harmless when done twice."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+        self._opened.engine.close()
+        if self._opened.lock is not None:
+            self._opened.lock.release()
+
+    def __enter__(self) -> "Catalog":
+        """The catalog itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    @property
+    def dialect(self) -> str:
+        """``duckdb`` or ``postgresql``."""
+        return self._opened.engine.dialect
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why small changes are not being committed (a full disk, say); None when they are. They go on being tried."""
+        return self._writer.failure if self._writer else None
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until every earlier change is committed.
+
+        Raises:
+            Full: the disk is full; the changes are kept and tried again.
+            Timeout: not within ``timeout_s`` seconds.
+        """
+        self._own().flush(timeout_s)
+
+    # --- datasets and videos ---
+
+    def register_dataset(self, uri: str) -> int:
+        """The id of the dataset of this folder, glob or URL, registered if it is new."""
+        return self._call(lambda session: tasks.register_dataset(session, uri))
+
+    def upsert_videos(self, dataset_id: int, videos: Sequence[VideoRow]) -> list[int]:
+        """Record scanned files; a uri that is known keeps its id and takes the new content.
+
+        Returns:
+            The ids, in the order of ``videos``.
+
+        Raises:
+            BadInput: a uri comes twice.
+        """
+        return self._call(lambda session: tasks.upsert_videos(session, dataset_id, videos)) if videos else []
+
+    def load_videos(self, dataset_id: int) -> pa.Table:
+        """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
+        return self._query("read_videos", dataset_id=dataset_id)
+
+    def set_video_columns(self, rows: Sequence[VideoColumnRow]) -> None:
+        """Replace the further columns of the videos that appear in ``rows``."""
+        if rows:
+            self._call(lambda session: tasks.set_video_columns(session, rows))
+
+    def load_video_columns(self, dataset_id: int) -> pa.Table:
+        """(video_id, name, text_value, number_value) of a dataset's videos."""
+        return self._query("read_video_columns", dataset_id=dataset_id)
+
+    # --- tasks and draws ---
+
+    def ensure_task(self, task: TaskRow) -> TaskRow:
+        """Register a task, or find it by name; ids of 0 are filled in.
+
+        A known name with the same definition takes the new number of epochs. With another definition it takes the new
+        one if nothing was drawn yet; its plans are forgotten then.
+
+        Raises:
+            BadInput: another definition under this name has draws, so its paths have a meaning already.
+        """
+        return self._call(lambda session: tasks.ensure_task(session, task))
+
+    def load_tasks(self) -> list[TaskRow]:
+        """Every task by id."""
+        return from_table(TaskRow, self._query("read_tasks"))
+
+    def record_draws(self, draws: pa.Table) -> None:
+        """Record an order, ``schemas.DRAW``; what is recorded already may be given again.
+
+        Raises:
+            Misuse: a position is recorded with another video; nothing of ``draws`` is recorded then.
+        """
+        self._call(lambda session: tasks.record_draws(session, draws))
+
+    def load_draws(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
+        """The recorded order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position)."""
+        return self._query("read_draws", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
+
+    def add_substitutions(self, rows: Sequence[SubstitutionRow]) -> None:
+        """Record uses of policies for bad and short videos (small)."""
+        self._note(lambda pending: pending.add_substitutions(rows))
+
+    # --- plans ---
+
+    def next_object_id(self, n: int) -> int:
+        """The first of ``n`` consecutive object ids that are the caller's from now on."""
+        return self._call(lambda session: tasks.claim_ids(session, "object", n))
+
+    def record_plan(self, plan: PlanTables) -> GenerationRow:
+        """Record a generation in one transaction; one of the same task and number that is recorded already stays.
+
+        Raises:
+            BadInput: the tables do not have the columns of ``schemas``, or the task is not known.
+        """
+        prepared = plans.prepare(plan)
+        return self._call(lambda session: plans.record(session, prepared))
+
+    def load_generations(self, task_id: int) -> list[GenerationRow]:
+        """A task's generations in order."""
+        return from_table(GenerationRow, self._query("read_generations", task_id=task_id))
+
+    def load_plan(self, task_id: int, number: int) -> PlanTables | None:
+        """A generation with every object that its batches need, also of earlier plans; None if it is not recorded."""
+        for generation in self.load_generations(task_id):
+            if generation.number == number:
+                span = {"task_id": task_id, "first_epoch": generation.first_epoch, "last_epoch": generation.last_epoch}
+                return PlanTables(
+                    generation,
+                    self._query("read_plan_objects", **span),
+                    self._query("read_plan_edges", **span),
+                    self._query("read_plan_uses", **span),
+                )
+        return None
+
+    def objects_by_key(self, keys: pa.Array | pa.ChunkedArray | Sequence[str]) -> pa.Table:
+        """(key, object_id) of those content keys that are known; unordered in ``keys``, by object_id."""
+        column = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys, pa.string())
+        return self._query("objects_by_key", given=pa.table({"key": column}))
+
+    # --- copies ---
+
+    def mark_ready(self, rows: Sequence[CopyRow]) -> None:
+        """The objects have these copies (small)."""
+        self._note(lambda pending: pending.mark_ready(rows))
+
+    def mark_gone(self, object_ids: Iterable[int], reason: str, *, tier: str) -> None:
+        """The objects have no copy in the tier any more (small); ``reason`` is what ``evictions`` will say."""
+        ids = [int(object_id) for object_id in object_ids]
+        self._note(lambda pending: pending.mark_gone(ids, reason, tier))
+
+    def touch(self, object_ids: Iterable[int], *, tier: str, tick: int) -> None:
+        """The copies were read at ``tick`` of the owner's logical clock (small)."""
+        ids = [int(object_id) for object_id in object_ids]
+        self._note(lambda pending: pending.touch(ids, tier, tick))
+
+    def load_copies(self) -> pa.Table:
+        """Every copy, ``schemas.COPY`` by (object_id, tier)."""
+        return self._query("read_copies")
+
+    def copies_of_videos(self, video_ids: Sequence[int]) -> pa.Table:
+        """(object_id, key, tier, physical, bytes) of the copies of these videos' objects, for changed files."""
+        return self._query("copies_of_videos", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
+
+    def hold(self, object_ids: Iterable[int], *, holder: str, expires_at: float) -> None:
+        """Publish that ``holder`` has the objects until then, seconds since 1970 UTC (small)."""
+        ids = [int(object_id) for object_id in object_ids]
+        self._note(lambda pending: pending.lease(ids, holder, expires_at))
+
+    def release(self, object_ids: Iterable[int], *, holder: str) -> None:
+        """Publish that ``holder`` has them no more (small)."""
+        ids = [int(object_id) for object_id in object_ids]
+        self._note(lambda pending: pending.lease(ids, holder, None))
+
+    # --- progress, demand, eviction ---
+
+    def advance(self, row: ProgressRow) -> None:
+        """The rank needs this iteration next (small); uses before it are past."""
+        self._note(lambda pending: pending.advance(row))
+
+    def load_progress(self, task_id: int) -> list[ProgressRow]:
+        """Where each rank is, by rank."""
+        return from_table(ProgressRow, self._query("read_progress", task_id=task_id))
+
+    def due_next(self, n: int = 64, window: int = 40) -> pa.Table:
+        """What is needed soonest and has no copy, over all tasks.
+
+        Args:
+            n: rows at most.
+            window: look so many iterations ahead of each task.
+
+        Returns:
+            (object_id, task_id, seq, iterations_ahead, need_s) by iterations_ahead.
+        """
+        return self._query("due_next", n=n, window=window)
+
+    def eviction_candidates(self, tier: str, need_bytes: int, spare: Sequence[int] = ()) -> pa.Table:
+        """Copies to give up so that ``need_bytes`` become free, in the order of the policy ``demand``.
+
+        Args:
+            tier: which.
+            need_bytes: stop when their bytes reach this.
+            spare: object ids that are held or wanted by a reader right now.
+
+        Returns:
+            (object_id, bytes, reason, refs, next_need_s), first victim first; less than ``need_bytes`` in sum when
+            there is no more.
+        """
+        given = pa.table({"object_id": pa.array(spare, pa.int64())})
+        return self._query("eviction_candidates", given=given, tier=tier, need_bytes=need_bytes, now=time())
+
+    # --- measures, events, settings ---
+
+    def add_io_samples(self, rows: Sequence[IoSampleRow]) -> None:
+        """Add measured work (small)."""
+        self._note(lambda pending: pending.add_io_samples(rows))
+
+    def add_events(self, rows: Sequence[EventRow]) -> None:
+        """Add to the log of what happened (small)."""
+        self._note(lambda pending: pending.add_events(rows))
+
+    def set_tiers(self, rows: Sequence[TierRow]) -> None:
+        """Record the tiers as they are configured."""
+        if rows:
+            table = to_table(rows)
+            self._call(lambda session: session.run("upsert_tiers", given=table))
+
+    def setting(self, name: str) -> str | None:
+        """The value of a setting; None when it was never set."""
+        values: list[str] = self._query("read_setting", name=name)["value"].to_pylist()
+        return values[0] if values else None
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Change a setting."""
+        self._call(lambda session: session.run("write_setting", {"name": name, "value": value}))
+
+    def query(self, name: str, /, **parameters: object) -> pa.Table:
+        """Run a named SELECT of ``sql/queries``.
+
+        Raises:
+            NotFound: no such name.
+            BadInput: parameters that it does not take.
+        """
+        self._check()
+        return self._opened.engine.query(name, parameters)
+
+    def publish_snapshot(self) -> Path:
+        """Write the snapshot that other processes read, now.
+
+        Raises:
+            Misuse: the catalog is on PostgreSQL, where other processes read the database itself.
+        """
+        if self._upkeep is None:
+            raise errors.Misuse("only a writable DuckDB catalog has a snapshot; connect to PostgreSQL itself")
+        return self._own().between(self._upkeep.publish)
+
+    # --- plumbing ---
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise errors.WrongProcess(
+                f"the catalog was opened by process {self._pid}, this is {os.getpid()}: open the cache in this process"
+            )
+        if self._closed:
+            raise errors.Closed("this catalog was closed; open the cache again")
+
+    def _own(self) -> Writer:
+        self._check()
+        if self._writer is None:
+            raise errors.Misuse("this catalog was opened to read only; open it with writable=True")
+        return self._writer
+
+    def _note(self, change: Callable[[Pending], None]) -> None:
+        self._own().note(change)
+
+    def _call(self, work: Callable[[Session], T]) -> T:
+        return self._own().call(work)
+
+    def _query(self, name: str, /, given: pa.Table | None = None, **parameters: object) -> pa.Table:
+        self._check()
+        return self._opened.engine.query(name, parameters, given)
+
+    def _make_room(self) -> bool:
+        return self._opened.layout is not None and files.release_reserve(self._opened.layout)
+
+    def _idle(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.tick()

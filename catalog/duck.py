@@ -1,0 +1,167 @@
+"""The embedded database: one DuckDB file, one process, many threads.
+
+The instance is locked down at open (no files, no network, no extensions, no settings), so that no SQL can reach past
+the catalog. A failed checkpoint makes DuckDB refuse everything until all its connections are closed (RELIABILITY F4);
+then ``lost`` is set and ``reopen`` starts again on the same file.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from viewcache import errors
+from viewcache.catalog.engine import Engine, Session, arrow_schema, handed_over
+from viewcache.catalog.statements import load
+
+__all__ = ["DuckEngine", "locked_down"]
+
+_NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quota exceeded")
+
+
+def locked_down(memory_bytes: int, threads: int) -> dict[str, str]:
+    """DuckDB settings that leave SQL nothing to reach but the database itself."""
+    return {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "lock_configuration": "true",
+        "memory_limit": f"{max(memory_bytes, 64 << 20)}B",
+        "threads": str(threads),
+    }
+
+
+class DuckEngine(Engine):
+    """``Engine`` on a DuckDB file."""
+
+    dialect = "duckdb"
+
+    def __init__(self, path: Path, *, read_only: bool = False, memory_bytes: int = 1 << 30, threads: int = 2):
+        """Open an existing file.
+
+        Args:
+            path: of the database file.
+            read_only: refuse every write; several processes may then have it open.
+            memory_bytes: most memory that DuckDB's buffers take.
+            threads: that DuckDB uses for one query.
+
+        Raises:
+            CatalogBusy: another process has the file open.
+            CatalogDamaged: the file or its log cannot be read.
+        """
+        self._path, self._read_only = path, read_only
+        self._config = locked_down(memory_bytes, threads)
+        self._lock = threading.Lock()
+        self._root = self._connect()
+        self._life = 0
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        try:
+            return duckdb.connect(str(self._path), read_only=self._read_only, config=dict(self._config))
+        except duckdb.Error as error:
+            text = str(error)
+            if "Could not set lock" in text or "Conflicting lock" in text:
+                raise errors.CatalogBusy(f"catalog {self._path} is open in another process: {text}") from error
+            if any(mark in text.lower() for mark in _NO_SPACE):
+                raise errors.Full(f"catalog {self._path}: {text}; free disk space") from error
+            raise errors.CatalogDamaged(f"catalog {self._path} cannot be opened: {text}") from error
+
+    def _cursor(self) -> tuple[duckdb.DuckDBPyConnection, int]:
+        with self._lock:
+            return self._root.cursor(), self._life
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """See ``Engine.transaction``."""
+        cursor, _ = self._cursor()
+        try:
+            with self._translated():
+                cursor.begin()
+            try:
+                yield _DuckSession(self, cursor)
+            except BaseException:
+                with contextlib.suppress(duckdb.Error):  # the first error is the one to tell
+                    cursor.rollback()
+                raise
+            with self._translated():
+                cursor.commit()
+        finally:
+            cursor.close()
+
+    def query(
+        self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
+    ) -> pa.Table:
+        """See ``Engine.query``."""
+        while True:
+            cursor, life = self._cursor()
+            try:
+                return _DuckSession(self, cursor).run(name, parameters, given)
+            except errors.CatalogDamaged:
+                with self._lock:
+                    reopened = self._life != life
+                if not reopened:
+                    raise
+            finally:
+                cursor.close()
+
+    def checkpoint(self) -> None:
+        """See ``Engine.checkpoint``."""
+        cursor, _ = self._cursor()
+        try:
+            with self._translated():
+                cursor.execute("checkpoint")
+        finally:
+            cursor.close()
+
+    def reopen(self) -> None:
+        """See ``Engine.reopen``."""
+        with self._lock:
+            self._root.close()
+            self._root = self._connect()
+            self._life += 1
+            self.lost = False
+
+    def close(self) -> None:
+        """See ``Engine.close``."""
+        with self._lock:
+            self._root.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """DuckDB's errors as ours; sets ``lost`` when the instance has given up."""
+        try:
+            yield
+        except duckdb.Error as error:
+            text = str(error)
+            gone = isinstance(error, duckdb.FatalException) or "database has been invalidated" in text
+            self.lost = self.lost or gone
+            if any(mark in text.lower() for mark in _NO_SPACE):
+                raise errors.Full(
+                    f"catalog {self._path}: {text}; free disk space, training goes on uncached"
+                ) from error
+            if gone or "Connection already closed" in text or isinstance(error, duckdb.ConnectionException):
+                raise errors.CatalogDamaged(f"catalog {self._path}: {text}") from error
+            raise errors.Broken(f"catalog {self._path}: {text}") from error
+
+
+class _DuckSession(Session):
+    def __init__(self, engine: DuckEngine, cursor: duckdb.DuckDBPyConnection):
+        self._engine, self._cursor = engine, cursor
+
+    def run(self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None) -> pa.Table:
+        statement = load(name, "duckdb")
+        statement.check(parameters or {})
+        with self._engine._translated():
+            if statement.given is not None:
+                self._cursor.register(statement.given.name, handed_over(statement, given))
+            try:
+                result = self._cursor.execute(statement.text, dict(parameters) if parameters else None)
+                table = result.to_arrow_table()
+            finally:
+                if statement.given is not None:
+                    self._cursor.unregister(statement.given.name)
+        return table.cast(arrow_schema(statement.columns)) if statement.columns else arrow_schema(()).empty_table()

@@ -1,0 +1,133 @@
+"""The files of a DuckDB catalog: atomic creation, the reserve for a full disk, quarantine of what cannot be opened.
+
+No function here opens the database file while an engine has it open: closing it again would drop DuckDB's own lock.
+"""
+
+import contextlib
+import errno
+import logging
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from viewcache import errors
+from viewcache.failpoints import failpoint
+
+__all__ = ["RESERVE_BYTES", "Layout", "create", "quarantine", "refill_reserve", "release_reserve"]
+
+RESERVE_BYTES = 16 << 20
+"""Freed when the disk is full: a DELETE needs log space too (RELIABILITY F4)."""
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_log = logging.getLogger("viewcache.catalog")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each file of a catalog lies."""
+
+    folder: Path
+
+    @property
+    def database(self) -> Path:
+        """The DuckDB file."""
+        return self.folder / "catalog.duckdb"
+
+    @property
+    def log(self) -> Path:
+        """DuckDB's write-ahead log."""
+        return self.folder / "catalog.duckdb.wal"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the owner; says its pid."""
+        return self.folder / "catalog.lock"
+
+    @property
+    def reserve(self) -> Path:
+        """Space to free when the disk is full."""
+        return self.folder / "catalog.reserve"
+
+    @property
+    def snapshot(self) -> Path:
+        """What other processes read."""
+        return self.folder / "snapshot.duckdb"
+
+    @property
+    def request(self) -> Path:
+        """Touched by a process that wants a newer snapshot."""
+        return self.folder / "snapshot.request"
+
+    @property
+    def building(self) -> Path:
+        """The folder in which a new database is built."""
+        return self.folder / "creating"
+
+
+def create(layout: Layout) -> None:
+    """Build an empty catalog under another name and rename it into place; the caller holds the lock.
+
+    A kill at any moment leaves either no database or a whole one.
+
+    Raises:
+        Full: no space for it.
+    """
+    from viewcache import migrations
+
+    try:
+        shutil.rmtree(layout.building, ignore_errors=True)
+        layout.building.mkdir(mode=0o700)
+        fresh = layout.building / layout.database.name
+        migrations.upgrade(f"duckdb:///{fresh}")
+        os.chmod(fresh, 0o600)
+        failpoint("catalog.create-before-rename")
+        _sync(fresh)
+        os.rename(fresh, layout.database)
+        _sync(layout.folder)
+        failpoint("catalog.create-after-rename")
+        shutil.rmtree(layout.building)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise errors.Full(f"catalog {layout.folder}: {error}; free disk space and open again") from error
+        raise
+
+
+def quarantine(path: Path) -> Path | None:
+    """Rename a file that cannot be used aside, so that a person can look at it; None when it is not there."""
+    aside = path.with_name(f"{path.name}.quarantined-{time.time_ns()}")
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return None
+    _log.error("moved %s aside as %s", path, aside, extra={"action": "catalog_quarantine"})
+    return aside
+
+
+def refill_reserve(layout: Layout) -> None:
+    """Hold back some disk, if there is any to hold back."""
+    with contextlib.suppress(OSError):  # a full disk is told where something needs it
+        fd = os.open(layout.reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, RESERVE_BYTES)
+        finally:
+            os.close(fd)
+
+
+def release_reserve(layout: Layout) -> bool:
+    """Free the reserve; False when it was free already."""
+    try:
+        os.unlink(layout.reserve)
+    except FileNotFoundError:
+        return False
+    _log.warning("disk full: freed %s", layout.reserve, extra={"action": "catalog_reserve"})
+    return True
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,76 @@
+"""Who owns a DuckDB catalog: an flock on a file of its own (law 9).
+
+DuckDB's lock is a POSIX lock, which goes when the owner opens and closes its own database file (RELIABILITY F1); an
+flock on another file does not. A forked child would keep it, so the child closes its descriptor at once.
+"""
+
+import fcntl
+import os
+import time
+import weakref
+from pathlib import Path
+
+from viewcache import errors
+
+__all__ = ["OwnerLock"]
+
+
+class OwnerLock:
+    """The held lock; ``exclusive`` for the one writer, shared for readers of a catalog that nobody writes."""
+
+    def __init__(self, path: Path, *, exclusive: bool, wait_s: float = 0.0):
+        """Take the lock.
+
+        Args:
+            path: the lock file; made if absent, never removed.
+            exclusive: for the one writer.
+            wait_s: how long to go on trying, seconds.
+
+        Raises:
+            CatalogBusy: another process holds it; the message says which, and what to do.
+        """
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(self._fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() < until:
+                    time.sleep(0.02)
+                    continue
+                holder = self._holder()
+                os.close(self._fd)
+                raise errors.CatalogBusy(_busy(path.parent, holder), holder) from error
+        if exclusive:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+        _held.add(self)
+
+    def _holder(self) -> int:
+        text = os.pread(self._fd, 32, 0)
+        return int(text) if text.isdigit() else 0
+
+    def release(self) -> None:
+        """Give the lock back; harmless when done twice."""
+        if self._fd >= 0:
+            _held.discard(self)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _busy(folder: Path, holder: int) -> str:
+    who = f"process {holder}" if holder else "another process"
+    return (
+        f"catalog {folder} is owned by {who}; only one process may own a DuckDB catalog. "
+        f"Read its state with `viewcache sql` (a snapshot), or stop {who} first"
+    )
+
+
+def _forget_in_child() -> None:
+    for lock in list(_held):
+        lock.release()
+
+
+_held: "weakref.WeakSet[OwnerLock]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_forget_in_child)

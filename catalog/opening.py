@@ -1,0 +1,164 @@
+"""Opening a catalog: the lock, creation, the schema's revision, and what to do with a log that cannot be replayed.
+
+Opening a current catalog imports neither Alembic nor SQLAlchemy, which would take longer than the opening itself.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+
+from viewcache import errors, migrations
+from viewcache.catalog import files
+from viewcache.catalog.duck import DuckEngine
+from viewcache.catalog.engine import Engine
+from viewcache.catalog.files import Layout
+from viewcache.catalog.lock import OwnerLock
+
+__all__ = ["Opened", "is_postgresql", "open_catalog", "upgrade_catalog"]
+
+_log = logging.getLogger("viewcache.catalog")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open database and what belongs to holding it."""
+
+    engine: Engine
+    layout: Layout | None
+    """None for PostgreSQL."""
+    lock: OwnerLock | None
+    """None for PostgreSQL."""
+    quarantined: tuple[Path, ...] = ()
+    """Files that were moved aside; the copies they told of must be looked up in the store."""
+
+
+def is_postgresql(where: str | Path) -> bool:
+    """Whether this names a PostgreSQL database rather than a folder."""
+    return str(where).startswith(("postgresql://", "postgresql+psycopg://"))
+
+
+def open_catalog(where: str | Path, *, create: bool, writable: bool, wait_s: float, memory_bytes: int) -> Opened:
+    """Open the database at ``where``; see ``Catalog.open``."""
+    if is_postgresql(where):
+        return _open_postgresql(str(where), create=create, writable=writable)
+    layout = Layout(Path(where).absolute())
+    if writable and create:
+        layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not layout.folder.is_dir():
+        raise errors.NotFound(f"no catalog in {layout.folder}: no such folder; `viewcache run` makes one")
+    lock = OwnerLock(layout.lock, exclusive=writable, wait_s=wait_s)
+    try:
+        return _open_duckdb(layout, lock, create=create, writable=writable, memory_bytes=memory_bytes)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def upgrade_catalog(where: str | Path) -> str:
+    """Bring an existing catalog to this release's revision (``viewcache db upgrade``) and name it.
+
+    Raises:
+        NotFound: there is no catalog.
+        CatalogBusy: somebody has it open.
+        CatalogVersion: a newer release made it.
+    """
+    if is_postgresql(where):
+        from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
+
+        engine: Engine = PostgresEngine(str(where))
+        try:
+            if _is_older(_revision(engine), str(where)):
+                migrations.upgrade(sqlalchemy_url(str(where)))
+        finally:
+            engine.close()
+        return migrations.HEAD
+    opened = open_catalog(where, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30)
+    assert opened.lock is not None
+    opened.engine.close()
+    opened.lock.release()
+    return migrations.HEAD
+
+
+def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: bool, memory_bytes: int) -> Opened:
+    quarantined: list[Path | None] = []
+    if not layout.database.exists():
+        if not (create and writable):
+            raise errors.NotFound(f"no catalog in {layout.folder}; `viewcache run` makes one")
+        quarantined.append(files.quarantine(layout.log))
+        files.create(layout)
+    if writable:
+        rmtree(layout.building, ignore_errors=True)
+        files.refill_reserve(layout)
+
+    def connect() -> DuckEngine:
+        return DuckEngine(layout.database, read_only=not writable, memory_bytes=memory_bytes, threads=_threads())
+
+    try:
+        engine = connect()
+    except errors.CatalogDamaged as error:
+        if not (writable and layout.log.exists() and "WAL" in str(error)):
+            raise
+        quarantined.append(files.quarantine(layout.log))
+        engine = connect()
+    try:
+        older = _is_older(_revision(engine), str(layout.folder))
+    except errors.ViewcacheError:
+        engine.close()
+        raise
+    if older:
+        engine.close()
+        if not writable:
+            raise _too_old(str(layout.folder))
+        _log.info("upgrading %s to %s", layout.folder, migrations.HEAD, extra={"action": "catalog_upgrade"})
+        migrations.upgrade(f"duckdb:///{layout.database}")
+        engine = connect()
+    return Opened(engine, layout, lock, tuple(path for path in quarantined if path is not None))
+
+
+def _open_postgresql(url: str, *, create: bool, writable: bool) -> Opened:
+    from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
+
+    engine = PostgresEngine(url, read_only=not writable)
+    try:
+        if engine.is_empty():
+            if not (create and writable):
+                raise errors.NotFound("the PostgreSQL database holds no catalog; `viewcache run` makes one")
+            migrations.upgrade(sqlalchemy_url(url))
+        elif _is_older(_revision(engine), "of the PostgreSQL database"):
+            # Other machines may be using it, so this one does not change it unasked.
+            raise _too_old("of the PostgreSQL database")
+    except BaseException:
+        engine.close()
+        raise
+    return Opened(engine, None, None)
+
+
+def _revision(engine: Engine) -> str:
+    rows: list[str] = engine.query("read_revision")["revision"].to_pylist()
+    return rows[0] if rows else ""
+
+
+def _is_older(revision: str, where: str) -> bool:
+    """Whether the revision must be upgraded.
+
+    Raises:
+        CatalogVersion: a newer release made it.
+    """
+    if revision != migrations.HEAD and not migrations.is_known(revision):
+        raise errors.CatalogVersion(
+            f"catalog {where} has revision {revision!r}, this viewcache works with {migrations.HEAD}: "
+            "a newer viewcache made it; upgrade viewcache, or name another catalog"
+        )
+    return revision != migrations.HEAD
+
+
+def _too_old(where: str) -> errors.CatalogVersion:
+    return errors.CatalogVersion(
+        f"catalog {where} is older than this viewcache ({migrations.HEAD}); run `viewcache db upgrade` first"
+    )
+
+
+def _threads() -> int:
+    return min(4, os.cpu_count() or 1)

@@ -1,0 +1,159 @@
+"""Small changes that wait for the next commit, as their net effect: the last word per row, sums per measure.
+
+Batches of 64 rows cost as much as one (CATALOG.md §2.2), so readers and workers drop changes here and go on. Keeping
+net effects makes a transaction touch each key once, which DuckDB's primary keys need.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from time import time
+
+from viewcache.catalog.engine import Session
+from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, SubstitutionRow
+from viewcache.catalog.rows import column_table, to_table
+
+__all__ = ["Pending"]
+
+_EventKey = tuple[str, int | None, int | None, str, int]
+
+
+@dataclass(slots=True)
+class Pending:
+    """Changes since the last commit; not thread-safe, the writer's lock guards it."""
+
+    copies: dict[tuple[int, str], CopyRow | None] = field(default_factory=dict)
+    """By (object, tier); None = gone."""
+    gone: list[tuple[int, str, str, float]] = field(default_factory=list)
+    """(object, tier, reason, at_s) for the record of evictions."""
+    touched: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Newest access tick by (object, tier)."""
+    progress: dict[tuple[int, int], ProgressRow] = field(default_factory=dict)
+    """By (task, rank)."""
+    leases: dict[tuple[int, str], float | None] = field(default_factory=dict)
+    """Expiry by (object, holder); None = released."""
+    io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
+    events: dict[_EventKey, EventRow] = field(default_factory=dict)
+    substitutions: list[SubstitutionRow] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.rows)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the next commit will write."""
+        return (
+            len(self.copies)
+            + len(self.touched)
+            + len(self.progress)
+            + len(self.leases)
+            + len(self.io_samples)
+            + len(self.events)
+            + len(self.substitutions)
+        )
+
+    def mark_ready(self, rows: Iterable[CopyRow]) -> None:
+        """The objects have these copies now."""
+        for row in rows:
+            self.copies[row.object_id, row.tier] = row
+            self.touched.pop((row.object_id, row.tier), None)
+
+    def mark_gone(self, object_ids: Iterable[int], reason: str, tier: str) -> None:
+        """The objects have no copy in the tier any more."""
+        now = time()
+        for object_id in object_ids:
+            self.copies[object_id, tier] = None
+            self.touched.pop((object_id, tier), None)
+            self.gone.append((object_id, tier, reason, now))
+
+    def touch(self, object_ids: Iterable[int], tier: str, tick: int) -> None:
+        """The copies were read at ``tick``."""
+        for object_id in object_ids:
+            waiting = self.copies.get((object_id, tier))
+            if waiting is not None:
+                self.copies[object_id, tier] = replace(waiting, access_tick=max(tick, waiting.access_tick))
+            elif (object_id, tier) not in self.copies:
+                self.touched[object_id, tier] = max(tick, self.touched.get((object_id, tier), tick))
+
+    def advance(self, row: ProgressRow) -> None:
+        """The rank needs this iteration next."""
+        self.progress[row.task_id, row.rank] = row
+
+    def lease(self, object_ids: Iterable[int], holder: str, expires_at: float | None) -> None:
+        """The holder has the objects until then; None gives them back."""
+        for object_id in object_ids:
+            self.leases[object_id, holder] = expires_at
+
+    def add_io_samples(self, rows: Iterable[IoSampleRow]) -> None:
+        """Add measures up."""
+        for row in rows:
+            key = row.op, row.size_bucket, row.codec, row.tier
+            old = self.io_samples.get(key)
+            if old is not None:
+                row = replace(row, n=row.n + old.n, seconds=row.seconds + old.seconds, bytes=row.bytes + old.bytes)
+            self.io_samples[key] = row
+
+    def add_events(self, rows: Iterable[EventRow]) -> None:
+        """Add up what happened within one second."""
+        for row in rows:
+            if not row.at_s:
+                row = replace(row, at_s=time())
+            key = row.kind, row.task_id, row.object_id, row.detail, int(row.at_s)
+            old = self.events.get(key)
+            if old is not None:
+                row = replace(
+                    old, count=old.count + row.count, bytes=old.bytes + row.bytes, seconds=old.seconds + row.seconds
+                )
+            self.events[key] = row
+
+    def add_substitutions(self, rows: Iterable[SubstitutionRow]) -> None:
+        """Record uses of policies."""
+        self.substitutions.extend(row if row.at_s else replace(row, at_s=time()) for row in rows)
+
+    def merge(self, later: "Pending") -> None:
+        """Add changes that came after these."""
+        self.gone.extend(later.gone)
+        for (object_id, tier), copy in later.copies.items():
+            self.copies[object_id, tier] = copy
+            self.touched.pop((object_id, tier), None)
+        for (object_id, tier), tick in later.touched.items():
+            self.touch([object_id], tier, tick)
+        self.progress.update(later.progress)
+        self.leases.update(later.leases)
+        self.add_io_samples(later.io_samples.values())
+        self.add_events(later.events.values())
+        self.substitutions.extend(later.substitutions)
+
+    def write(self, session: Session) -> None:
+        """Write all of it in the session's transaction."""
+        if self.gone:
+            session.run("log_evictions", given=column_table(self.gone, "object_id", "tier", "reason", "at_s"))
+        removed = [key for key, copy in self.copies.items() if copy is None]
+        if removed:
+            session.run("delete_copies", given=column_table(removed, "object_id", "tier"))
+        made = [copy for copy in self.copies.values() if copy is not None]
+        if made:
+            session.run("upsert_copies", given=to_table(made))
+        if self.touched:
+            rows = [(*key, tick) for key, tick in self.touched.items()]
+            session.run("touch_copies", given=column_table(rows, "object_id", "tier", "access_tick"))
+        if self.progress:
+            session.run("upsert_progress", given=to_table(list(self.progress.values())))
+        self._write_leases(session)
+        self._write_log(session)
+
+    def _write_leases(self, session: Session) -> None:
+        held = [(*key, until) for key, until in self.leases.items() if until is not None]
+        if held:
+            session.run("upsert_leases", given=column_table(held, "object_id", "holder", "expires_at"))
+        released = [key for key, until in self.leases.items() if until is None]
+        if released:
+            session.run("delete_leases", given=column_table(released, "object_id", "holder"))
+
+    def _write_log(self, session: Session) -> None:
+        if self.io_samples:
+            session.run("add_io_samples", given=to_table(list(self.io_samples.values())))
+        if self.events:
+            session.run("load_events", given=to_table(list(self.events.values())))
+        if self.substitutions:
+            session.run("load_substitutions", given=to_table(self.substitutions))

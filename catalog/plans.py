@@ -1,0 +1,70 @@
+"""How a generation's plan is checked and recorded in bulk."""
+
+from dataclasses import replace
+from time import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from viewcache import errors
+from viewcache.catalog import schemas
+from viewcache.catalog.engine import Session
+from viewcache.catalog.records import GenerationRow, PlanTables, TaskRow
+from viewcache.catalog.rows import from_table, to_table
+from viewcache.catalog.tasks import claim_ids
+
+__all__ = ["prepare", "record"]
+
+_USE_ORDER = ("task_id", "seq", "position", "sample")
+
+
+def prepare(plan: PlanTables) -> PlanTables:
+    """The plan with exact column types, uses in reading order; done on the caller's thread.
+
+    Raises:
+        BadInput: columns do not fit.
+    """
+    objects = schemas.conform(plan.objects, schemas.OBJECT, "objects of a plan")
+    uses = schemas.conform(plan.uses, schemas.USE, "uses of a plan")
+    if not _is_ordered(uses):
+        # Zone maps are DuckDB's only index here: a window of iterations must be neighbouring rows.
+        uses = uses.sort_by([(name, "ascending") for name in _USE_ORDER])
+    return PlanTables(
+        replace(plan.generation, objects=objects.num_rows),
+        objects,
+        schemas.conform(plan.edges, schemas.EDGE, "edges of a plan"),
+        uses,
+    )
+
+
+def record(session: Session, plan: PlanTables) -> GenerationRow:
+    """Record a prepared plan; returns its generation with ids filled in."""
+    task_id, number = plan.generation.task_id, plan.generation.number
+    for known in from_table(GenerationRow, session.run("read_generations", {"task_id": task_id})):
+        if known.number == number:
+            return known
+    task = next((t for t in from_table(TaskRow, session.run("read_tasks")) if t.task_id == task_id), None)
+    if task is None:
+        raise errors.BadInput(f"a plan names task {task_id}, which is not registered; call ensure_task first")
+    generation = replace(
+        plan.generation,
+        generation_id=claim_ids(session, "generation", 1),
+        group_id=task.group_id,
+        planned_at=plan.generation.planned_at or time(),
+    )
+    session.run("insert_generation", given=to_table([generation]))
+    session.run("insert_objects", {"generation_id": generation.generation_id}, plan.objects)
+    session.run("insert_edges", given=plan.edges)
+    session.run("insert_uses", given=plan.uses)
+    return generation
+
+
+def _is_ordered(uses: pa.Table) -> bool:
+    if uses.num_rows < 2:
+        return True
+    columns = [uses[name].combine_chunks() for name in ("task_id", "seq")]
+    tasks, seqs = ((column.slice(0, len(column) - 1), column.slice(1)) for column in columns)
+    later_task = pc.greater(tasks[1], tasks[0])
+    same_task = pc.equal(tasks[1], tasks[0])
+    ordered = pc.or_(later_task, pc.and_(same_task, pc.greater_equal(seqs[1], seqs[0])))
+    return bool(pc.all(ordered).as_py())

@@ -1,0 +1,243 @@
+"""The values that go through the catalog's door, one frozen class per relation; ``schemas`` has the bulk forms.
+
+A value here mirrors one table row. Ids of 0 mean "not given out yet": the catalog fills them in. Every instant is a
+float, seconds since 1970-01-01 UTC.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "CopyRow",
+    "EventRow",
+    "GenerationRow",
+    "IoSampleRow",
+    "PlanTables",
+    "ProgressRow",
+    "SubstitutionRow",
+    "TaskRow",
+    "TierRow",
+    "VideoColumnRow",
+    "VideoRow",
+]
+
+_Blob = bytes
+"""The type under a name that the field ``bytes`` does not hide."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRow:
+    """One source file of a dataset; ``(dataset, uri)`` is its identity, so its id survives a change of content."""
+
+    uri: str
+    """As the scan found it: an absolute path or an fsspec URL without credentials."""
+    name: str
+    """Unique within the dataset; the video's name in ``view://`` paths."""
+    key: str
+    """32 hex characters: hash of uri and etag, or of uri, size and mtime. A changed file has another key."""
+    size_bytes: int | None = None
+    mtime_ns: int | None = None
+    """Nanoseconds since the epoch; None for remote files with an etag."""
+    etag: str | None = None
+    frames: int | None = None
+    """Frames in presentation order; None when the file could not be indexed."""
+    fps: float | None = None
+    """Average frames per second."""
+    duration_s: float | None = None
+    width: int | None = None
+    """Pixels as coded, before rotation."""
+    height: int | None = None
+    """Pixels as coded, before rotation."""
+    rotation: int | None = None
+    """Degrees clockwise that a player turns the picture: 0, 90, 180 or 270."""
+    codec: str | None = None
+    pix_fmt: str | None = None
+    color_space: str | None = None
+    color_range: str | None = None
+    keyframes: int | None = None
+    """How many frames can be decoded without another."""
+    gop_max: int | None = None
+    """Most frames from one keyframe to the next."""
+    index_blob: bytes | None = None
+    """The packet index as the materializer serialized it; opaque here."""
+    status: str = "ok"
+    """``ok``, ``bad`` (could not be indexed) or ``gone`` (no longer there)."""
+    error_kind: str | None = None
+    """The ``kind`` of an error class, when bad."""
+    error: str | None = None
+    label: str | None = None
+    video_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VideoColumnRow:
+    """One further column of the labels table for one video; text always, number too when it reads as one."""
+
+    video_id: int
+    name: str
+    text_value: str | None = None
+    number_value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """One training job's description, as far as SQL needs it."""
+
+    name: str
+    dataset_id: int
+    definition_key: str
+    """Hash of everything that decides which bytes a path means; the same name with another key is another task."""
+    definition: str
+    """Canonical text of the same, for people."""
+    epochs: int
+    videos_per_batch: int
+    samples_per_video: int
+    frames_per_clip: int
+    frame_stride: int
+    """In frames of the source."""
+    seed: int
+    drop_last: bool = False
+    task_id: int = 0
+    group_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRow:
+    """Consecutive epochs of one task that were planned at once."""
+
+    task_id: int
+    number: int
+    """0-based."""
+    first_epoch: int
+    last_epoch: int
+    """Inclusive."""
+    bytes: int = 0
+    """Estimated bytes of the kept objects."""
+    decode_s: float = 0.0
+    """Estimated CPU seconds to make everything once."""
+    objects: int = 0
+    """Objects that this generation was the first to name; filled in by ``record_plan``."""
+    planned_at: float = 0.0
+    """Filled in by ``record_plan``."""
+    generation_id: int = 0
+    group_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTables:
+    """One generation's plan in bulk."""
+
+    generation: GenerationRow
+    objects: "pa.Table"
+    """``schemas.OBJECT``; only objects that are new to the catalog, ids from ``next_object_id``."""
+    edges: "pa.Table"
+    """``schemas.EDGE``; parents may be objects of earlier generations."""
+    uses: "pa.Table"
+    """``schemas.USE``, any order: the catalog stores it by (task_id, seq, position, sample)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRow:
+    """Where one object's bytes lie in one tier, and all that a read of them needs."""
+
+    object_id: int
+    tier: str
+    physical: str
+    """Path under the tier's root."""
+    bytes: int
+    """On disk, metadata included; what the budget counts."""
+    codec: str
+    """``raw``, ``lz4`` or ``zstd1``."""
+    chunk_rows: int
+    """Rows of axis 0 in one inner chunk."""
+    table_blob: _Blob
+    """Offsets, sizes and checksums of the chunks, as the store serialized them; opaque here."""
+    crc: int
+    """crc32c over the chunks' checksums, 0…2³²-1."""
+    created_tick: int = 0
+    """The owner's logical clock when it was written: any counter that only grows."""
+    access_tick: int = 0
+    """The same clock at the last read (``touch``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRow:
+    """The next iteration that one rank of a task needs; every use before ``seq`` is past."""
+
+    task_id: int
+    rank: int
+    epoch: int
+    iteration: int
+    seq: int
+    """Global iteration number: epoch * iterations per epoch + iteration."""
+    seconds_per_iteration: float
+    """Of the consumer, smoothed; 0 when not known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubstitutionRow:
+    """One use of a policy for a bad or short video, so that no gap is silent."""
+
+    task_id: int
+    epoch: int
+    position: int
+    """Place in the epoch's order of videos."""
+    sample: int
+    """Which clip of the video; -1 = all of them."""
+    video_id: int
+    policy: str
+    """``skip``, ``replace``, ``clamp`` or ``loop``."""
+    reason: str
+    replacement_id: int | None = None
+    """The video used instead, when replaced."""
+    at_s: float = 0.0
+    """0 = now."""
+
+
+@dataclass(frozen=True, slots=True)
+class IoSampleRow:
+    """Measured work of one kind; rows of equal (op, size_bucket, codec, tier) are added up."""
+
+    op: str
+    """``decode``, ``augment``, ``load``, ``store``, …"""
+    size_bucket: int
+    """⌊log2(bytes of one object)⌋."""
+    codec: str
+    tier: str
+    n: int
+    """How many times."""
+    seconds: float
+    """In all."""
+    bytes: int
+    """In all."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """Something that happened; rows of equal kind, task, object, detail and whole second are added up."""
+
+    kind: str
+    """``hit``, ``miss``, ``evict``, ``rebuild``, ``error``, ``stall``, …"""
+    task_id: int | None = None
+    object_id: int | None = None
+    """Set for errors of one object (state ``failed``); None for what is counted per task."""
+    count: int = 1
+    bytes: int = 0
+    seconds: float = 0.0
+    detail: str = ""
+    """For errors: the error's kind and message."""
+    at_s: float = 0.0
+    """0 = now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierRow:
+    """One place where bytes lie."""
+
+    tier: str
+    url: str
+    """Without credentials."""
+    budget_bytes: int

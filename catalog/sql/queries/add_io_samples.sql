@@ -1,0 +1,8 @@
+-- Add measures to those of the same kind.
+-- Given: measured (op text, size_bucket integer, codec text, tier text, n bigint, seconds double, bytes bigint)
+insert into io_sample (op, size_bucket, codec, tier, n, seconds, bytes)
+select op, size_bucket, codec, tier, n, seconds, bytes
+from measured
+on conflict (op, size_bucket, codec, tier) do update set
+    n = io_sample.n + excluded.n, seconds = io_sample.seconds + excluded.seconds,
+    bytes = io_sample.bytes + excluded.bytes

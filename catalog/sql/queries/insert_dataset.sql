@@ -1,0 +1,3 @@
+-- Register a dataset.
+-- Parameters: dataset_id bigint, uri text
+insert into dataset (dataset_id, uri) values (:dataset_id, :uri)

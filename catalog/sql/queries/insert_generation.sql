@@ -1,0 +1,8 @@
+-- Record a generation.
+-- Given: planned (generation_id bigint, group_id bigint, task_id bigint, number integer, first_epoch integer,
+--   last_epoch integer, objects bigint, bytes bigint, decode_s double, planned_at double)
+insert into generation (
+    generation_id, group_id, task_id, number, first_epoch, last_epoch, objects, bytes, decode_s, planned_at
+)
+select generation_id, group_id, task_id, number, first_epoch, last_epoch, objects, bytes, decode_s, planned_at
+from planned

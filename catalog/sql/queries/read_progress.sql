@@ -1,0 +1,7 @@
+-- Where each rank of a task is.
+-- Parameters: task_id bigint
+-- Columns: task_id bigint, rank integer, epoch integer, iteration integer, seq bigint, seconds_per_iteration double
+select task_id, rank, epoch, iteration, seq, seconds_per_iteration
+from task_progress
+where task_id = :task_id
+order by rank

@@ -1,0 +1,3 @@
+-- The schema's revision.
+-- Columns: revision text
+select version_num as revision from alembic_version

@@ -1,0 +1,12 @@
+-- Where bytes lie: one row per object and tier.
+--   object_id: number of the object
+--   tier: name of the tier
+--   physical: path under the tier's root
+--   bytes: on disk, metadata included
+--   codec: raw, lz4 or zstd1
+--   chunk_rows: rows of axis 0 in one inner chunk
+--   crc: crc32c over the chunks' checksums
+--   created_tick: logical clock when written
+--   access_tick: logical clock when last read
+select object_id, tier, physical, bytes, codec, chunk_rows, crc, created_tick, access_tick
+from object_copy

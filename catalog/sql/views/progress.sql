@@ -1,0 +1,11 @@
+-- Where each rank of each task is.
+--   task_id: number of the task
+--   task: name of the task
+--   rank: of the training process
+--   epoch: of the next iteration it needs
+--   iteration: the next one it needs
+--   seq: the same as a global iteration number
+--   seconds_per_iteration: of the consumer, smoothed; 0 when not known yet
+select p.task_id, t.name as task, p.rank, p.epoch, p.iteration, p.seq, p.seconds_per_iteration
+from task_progress p
+join task t on t.task_id = p.task_id

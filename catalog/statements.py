@@ -1,0 +1,131 @@
+"""Named SQL: reads ``sql/queries/*.sql``, one statement a file, and says what each takes and gives.
+
+A file opens with comment lines: a purpose, then ``Parameters:``, ``Given:`` and ``Columns:`` where there are any. Where
+the databases must differ the file lies in a dialect folder beside the others; nothing is templated. The header is not
+decoration: parameters are checked against it and results are cast to its columns, so both databases give equal tables.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from viewcache.errors import BadInput, NotFound
+
+__all__ = ["DIALECTS", "Given", "Statement", "Typed", "load", "names"]
+
+DIALECTS = ("duckdb", "postgresql")
+
+_HOME = Path(__file__).resolve().parent / "sql" / "queries"
+_TYPES = ("bigint", "integer", "double", "text", "blob", "boolean", "integer[]")
+_SECTIONS = ("Parameters", "Given", "Columns")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A named value with its SQL type."""
+
+    name: str
+    type: str
+    """One of bigint, integer, double, text, blob, boolean, integer[]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A relation that the caller hands over with the statement."""
+
+    name: str
+    columns: tuple[Typed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named statement, ready for one database's driver."""
+
+    name: str
+    dialect: str
+    purpose: str
+    parameters: tuple[Typed, ...]
+    given: Given | None
+    columns: tuple[Typed, ...]
+    """Of the result; empty for a statement that returns none."""
+    text: str
+    """With the driver's own parameter marks: ``$n`` for DuckDB, ``%(n)s`` for psycopg."""
+
+    def check(self, parameters: Mapping[str, object]) -> None:
+        """Refuse parameters that are missing or not known.
+
+        Raises:
+            BadInput: naming those that the statement takes.
+        """
+        wanted = {parameter.name for parameter in self.parameters}
+        if wanted != set(parameters):
+            raise BadInput(f"query {self.name} takes parameters {sorted(wanted)}, got {sorted(parameters)}")
+
+
+def names() -> list[str]:
+    """Every statement's name, sorted."""
+    return sorted({path.stem for folder in (_HOME, *(_HOME / d for d in DIALECTS)) for path in folder.glob("*.sql")})
+
+
+@cache
+def load(name: str, dialect: str) -> Statement:
+    """The statement of this name, from the dialect's folder if it has one there.
+
+    Raises:
+        NotFound: no such statement; the message lists them.
+    """
+    for path in (_HOME / dialect / f"{name}.sql", _HOME / f"{name}.sql"):
+        if path.is_file():
+            return _parse(name, dialect, path.read_text(encoding="utf-8"))
+    raise NotFound(f"no query named {name!r}; there are: {', '.join(names())}")
+
+
+def _parse(name: str, dialect: str, source: str) -> Statement:
+    lines = source.splitlines()
+    header = [line[2:].strip() for line in lines[: _body_start(lines)]]
+    body = "\n".join(lines[len(header) :]).strip().rstrip(";")
+    sections: dict[str, str] = {"Purpose": ""}
+    current = "Purpose"
+    for line in header:
+        title, colon, rest = line.partition(":")
+        if colon and title in _SECTIONS:
+            current, line = title, rest.strip()
+            sections[current] = ""
+        sections[current] = f"{sections[current]} {line}".strip()
+    parameters = _typed(name, sections.get("Parameters", ""))
+    used = set(_PARAMETER.findall(body))
+    if used != {parameter.name for parameter in parameters}:
+        raise BadInput(f"{name}.sql: header names parameters {parameters}, the statement uses {sorted(used)}")
+    if dialect == "duckdb":
+        text = _PARAMETER.sub(r"$\1", body)
+    elif parameters:
+        text = _PARAMETER.sub(r"%(\1)s", body.replace("%", "%%"))
+    else:
+        text = body
+    columns = _typed(name, sections.get("Columns", ""))
+    return Statement(name, dialect, sections["Purpose"], parameters, _given(name, sections), columns, text)
+
+
+def _body_start(lines: list[str]) -> int:
+    return next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
+
+
+def _given(name: str, sections: dict[str, str]) -> Given | None:
+    text = sections.get("Given")
+    if text is None:
+        return None
+    relation, _, columns = text.partition("(")
+    return Given(relation.strip(), _typed(name, columns.rstrip(") ")))
+
+
+def _typed(name: str, text: str) -> tuple[Typed, ...]:
+    values = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        column, _, kind = part.lstrip(":").partition(" ")
+        if kind not in _TYPES:
+            raise BadInput(f"{name}.sql: {part!r} is not 'name type' with a type of {', '.join(_TYPES)}")
+        values.append(Typed(column, kind))
+    return tuple(values)

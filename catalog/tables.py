@@ -1,0 +1,271 @@
+"""The declared schema: physical tables in the singular; people query the plural views of ``sql/views``.
+
+Migrations build databases and a test compares them with this module. On DuckDB a key or index on a big table doubles
+its load time and has corrupted updates (CATALOG.md §1.3, §2.1), so big tables carry none there: their order of
+insertion is their index (zone maps), and the indexes of ``POSTGRESQL_INDEXES`` exist on PostgreSQL only.
+Every instant is a double: seconds since 1970-01-01 UTC. That type is bit-identical on both databases, whereas
+timestamptz comes back in the session's time zone on one and in the process's on the other.
+"""
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
+from sqlalchemy.types import TypeEngine
+
+__all__ = ["POSTGRESQL_INDEXES", "metadata"]
+
+metadata = MetaData()
+
+
+def _need(name: str, kind: type[TypeEngine[Any]] = BigInteger) -> Column[Any]:
+    return Column(name, kind, nullable=False, autoincrement=False)
+
+
+def _may(name: str, kind: type[TypeEngine[Any]] = BigInteger) -> Column[Any]:
+    return Column(name, kind, nullable=True, autoincrement=False)
+
+
+def _key(*columns: str) -> PrimaryKeyConstraint:
+    return PrimaryKeyConstraint(*columns)
+
+
+Table("counter", metadata, _need("name", Text), _need("next_id"), _key("name"))
+Table("setting", metadata, _need("name", Text), _need("value", Text), _key("name"))
+Table("tier", metadata, _need("tier", Text), _need("url", Text), _need("budget_bytes"), _key("tier"))
+
+Table(
+    "dataset",
+    metadata,
+    _need("dataset_id"),
+    _need("uri", Text),
+    _may("scanned_at", Double),
+    _key("dataset_id"),
+)
+Table(
+    "video",
+    metadata,
+    _need("video_id"),
+    _need("dataset_id"),
+    _need("name", Text),
+    _need("uri", Text),
+    _may("size_bytes"),
+    _may("mtime_ns"),
+    _may("etag", Text),
+    _need("key", Text),
+    _may("frames"),
+    _may("fps", Double),
+    _may("duration_s", Double),
+    _may("width", Integer),
+    _may("height", Integer),
+    _may("rotation", Integer),
+    _may("codec", Text),
+    _may("pix_fmt", Text),
+    _may("color_space", Text),
+    _may("color_range", Text),
+    _may("keyframes", Integer),
+    _may("gop_max", Integer),
+    _may("index_blob", LargeBinary),
+    _need("status", Text),
+    _may("error_kind", Text),
+    _may("error", Text),
+    _may("label", Text),
+    _key("video_id"),
+)
+Table(
+    "video_column",
+    metadata,
+    _need("video_id"),
+    _need("name", Text),
+    _may("text_value", Text),
+    _may("number_value", Double),
+)
+
+Table("task_group", metadata, _need("group_id"), _need("dataset_id"), _key("group_id"))
+Table(
+    "task",
+    metadata,
+    _need("task_id"),
+    _need("name", Text),
+    _need("group_id"),
+    _need("dataset_id"),
+    _need("definition_key", Text),
+    _need("definition", Text),
+    _need("epochs", Integer),
+    _need("videos_per_batch", Integer),
+    _need("samples_per_video", Integer),
+    _need("frames_per_clip", Integer),
+    _need("frame_stride", Integer),
+    _need("seed"),
+    _need("drop_last", Boolean),
+    _key("task_id"),
+)
+Table(
+    "generation",
+    metadata,
+    _need("generation_id"),
+    _need("group_id"),
+    _need("task_id"),
+    _need("number", Integer),
+    _need("first_epoch", Integer),
+    _need("last_epoch", Integer),
+    _need("objects"),
+    _need("bytes"),
+    _need("decode_s", Double),
+    _need("planned_at", Double),
+    _key("generation_id"),
+)
+Table(
+    "object",
+    metadata,
+    _need("object_id"),
+    _need("key", Text),
+    _need("kind", Text),
+    _may("video_id"),
+    _need("generation_id"),
+    _need("depth", Integer),
+    _need("est_bytes"),
+    _need("cost_s", Double),
+    _need("keep", Boolean),
+    _need("shape", Text),
+    _may("frame_start", Integer),
+    _may("frame_stride", Integer),
+    _may("frame_count", Integer),
+    Column("frame_list", ARRAY(Integer), nullable=True),
+)
+Table("edge", metadata, _need("parent_id"), _need("child_id"), _need("op", Text), _need("cost_s", Double))
+Table(
+    "object_use",
+    metadata,
+    _need("task_id"),
+    _need("seq"),
+    _need("epoch", Integer),
+    _need("iteration", Integer),
+    _need("position", Integer),
+    _need("sample", Integer),
+    _need("object_id"),
+)
+Table("draw", metadata, _need("task_id"), _need("epoch", Integer), _need("position", Integer), _need("video_id"))
+Table(
+    "substitution",
+    metadata,
+    _need("task_id"),
+    _need("epoch", Integer),
+    _need("position", Integer),
+    _need("sample", Integer),
+    _need("video_id"),
+    _need("policy", Text),
+    _may("replacement_id"),
+    _need("reason", Text),
+    _need("at_s", Double),
+)
+
+Table(
+    "object_copy",
+    metadata,
+    _need("object_id"),
+    _need("tier", Text),
+    _need("physical", Text),
+    _need("bytes"),
+    _need("codec", Text),
+    _need("chunk_rows", Integer),
+    _need("table_blob", LargeBinary),
+    _need("crc"),
+    _need("created_tick"),
+    _need("access_tick"),
+    _key("object_id", "tier"),
+)
+Table(
+    "eviction",
+    metadata,
+    _need("object_id"),
+    _need("tier", Text),
+    _need("bytes"),
+    _need("reason", Text),
+    _need("at_s", Double),
+)
+Table(
+    "task_progress",
+    metadata,
+    _need("task_id"),
+    _need("rank", Integer),
+    _need("epoch", Integer),
+    _need("iteration", Integer),
+    _need("seq"),
+    _need("seconds_per_iteration", Double),
+    _key("task_id", "rank"),
+)
+Table(
+    "lease",
+    metadata,
+    _need("object_id"),
+    _need("holder", Text),
+    _need("expires_at", Double),
+    _key("object_id", "holder"),
+)
+Table(
+    "io_sample",
+    metadata,
+    _need("op", Text),
+    _need("size_bucket", Integer),
+    _need("codec", Text),
+    _need("tier", Text),
+    _need("n"),
+    _need("seconds", Double),
+    _need("bytes"),
+    _key("op", "size_bucket", "codec", "tier"),
+)
+Table(
+    "event",
+    metadata,
+    _need("event_id"),
+    _need("at_s", Double),
+    _need("kind", Text),
+    _may("task_id"),
+    _may("object_id"),
+    _need("count"),
+    _need("bytes"),
+    _need("seconds", Double),
+    _need("detail", Text),
+)
+
+
+def _index(name: str, table: str, *columns: str, unique: bool = False) -> Index:
+    chosen = [metadata.tables[table].c[column] for column in columns]
+    return Index(name, *chosen, unique=unique).ddl_if(dialect="postgresql")
+
+
+POSTGRESQL_INDEXES = tuple(
+    index.name
+    for index in (
+        _index("dataset_by_uri", "dataset", "uri", unique=True),
+        _index("video_by_uri", "video", "dataset_id", "uri", unique=True),
+        _index("video_column_by_video", "video_column", "video_id", "name", unique=True),
+        _index("task_by_name", "task", "name", unique=True),
+        _index("generation_by_number", "generation", "task_id", "number", unique=True),
+        _index("object_by_id", "object", "object_id", unique=True),
+        _index("object_by_key", "object", "key"),
+        _index("object_by_video", "object", "video_id"),
+        _index("edge_by_child", "edge", "child_id"),
+        _index("edge_by_parent", "edge", "parent_id"),
+        _index("use_by_seq", "object_use", "task_id", "seq"),
+        _index("use_by_object", "object_use", "object_id"),
+        _index("draw_by_position", "draw", "task_id", "epoch", "position", unique=True),
+        _index("substitution_by_position", "substitution", "task_id", "epoch", "position"),
+        _index("eviction_by_object", "eviction", "object_id"),
+        _index("event_by_kind", "event", "kind", "at_s"),
+    )
+)
+"""Names of the indexes that exist on PostgreSQL only; Alembic's comparison must leave them out on DuckDB."""

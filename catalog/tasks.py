@@ -1,0 +1,116 @@
+"""What registering means: datasets, videos, tasks, draws; each function is the work of one transaction.
+
+Each may be run again after a lost database, so each first looks up what is there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from time import time
+
+import pyarrow as pa
+
+from viewcache import errors
+from viewcache.catalog import schemas
+from viewcache.catalog.engine import Session
+from viewcache.catalog.records import TaskRow, VideoColumnRow, VideoRow
+from viewcache.catalog.rows import from_table, to_table
+
+__all__ = [
+    "claim_ids",
+    "ensure_task",
+    "record_draws",
+    "register_dataset",
+    "set_video_columns",
+    "upsert_videos",
+]
+
+
+def claim_ids(session: Session, name: str, n: int) -> int:
+    """The first of ``n`` consecutive ids of a kind; never given out again."""
+    if n < 0:
+        raise errors.BadInput(f"cannot give out {n} ids; ask for 0 or more")
+    return int(session.run("claim_ids", {"name": name, "n": n})["next_id"][0].as_py()) - n
+
+
+def register_dataset(session: Session, uri: str) -> int:
+    """The id of a dataset."""
+    found = session.run("find_dataset", {"uri": uri})["dataset_id"].to_pylist()
+    if found:
+        return int(found[0])
+    dataset_id = claim_ids(session, "dataset", 1)
+    session.run("insert_dataset", {"dataset_id": dataset_id, "uri": uri})
+    return dataset_id
+
+
+def upsert_videos(session: Session, dataset_id: int, videos: Sequence[VideoRow]) -> list[int]:
+    """The ids of scanned files, old ones kept."""
+    uris = [video.uri for video in videos]
+    if len(set(uris)) != len(uris):
+        twice = next(uri for uri in uris if uris.count(uri) > 1)
+        raise errors.BadInput(f"video {twice} was given twice; each uri once")
+    known_rows = session.run("read_video_ids", {"dataset_id": dataset_id})
+    known = dict(zip(known_rows["uri"].to_pylist(), known_rows["video_id"].to_pylist(), strict=True))
+    fresh = [uri for uri in uris if uri not in known]
+    first = claim_ids(session, "video", len(fresh))
+    known.update((uri, first + i) for i, uri in enumerate(fresh))
+    ids = [int(known[uri]) for uri in uris]
+    table = to_table([replace(video, video_id=i) for video, i in zip(videos, ids, strict=True)])
+    dataset = pa.array([dataset_id] * len(ids), pa.int64())
+    table = table.append_column("dataset_id", dataset)
+    session.run("upsert_videos", given=schemas.conform(table, schemas.VIDEO, "videos"))
+    session.run("set_scanned", {"dataset_id": dataset_id, "at_s": time()})
+    return ids
+
+
+def set_video_columns(session: Session, rows: Sequence[VideoColumnRow]) -> None:
+    """Replace the further columns of the rows' videos."""
+    table = to_table(rows)
+    session.run("delete_video_columns", given=table)
+    session.run("insert_video_columns", given=table)
+
+
+def ensure_task(session: Session, task: TaskRow) -> TaskRow:
+    """The task as registered; see ``Catalog.ensure_task``."""
+    known = {row.name: row for row in from_table(TaskRow, session.run("read_tasks"))}.get(task.name)
+    if known is None:
+        task = replace(task, task_id=claim_ids(session, "task", 1), group_id=_group(session, task.dataset_id))
+    else:
+        task = replace(task, task_id=known.task_id, group_id=_group(session, task.dataset_id))
+        if known == task:
+            return task
+        if known.definition_key != task.definition_key:
+            _forget_plans(session, known)
+    session.run("upsert_task", given=to_table([task]))
+    return task
+
+
+def record_draws(session: Session, draws: pa.Table) -> None:
+    """Record an order; see ``Catalog.record_draws``."""
+    table = schemas.conform(draws, schemas.DRAW, "draws")
+    against = session.run("contradicted_draws", given=table).to_pylist()
+    if against:
+        raise errors.Misuse(
+            f"task {against[0]['task_id']} epoch {against[0]['epoch']} position {against[0]['position']} was drawn as "
+            f"video {against[0]['video_id']} before; a draw never changes"
+        )
+    session.run("insert_draws", given=table)
+
+
+def _group(session: Session, dataset_id: int) -> int:
+    found = session.run("find_group", {"dataset_id": dataset_id})["group_id"][0].as_py()
+    if found is not None:
+        return int(found)
+    group_id = claim_ids(session, "group", 1)
+    session.run("insert_group", {"group_id": group_id, "dataset_id": dataset_id})
+    return group_id
+
+
+def _forget_plans(session: Session, known: TaskRow) -> None:
+    drawn = session.run("count_draws", {"task_id": known.task_id})["drawn"][0].as_py()
+    if drawn:
+        raise errors.BadInput(
+            f"task {known.name!r} has another definition now, but {drawn} of its draws are recorded and a path never "
+            "changes its meaning; give the changed task another tag, or restore its definition"
+        )
+    for name in ("delete_uses", "delete_generations", "delete_progress"):
+        session.run(name, {"task_id": known.task_id})

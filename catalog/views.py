@@ -1,0 +1,83 @@
+"""The public relations: SQL views in ``sql/views``, built after every migration.
+
+A file opens with its purpose and one line per column, ``--   name: meaning``; docs/catalog.md is tested against them.
+Files are created in the order of ``ORDER``, because views read views.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["ORDER", "View", "create_views", "drop_views", "read_view"]
+
+ORDER = (
+    "tasks",
+    "videos",
+    "video_columns",
+    "generations",
+    "draws",
+    "uses",
+    "progress",
+    "positions",
+    "leases",
+    "substitutions",
+    "io_samples",
+    "events",
+    "errors",
+    "evictions",
+    "tiers",
+    "copies",
+    "deadlines",
+    "refcounts",
+    "object_demand",
+    "objects",
+    "frames",
+    "views",
+)
+"""Every public relation, those that others read first."""
+
+_HOME = Path(__file__).resolve().parent / "sql" / "views"
+_COLUMN = re.compile(r"^--   ([a-z_0-9]+): (.+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One public relation as its file declares it."""
+
+    name: str
+    purpose: str
+    columns: tuple[tuple[str, str], ...]
+    """(name, meaning) in order."""
+    text: str
+    """The SELECT."""
+
+
+def read_view(name: str, dialect: str) -> View:
+    """The view's file, from the dialect's folder if it has one there."""
+    path = _HOME / dialect / f"{name}.sql"
+    lines = (path if path.is_file() else _HOME / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if not line.startswith("--"))
+    matches = [_COLUMN.match(line) for line in lines[:start]]
+    columns = tuple((match[1], match[2]) for match in matches if match)
+    purpose = " ".join(line[2:].strip() for line, match in zip(lines[:start], matches, strict=True) if not match)
+    return View(name, purpose, columns, "\n".join(lines[start:]).strip().rstrip(";"))
+
+
+def create_views(connection: "Connection") -> None:
+    """Create every public view; none may exist."""
+    for name in ORDER:
+        connection.exec_driver_sql(f"create view {name} as {_text(name, connection)}")
+
+
+def drop_views(connection: "Connection") -> None:
+    """Drop every public view that exists."""
+    for name in reversed(ORDER):
+        connection.exec_driver_sql(f"drop view if exists {name}")
+
+
+def _text(name: str, connection: "Connection") -> str:
+    return read_view(name, connection.dialect.name).text.replace("%", "%%")

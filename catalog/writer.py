@@ -1,0 +1,240 @@
+"""The one thread that writes (RELIABILITY F18): small changes gather, large ones wait their turn, each is committed.
+
+Readers and workers drop small changes and go on; they are committed together after a short linger, or at once when
+somebody flushes. The trade-off: a kill loses what was not flushed yet, at most ``LINGER_S`` of it, and recovery finds
+the objects again in the store.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from viewcache import errors
+from viewcache.catalog.engine import Engine, Session
+from viewcache.catalog.pending import Pending
+from viewcache.failpoints import failpoint
+
+__all__ = ["LINGER_S", "Writer"]
+
+LINGER_S = 0.05
+"""How long a small change waits for company, seconds."""
+_EAGER_ROWS = 1024
+"""So many waiting rows are written without lingering."""
+_TICK_S = 0.5
+"""How often an idle writer looks whether another process asked for a snapshot, seconds."""
+_RETRY_S = (1.0, 30.0)
+"""First and longest pause after a write that failed, seconds."""
+_ATTEMPTS = 3
+"""Tries of one transaction when the database is lost or space was freed in between."""
+_TICKET = "writer"
+
+T = TypeVar("T")
+_log = logging.getLogger("viewcache.catalog")
+
+
+@dataclass(slots=True)
+class _Job(Generic[T]):
+    """A change that somebody waits for."""
+
+    work: Callable[[Session], T] | None
+    """In a transaction of its own; None for ``between``."""
+    between: Callable[[], T] | None
+    """Outside any transaction, when nothing is being written."""
+    before: Pending
+    """Small changes that came earlier; they are committed first."""
+    done: "Future[T]" = field(default_factory=Future)
+
+
+class Writer:
+    """Owns every transaction that writes; started by the catalog, ended by ``close``."""
+
+    def __init__(self, engine: Engine, make_room: Callable[[], bool], idle: Callable[[], None]):
+        """Start the thread.
+
+        Args:
+            engine: to write to.
+            make_room: frees space on a full disk; False when there is nothing left to free.
+            idle: called on the writer's thread at least every half second, between transactions.
+        """
+        self._engine, self._make_room, self._idle = engine, make_room, idle
+        self._awake = threading.Condition()
+        self._pending, self._since = Pending(), 0.0
+        self._jobs: deque[_Job[object]] = deque()
+        self._closing = False
+        self._failure: Exception | None = None
+        self._retry_at, self._pause_s = 0.0, _RETRY_S[0]
+        rows = engine.query("read_ticket", {"name": _TICKET})["ticket"].to_pylist()
+        self._ticket = int(rows[0] or 0)
+        self._thread = threading.Thread(target=self._run, name="viewcache-catalog-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the last write failed; None when it did not."""
+        return self._failure
+
+    def note(self, change: Callable[[Pending], None]) -> None:
+        """Add a small change; returns at once.
+
+        Raises:
+            Closed: the writer was closed.
+        """
+        with self._awake:
+            self._check_open()
+            if not self._pending:
+                self._since = time.monotonic()
+            idle = not self._pending
+            change(self._pending)
+            if idle or self._pending.rows >= _EAGER_ROWS:
+                self._awake.notify()
+
+    def call(self, work: Callable[[Session], T], timeout_s: float | None = None) -> T:
+        """Run ``work`` in a transaction of its own, after every earlier change, and wait until it is committed.
+
+        Args:
+            work: must do the same when it is run again: after a lost database it may be.
+            timeout_s: seconds; None waits as long as it takes.
+
+        Returns:
+            What ``work`` returned.
+
+        Raises:
+            Closed: the writer was closed.
+            Full: the disk is full.
+            Timeout: it was not committed in time; it may be yet.
+        """
+        return self._submit(work, None, timeout_s)
+
+    def between(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
+        """Run ``work`` on the writer's thread outside any transaction; otherwise as ``call``."""
+        return self._submit(None, work, timeout_s)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until every earlier change is committed; arguments and errors as for ``call``."""
+        self.between(_nothing, timeout_s)
+
+    def _submit(
+        self, work: Callable[[Session], T] | None, between: Callable[[], T] | None, timeout_s: float | None
+    ) -> T:
+        with self._awake:
+            self._check_open()
+            job = _Job(work, between, self._pending)
+            self._pending = Pending()
+            self._jobs.append(job)  # type: ignore[arg-type]
+            self._awake.notify()
+        try:
+            return job.done.result(timeout_s)
+        except FutureTimeout as error:
+            if job.done.done():
+                raise
+            raise errors.Timeout(f"the catalog did not commit within {timeout_s} s; it may be yet") from error
+
+    def close(self) -> None:
+        """Commit what waits and end the thread."""
+        with self._awake:
+            self._closing = True
+            self._awake.notify()
+        self._thread.join()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise errors.Closed("this catalog was closed; open the cache again")
+
+    def _run(self) -> None:
+        while True:
+            with self._awake:
+                self._awake.wait_for(self._is_due, timeout=self._wait_s())
+                jobs, self._jobs = self._jobs, deque()
+                last = self._closing
+                due = last or self._is_pending_due()
+                pending, self._pending = (self._pending, Pending()) if due else (Pending(), self._pending)
+            for job in jobs:
+                self._do(job)
+            if pending:
+                self._write(pending)
+            if last:
+                return
+            self._tick()
+
+    def _is_due(self) -> bool:
+        return bool(self._jobs) or self._closing or self._is_pending_due()
+
+    def _is_pending_due(self) -> bool:
+        if not self._pending or time.monotonic() < self._retry_at:
+            return False
+        return self._pending.rows >= _EAGER_ROWS or time.monotonic() >= self._since + LINGER_S
+
+    def _wait_s(self) -> float:
+        if not self._pending:
+            return _TICK_S
+        due = max(self._since + LINGER_S, self._retry_at)
+        return min(_TICK_S, max(due - time.monotonic(), 0.0))
+
+    def _do(self, job: "_Job[object]") -> None:
+        try:
+            if job.before and not self._write(job.before):
+                assert self._failure is not None
+                raise self._failure
+            if job.work is not None:
+                job.done.set_result(self._commit(job.work))
+            elif job.between is not None:
+                job.done.set_result(job.between())
+        except Exception as error:
+            job.done.set_exception(error)
+
+    def _write(self, pending: Pending) -> bool:
+        """Commit small changes; when that fails they wait for the next try, before newer ones."""
+        try:
+            self._commit(pending.write)
+        except Exception as error:
+            with self._awake:
+                pending.merge(self._pending)
+                self._pending = pending
+                self._failure = error
+                self._retry_at = time.monotonic() + self._pause_s
+                self._pause_s = min(self._pause_s * 2, _RETRY_S[1])
+            _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
+            return False
+        self._failure, self._pause_s = None, _RETRY_S[0]
+        return True
+
+    def _commit(self, work: Callable[[Session], T]) -> T:
+        for _ in range(_ATTEMPTS):
+            self._ticket += 1
+            try:
+                with self._engine.transaction() as session:
+                    result = work(session)
+                    session.run("write_ticket", {"name": _TICKET, "ticket": self._ticket})
+                    failpoint("catalog.before-commit")
+                failpoint("catalog.after-commit")
+                return result
+            except (errors.Full, errors.CatalogDamaged) as error:
+                failure = error
+                roomier = isinstance(error, errors.Full) and self._make_room()
+                if self._engine.lost and self._was_committed():
+                    return result
+                if not roomier and not isinstance(error, errors.CatalogDamaged):
+                    break
+        raise failure
+
+    def _was_committed(self) -> bool:
+        """Open the lost database again and look up whether the last transaction is in it."""
+        _log.warning("catalog lost its database handle, opening it again", extra={"action": "catalog_reopen"})
+        self._engine.reopen()
+        return bool(self._engine.query("read_ticket", {"name": _TICKET})["ticket"].to_pylist()[0] == self._ticket)
+
+    def _tick(self) -> None:
+        try:
+            self._idle()
+        except Exception as error:
+            _log.error("catalog upkeep failed: %s", error, extra={"action": "catalog_upkeep"})
+
+
+def _nothing() -> None:
+    """The work of a flush."""

@@ -1,0 +1,83 @@
+"""A finished batch and how it is put together: clips out of the store into consecutive slots of one buffer.
+
+The batch itself is never stored (ALGORITHMS §2.1): it is assembled at reading, which costs one copy that a stored batch
+would cost too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput
+
+__all__ = ["Batch", "Buffers", "rank_share"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One iteration's clips for one rank; b = videos x samples of that rank's share."""
+
+    task: str
+    epoch: int
+    iteration: int
+    video: NDArray[np.uint8]
+    """(b,T,C,H,W), or (b,V,T,C,H,W) after ``stack``."""
+    label: NDArray[np.int64]
+    """(b,) class numbers; -1 where the dataset has no labels."""
+    index: NDArray[np.int64]
+    """(b,) ``video_id`` of each clip."""
+    frame: NDArray[np.int64]
+    """(b,T) source frame numbers."""
+    time_s: NDArray[np.float64]
+    """(b,T) presentation times in seconds."""
+    videos: tuple[str, ...] = ()
+    """(b) names of the videos."""
+    keys: tuple[str, ...] = ()
+    """(b) content keys of the clips."""
+    waited_s: float = field(default=0.0, compare=False)
+    """How long the read waited for clips to be made."""
+
+
+def rank_share(videos: int, samples: int, rank: int, world: int) -> slice:
+    """Which clips of a batch of ``videos`` x ``samples`` one rank reads: shares differ by at most one video.
+
+    Raises:
+        BadInput: the batch has fewer videos than there are ranks, so that one would have nothing.
+    """
+    if not 0 <= rank < world:
+        raise BadInput(f"rank {rank} of {world}: a rank is at least 0 and below the world's size")
+    if videos < world:
+        raise BadInput(
+            f"a batch of {videos} videos cannot be shared by {world} ranks; use videos_per_batch >= {world}, and "
+            "drop_last: true if only the last batch is too short"
+        )
+    return slice(rank * videos // world * samples, (rank + 1) * videos // world * samples)
+
+
+class Buffers:
+    """Arrays that are used again once nobody refers to them: fresh memory costs more than the read itself.
+
+    Not thread-safe: one reader owns it.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._arrays: list[NDArray[np.uint8]] = []
+
+    def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
+        """A writable uint8 array of ``shape`` that no tensor, view or batch refers to any more."""
+        from sys import getrefcount
+
+        from viewcache.store import aligned_empty
+
+        size = int(np.prod(shape))
+        for array in self._arrays:
+            # The list, the loop variable and getrefcount's own argument: a fourth reference is a user's.
+            if array.size == size and getrefcount(array) == 3:
+                return array.reshape(shape)
+        self._arrays = [array for array in self._arrays if array.size == size]
+        array = aligned_empty((size,))
+        self._arrays.append(array)
+        return array.reshape(shape)

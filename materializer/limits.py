@@ -1,0 +1,60 @@
+"""What a worker process may take: memory, files, core dumps; and that it ends with its parent.
+
+A worker opens files that strangers made (RELIABILITY F12). Limits turn the worst of them into an error of one process.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+
+__all__ = ["limit_worker"]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+OPEN_FILES = 512
+"""Descriptors: a few videos, sockets and the store's files; a leak shows up as an error and not as a slow machine."""
+
+
+def limit_worker(memory_bytes: int, *, writes: bool = True) -> None:
+    """Limit this process, for good.
+
+    Args:
+        memory_bytes: most private memory (heap and anonymous mappings); an allocation past it raises MemoryError.
+        writes: False for processes that write no files; any write to a file then fails with EFBIG.
+
+    On Linux also: the kernel kills the process when the thread that started it ends; no program that it might start
+    gains privileges. Ctrl-C is left to the parent, which decides what becomes of running jobs.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write past the limit is an error, not a death
+    _lower(resource.RLIMIT_DATA, memory_bytes)
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
+    if not writes:
+        _lower(resource.RLIMIT_FSIZE, 0)
+    _linux()
+
+
+def _lower(what: int, value: int) -> None:
+    """Set soft and hard limit, never above what is allowed already."""
+    _, hard = resource.getrlimit(what)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(what, (value, value))
+
+
+def _linux() -> None:
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "prctl"):
+        return
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.getppid() != parent:  # it ended between the start and the request
+        os._exit(1)
+    if hasattr(libc, "mallopt"):
+        # Frames are freed and allocated all the time: keep their pages instead of asking the kernel for zeroed ones
+        # each time.
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+        libc.mallopt(_M_TRIM_THRESHOLD, 256 << 20)

@@ -1,0 +1,30 @@
+"""Operations on clips: a registry of small modules, one per family; docs/ops.md lists them all.
+
+Importing this package loads neither OpenCV nor torch nor the decoder: those are imported where pixels are touched.
+"""
+
+from viewcache.materializer.ops.base import Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp
+from viewcache.materializer.ops.fields import REQUIRED, Field, Params
+from viewcache.materializer.ops.registry import builtin_names, get, load_modules, names, register
+from viewcache.materializer.ops.sizes import StaticSize, static_size
+
+__all__ = [
+    "REQUIRED",
+    "Draw",
+    "Field",
+    "FrameOp",
+    "NativeOp",
+    "Op",
+    "Params",
+    "ReadOp",
+    "Rows",
+    "Size",
+    "StaticSize",
+    "TimeOp",
+    "builtin_names",
+    "get",
+    "load_modules",
+    "names",
+    "register",
+    "static_size",
+]

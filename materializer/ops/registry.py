@@ -1,0 +1,125 @@
+"""Where operations are found by name: built in, from a module that the cache's settings name, or an entry point.
+
+Nothing is imported because a task's YAML says so: a name is looked up among installed entry points and in modules that
+the owner of the cache listed, never imported by its text (law 10).
+"""
+
+import importlib
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from threading import Lock
+
+from viewcache.errors import BadInput
+from viewcache.materializer.ops.base import FrameOp, Op, ReadOp, TimeOp
+
+__all__ = ["ENTRY_POINTS", "builtin_names", "get", "load_modules", "names", "register"]
+
+ENTRY_POINTS = "viewcache.ops"
+"""Entry point group; each entry's name is the operation's name and its object an Op class or instance."""
+
+_FAMILIES = ("resize", "crop", "geometry", "color", "time", "read")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+_lock = Lock()
+_builtin: dict[str, Op] = {}
+_custom: dict[str, Op] = {}
+
+
+def get(name: str) -> Op:
+    """Return the operation of a name.
+
+    Raises:
+        BadInput: no such operation; the message lists the known ones and the nearest.
+    """
+    op = _builtins().get(name) or _custom.get(name)
+    if op is not None:
+        return op
+    for entry in entry_points(group=ENTRY_POINTS):
+        if entry.name == name:
+            return _load_entry(name, entry.value, entry.load())
+    known = names()
+    near = get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}{hint}")
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all operations: built in, registered and installed, sorted."""
+    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
+    return tuple(sorted({*_builtins(), *_custom, *installed}))
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Return the names of the built-in operations, sorted."""
+    return tuple(sorted(_builtins()))
+
+
+def register(op: Op | type[Op]) -> Op:
+    """Add a custom operation to this process.
+
+    Args:
+        op: an instance, or a class that takes no arguments.
+
+    Returns:
+        The instance.
+
+    Raises:
+        BadInput: not an operation, a wrong name, or the name is taken by other code.
+    """
+    made = op() if isinstance(op, type) and issubclass(op, Op) else op
+    if not isinstance(made, FrameOp | TimeOp | ReadOp):
+        kind = type(made).__name__
+        raise BadInput(f"op {op!r}: got {kind}; allowed: a subclass of FrameOp, NativeOp, TimeOp or ReadOp")
+    name = getattr(made, "name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInput(f"op {type(made).__name__}: its name is {name!r}; allowed: [a-z][a-z0-9_]*, up to 64 characters")
+    with _lock:
+        there = _custom.get(name)
+        if name in _builtins() or (there is not None and there.fingerprint != made.fingerprint):
+            raise BadInput(f"op {name!r} from {type(made).__module__}: the name is taken; give it another name")
+        made.fingerprint  # noqa: B018 - raises now, not in the middle of a plan, if the source cannot be read
+        return _custom.setdefault(name, made)
+
+
+def load_modules(modules: Iterable[str]) -> tuple[str, ...]:
+    """Import the modules of ``cache.op_modules`` and register their operations; each worker process does this too.
+
+    Args:
+        modules: dotted names; each module lists its operations (classes or instances) in ``OPS``.
+
+    Returns:
+        The names of the registered operations.
+
+    Raises:
+        BadInput: a module cannot be imported or has no ``OPS``.
+    """
+    found: list[str] = []
+    for module in modules:
+        if not _MODULE.fullmatch(module):
+            raise BadInput(f"op_modules: got {module!r}; allowed: the dotted name of an importable module")
+        try:
+            ops = importlib.import_module(module).OPS
+        except ImportError as error:
+            raise BadInput(f"op_modules: {module} cannot be imported: {error}; is it installed here?") from error
+        except AttributeError as error:
+            raise BadInput(f"op_modules: {module} has no list OPS of operations: {error}") from error
+        found += [register(op).name for op in ops]
+    return tuple(found)
+
+
+def _load_entry(name: str, where: str, loaded: object) -> Op:
+    op = register(loaded)  # type: ignore[arg-type] # register checks what an entry point really gave
+    if op.name != name:
+        raise BadInput(f"entry point {name!r} ({where}) is an op named {op.name!r}; the two names must be equal")
+    return op
+
+
+def _builtins() -> dict[str, Op]:
+    """All built-in operations by name, imported on first use."""
+    if not _builtin:
+        modules = (importlib.import_module(f"viewcache.materializer.ops.{family}") for family in _FAMILIES)
+        _builtin.update({op.name: op for module in modules for op in module.OPS})
+    return _builtin

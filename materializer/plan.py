@@ -1,0 +1,326 @@
+"""A generation's plan: every clip of k epochs of a task, with frames, choices and content key decided (SAND §5.2).
+
+It is a function of the task, the videos and the recorded draws alone, so a process that has lost it computes it again and
+gets the same keys. It lives in arrays; objects of Python exist only for the clips that are being made.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput
+from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.job import Recipe
+from viewcache.materializer.keyed import Words, word
+from viewcache.materializer.order import iterations
+from viewcache.materializer.program import Program
+from viewcache.materializer.resolve import Clips, Resolved, resolve
+from viewcache.materializer.sampling import clip_frames, clip_span, clip_starts
+from viewcache.materializer.spec import TaskSpec
+
+__all__ = ["GenerationPlan", "Videos", "clip_bound", "content_key", "plan_generation"]
+
+DATA_VERSION = b"viewcache-data-1"
+"""Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
+
+METADATA_BOUND = 8192
+"""Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Videos:
+    """The videos that a task draws from, sorted by name; arrays of length n."""
+
+    ids: NDArray[np.int64]
+    """``video_id`` in the catalog."""
+    names: tuple[str, ...]
+    uris: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Content keys of the files, 32 hex digits."""
+    words: Words
+    """Addresses of their random numbers: of the name, so that a dataset that moves keeps its draws."""
+    frames: NDArray[np.int64]
+    height: NDArray[np.int64]
+    """As shown, rotation applied."""
+    width: NDArray[np.int64]
+    labels: tuple[str | None, ...]
+
+    def __len__(self) -> int:
+        """Number of videos."""
+        return len(self.ids)
+
+    @cached_property
+    def row_of(self) -> dict[int, int]:
+        """``video_id`` → position in the arrays."""
+        return {video: row for row, video in enumerate(self.ids.tolist())}
+
+
+@dataclass(frozen=True)
+class GenerationPlan:
+    """The clips of consecutive epochs of one task, in the order in which they are needed.
+
+    Arrays have length n = epochs x videos x samples, less what ``drop_last`` drops.
+    """
+
+    place: "_Place"
+    seq: NDArray[np.int64]
+    """Global iteration number."""
+    epoch: NDArray[np.int64]
+    iteration: NDArray[np.int64]
+    position: NDArray[np.int64]
+    """Place of the video in its epoch's order."""
+    sample: NDArray[np.int64]
+    video: NDArray[np.int64]
+    """Row of ``videos``."""
+    start: NDArray[np.int64]
+    """First frame; frame j is ``start + j * stride``, treated by ``on_short_video`` past the end."""
+    resolved: Resolved
+    shape: tuple[int, ...]
+    """Of every clip: (T,C,H,W) or (V,T,C,H,W)."""
+
+    def __len__(self) -> int:
+        """Number of clips."""
+        return len(self.seq)
+
+    @property
+    def task(self) -> TaskSpec:
+        """Whose plan it is."""
+        return self.place.task
+
+    @property
+    def videos(self) -> Videos:
+        """What ``video`` indexes."""
+        return self.place.videos
+
+    @property
+    def number(self) -> int:
+        """The generation's number."""
+        return self.place.number
+
+    @property
+    def first_epoch(self) -> int:
+        """First epoch of the generation."""
+        return self.place.first_epoch
+
+    @property
+    def last_epoch(self) -> int:
+        """Last epoch of the generation, inclusive."""
+        return self.place.first_epoch + self.place.epochs - 1
+
+    @property
+    def iterations(self) -> int:
+        """Batches in one epoch."""
+        return self.place.iterations
+
+    @cached_property
+    def keys(self) -> NDArray[np.void]:
+        """(n,) of 16 bytes: content keys of the clips."""
+        return _keys(self)
+
+    @cached_property
+    def hex_keys(self) -> list[str]:
+        """Content keys as text."""
+        text = self.keys.tobytes().hex()
+        return [text[k : k + 32] for k in range(0, len(text), 32)]
+
+    @property
+    def clip_bytes(self) -> int:
+        """Raw bytes of one clip."""
+        return int(np.prod(self.shape))
+
+    @property
+    def bound(self) -> int:
+        """Most bytes that one clip's object takes on disk."""
+        return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
+
+    def rows(self, epoch: int, iteration: int) -> range:
+        """The clips of one batch, in batch order."""
+        size = self.task.sampling.videos_per_batch * self.task.sampling.samples_per_video
+        each = len(self) // self.place.epochs
+        start = (epoch - self.first_epoch) * each + iteration * size
+        return range(start, min(start + size, (epoch - self.first_epoch + 1) * each))
+
+    def row(self, epoch: int, position: int, sample: int) -> int:
+        """The row of one clip."""
+        each = len(self) // self.place.epochs
+        return (epoch - self.first_epoch) * each + position * self.task.sampling.samples_per_video + sample
+
+    def frames(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Source frames of clips: int32 (len(rows), F)."""
+        sampling = self.task.sampling
+        return clip_frames(
+            self.start[rows],
+            sampling.frames_per_video,
+            sampling.frame_stride,
+            self.videos.frames[self.video[rows]],
+            self.task.dataset.on_short_video,
+        )
+
+    def program(self, row: int) -> Program:
+        """The program of one clip."""
+        return self.resolved.programs[self.resolved.program[row]]
+
+    def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
+        """The same plan with other videos for some clips; all other clips keep their keys."""
+        video = self.video.copy()
+        video[rows] = videos
+        return self.place.plan(self.epoch, self.iteration, self.position, self.sample, video)
+
+    def recipe(self, row: int) -> Recipe:
+        """All that a worker needs to make one clip, but the video."""
+        program = self.program(row)
+        drawn = self.resolved.rows[row, : program.columns]
+        frames = self.frames(np.array([row]))[0]
+        return Recipe(self.hex_keys[row], program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
+
+
+def clip_bound(clip_bytes: int, frames: int) -> int:
+    """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
+    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND
+
+
+def plan_generation(
+    task: TaskSpec,
+    graph: AbstractGraph,
+    videos: Videos,
+    draws: NDArray[np.int64],
+    *,
+    seed: int,
+    number: int,
+    first_epoch: int,
+    grid: int,
+) -> GenerationPlan:
+    """Decide every clip of a generation.
+
+    Args:
+        task: what is asked.
+        graph: its checked steps.
+        videos: what it draws from.
+        draws: int64 (epochs, videos): rows of ``videos`` in the order of each epoch.
+        seed: of the random numbers.
+        number: the generation's number, an address of the shared fraction.
+        first_epoch: epoch of ``draws[0]``.
+        grid: greatest common divisor of the strides of the group's tasks.
+
+    Raises:
+        BadInput: clips would differ in shape, or an operation does not fit a video's frames.
+    """
+    sampling = task.sampling
+    epochs, count = draws.shape
+    per_epoch = iterations(count, sampling.videos_per_batch, task.drop_last)
+    used = min(count, per_epoch * sampling.videos_per_batch)
+    epoch, position, sample = (
+        axis.reshape(-1) for axis in np.indices((epochs, used, sampling.samples_per_video), np.int64)
+    )
+    iteration = position // sampling.videos_per_batch
+    place = _Place(task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid)
+    return place.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What all clips of a plan have in common, kept so that single clips can be decided again."""
+
+    task: TaskSpec
+    graph: AbstractGraph
+    videos: Videos
+    seed: int
+    number: int
+    first_epoch: int
+    epochs: int
+    iterations: int
+    grid: int
+
+    def plan(
+        self,
+        epoch: NDArray[np.int64],
+        iteration: NDArray[np.int64],
+        position: NDArray[np.int64],
+        sample: NDArray[np.int64],
+        video: NDArray[np.int64],
+    ) -> GenerationPlan:
+        """Decide the clips at the given places, of the given rows of ``videos``."""
+        sampling, videos = self.task.sampling, self.videos
+        seq = epoch * self.iterations + iteration
+        independent = word(self.task.name) if sampling.coordination == "independent" else None
+        start = clip_starts(
+            self.seed,
+            videos.words[video],
+            self.number,
+            epoch,
+            sample,
+            videos.frames[video],
+            span=clip_span(sampling.frames_per_video, sampling.frame_stride),
+            grid=self.grid,
+            spread=sampling.spread,
+            independent=independent,
+        )
+        height, width = videos.height[video], videos.width[video]
+        clips = Clips(self.seed, videos.words[video], epoch, sample, seq, height, width, independent or 0)
+        resolved = resolve(self.graph, sampling.frames_per_video, clips)
+        return GenerationPlan(
+            self, seq, epoch, iteration, position, sample, video, start, resolved, _one_shape(resolved, videos, video)
+        )
+
+
+def _one_shape(resolved: Resolved, videos: Videos, video: NDArray[np.int64]) -> tuple[int, ...]:
+    """The shape that all clips have, or an error that names two that differ."""
+    height, width = resolved.shape
+    if not len(height):
+        raise BadInput("the generation has no clips; the task needs at least one video, one sample and one epoch")
+    odd = np.flatnonzero((height != height[0]) | (width != width[0]))
+    if len(odd):
+        a, b = 0, int(odd[0])
+        raise BadInput(
+            f"clips of one batch must have one size, but {videos.names[video[a]]!r} gives {height[a]}x{width[a]} and "
+            f"{videos.names[video[b]]!r} gives {height[b]}x{width[b]}; end with a crop, or a resize to a shape"
+        )
+    leads = sorted({resolved.lead[k] for k in np.unique(resolved.program).tolist()})
+    if len(leads) > 1:
+        raise BadInput(
+            f"clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} frames; "
+            "make all branches keep the same number of frames"
+        )
+    return (*leads[0], 3, int(height[0]), int(width[0]))
+
+
+def _keys(plan: GenerationPlan) -> NDArray[np.void]:
+    """Content key = H(video's key, program, frames, what was drawn): equal exactly when the pixels are made alike."""
+    video_keys = np.frombuffer(bytes.fromhex("".join(plan.videos.keys)), np.uint8).reshape(-1, 16)
+    out = np.empty(len(plan), "V16")
+    for number, program in enumerate(plan.resolved.programs):
+        rows = np.flatnonzero(plan.resolved.program == number)
+        head = np.frombuffer(program.signature, np.uint8)
+        parts = [
+            video_keys[plan.video[rows]],
+            np.broadcast_to(head, (len(rows), len(head))),
+            np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
+            np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
+        ]
+        packed = np.concatenate(parts, axis=1)
+        width, data = packed.shape[1], memoryview(packed.tobytes())
+        base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
+        base.update(DATA_VERSION)
+        out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
+    return out
+
+
+def _digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[bytes]:
+    digests = []
+    for k in range(0, len(data), width):
+        one = base.copy()
+        one.update(data[k : k + width])
+        digests.append(one.digest())
+    return digests
+
+
+def content_key(purpose: str, *parts: bytes) -> str:
+    """Key of an object that is not a clip: 32 hex digits of a hash over the parts."""
+    state = hashlib.blake2b(digest_size=16, person=f"viewcache-{purpose}".encode())
+    state.update(DATA_VERSION)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()

@@ -1,0 +1,178 @@
+"""Worker processes that run jobs: started once, watched, replaced when they die or hang.
+
+Each worker is `python -m viewcache.materializer.worker` on one end of a socket pair, not a `multiprocessing` child: the
+user's script is not imported again, so no `if __name__ == "__main__"` is asked of anybody, and nothing is inherited by fork.
+Jobs travel pickled, between our own processes only; pixels never do: a worker writes its objects into the store itself.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Literal
+
+from viewcache.materializer.job import Job, Made, Report
+
+__all__ = ["Event", "WorkerPool"]
+
+_log = logging.getLogger("viewcache.pool")
+
+GRACE_S = 30.0
+"""Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a worker said, or what became of it."""
+
+    kind: Literal["made", "report", "died"]
+    job: Job
+    made: Made | None = None
+    report: Report | None = None
+    reason: str = ""
+    """For ``died``: signal or exit status, in words."""
+
+
+class _Worker:
+    """One child process and the job it is on."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "viewcache.materializer.worker", str(theirs.fileno()), str(memory_bytes)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            )
+        self.connection = Connection(ours.detach())
+        self.job: Job | None = None
+        self.silent_since = 0.0
+        self.asked_to_yield = False
+
+    def kill(self) -> str:
+        """End the process for certain and say how it ended."""
+        if self.process.poll() is None:
+            self.process.kill()
+        status = self.process.wait()
+        self.connection.close()
+        if status < 0:
+            with contextlib.suppress(ValueError):
+                return f"killed by {signal.Signals(-status).name}"
+        return f"exit status {status}"
+
+
+class WorkerPool:
+    """A fixed number of workers, started on first use.
+
+    Not thread-safe: one dispatcher thread owns it.
+    """
+
+    def __init__(self, workers: int, *, memory_bytes: int, grace_s: float = GRACE_S) -> None:
+        """Set the number of workers and the address space each may take, in bytes."""
+        self._size = workers
+        self._memory_bytes = memory_bytes
+        self._grace_s = grace_s
+        self._workers: list[_Worker] = []
+        self._wake_out, self._wake_in = os.pipe()
+        os.set_blocking(self._wake_in, False)
+
+    @property
+    def size(self) -> int:
+        """How many jobs run at once."""
+        return self._size
+
+    @property
+    def busy(self) -> int:
+        """How many jobs run now."""
+        return sum(worker.job is not None for worker in self._workers)
+
+    def jobs(self) -> list[Job]:
+        """The jobs that run now."""
+        return [worker.job for worker in self._workers if worker.job is not None]
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers that have been started."""
+        return [worker.process.pid for worker in self._workers]
+
+    def submit(self, job: Job) -> None:
+        """Give a job to an idle worker; there must be one (``busy < size``)."""
+        idle = next((worker for worker in self._workers if worker.job is None), None)
+        if idle is None:
+            idle = _Worker(self._memory_bytes)
+            self._workers.append(idle)
+        idle.job, idle.silent_since, idle.asked_to_yield = job, time.monotonic(), False
+        # A worker that died while idle breaks the pipe here; poll() then sees its end and reports the job as died.
+        with contextlib.suppress(OSError):
+            idle.connection.send(job)
+
+    def ask_to_yield(self, numbers: set[int]) -> None:
+        """Ask the workers on these jobs to stop at their next group of pictures: a reader waits for other videos."""
+        for worker in self._workers:
+            if worker.job is not None and worker.job.number in numbers and not worker.asked_to_yield:
+                worker.asked_to_yield = True
+                with contextlib.suppress(OSError):
+                    worker.connection.send("yield")
+
+    def wake(self) -> None:
+        """Make a waiting `poll` return; may be called from any thread."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._wake_in, b"x")
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """Wait for news of the workers, at most ``timeout_s`` seconds."""
+        by_connection = {worker.connection: worker for worker in self._workers}
+        ready = wait([*by_connection, self._wake_out], timeout=timeout_s)
+        events: list[Event] = []
+        for source in ready:
+            if source is self._wake_out or isinstance(source, int):
+                os.read(self._wake_out, 4096)
+            elif isinstance(source, Connection):
+                events += self._receive(by_connection[source])
+        return events + self._hung()
+
+    def _receive(self, worker: _Worker) -> list[Event]:
+        events: list[Event] = []
+        try:
+            while True:
+                said = worker.connection.recv()
+                worker.silent_since = time.monotonic()
+                job = worker.job
+                if job is not None and isinstance(said, Made):
+                    events.append(Event("made", job, made=said))
+                elif job is not None and isinstance(said, Report):
+                    worker.job = None
+                    events.append(Event("report", job, report=said))
+                if not worker.connection.poll():
+                    return events
+        except (EOFError, OSError):
+            return events + self._buried(worker, "")
+
+    def _hung(self) -> list[Event]:
+        now = time.monotonic()
+        events: list[Event] = []
+        for worker in list(self._workers):
+            if worker.job is not None and now - worker.silent_since > self._grace_s + worker.job.estimate_s:
+                events += self._buried(worker, f"silent for {now - worker.silent_since:.0f} s, ")
+        return events
+
+    def _buried(self, worker: _Worker, before: str) -> list[Event]:
+        self._workers.remove(worker)
+        reason = before + worker.kill()
+        _log.warning("worker %d ended: %s", worker.process.pid, reason, extra={"action": "worker_died"})
+        return [Event("died", worker.job, reason=reason)] if worker.job is not None else []
+
+    def close(self) -> None:
+        """End all workers; running jobs leave only temporary files, which are swept."""
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+        for fd in (self._wake_out, self._wake_in):
+            with contextlib.suppress(OSError):
+                os.close(fd)

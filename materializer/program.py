@@ -1,0 +1,214 @@
+"""A clip's program: the operations, with every choice resolved, that make it from its frames (SAND §5.2, concrete graph).
+
+A program is static (which operation follows which); a clip adds one row of int32 numbers, what the random operations drew.
+Programs are compared by value: two tasks that wrote the same steps under other names have the same program and so share.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from viewcache.materializer.ops import get
+from viewcache.materializer.spec import OpCall
+
+__all__ = ["Instruction", "Node", "Program", "Tree", "finish", "grow", "source_frames"]
+
+Params = tuple[tuple[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One operation, or one joining of streams."""
+
+    kind: str
+    """``op``, ``concat``, ``stack`` or ``mean``."""
+    sources: tuple[int, ...]
+    """Streams it reads; 0 is the decoded clip."""
+    target: int
+    """Stream it makes."""
+    name: str = ""
+    params: Params = ()
+    column: int = 0
+    """Its first number in the clip's row."""
+    width: int = 0
+    """How many numbers of the row are its own."""
+
+    @classmethod
+    def of(cls, call: OpCall, source: int, target: int, column: int) -> "Instruction":
+        """The instruction for a call as written in the configuration."""
+        width = len(get(call.name).columns)
+        return cls("op", (source,), target, call.name, call.params, column, width)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions in the order they run; the last one's target (or 0) is the clip."""
+
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def output(self) -> int:
+        """The stream that is the clip."""
+        return self.instructions[-1].target if self.instructions else 0
+
+    @property
+    def columns(self) -> int:
+        """Length of a clip's row."""
+        return sum(instruction.width for instruction in self.instructions)
+
+    @cached_property
+    def signature(self) -> bytes:
+        """16 bytes that change when any operation, parameter or operation's code changes; part of every content key."""
+        meaning = [[i.kind, i.sources, i.target, *_effect(i)] for i in self.instructions]
+        text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=16, person=b"viewcache-progrm").digest()
+
+    def describe(self, row: np.ndarray) -> list[dict[str, object]]:
+        """The recipe in words and numbers, as it is stored beside the pixels (JSON-ready)."""
+        out: list[dict[str, object]] = []
+        for i in self.instructions:
+            entry: dict[str, object] = {"from": list(i.sources), "to": i.target}
+            if i.kind == "op":
+                entry |= {"op": i.name, **({"params": dict(i.params)} if i.params else {})}
+                if i.width:
+                    names = get(i.name).columns
+                    drawn = row[i.column : i.column + i.width].tolist()
+                    entry["drawn"] = dict(zip(names, drawn, strict=True))
+            else:
+                entry["join"] = i.kind
+            out.append(entry)
+        return out
+
+
+def _effect(i: Instruction) -> tuple[object, ...]:
+    """What an operation does, whatever it is called and however its row was drawn."""
+    if not i.name:
+        return ()
+    op = get(i.name)
+    return op.effect, op.fingerprint, op.key_params(i.params)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One step of a frame's way: an operation with its numbers, after a parent (None = the decoded frame)."""
+
+    parent: "Node | None"
+    name: str
+    params: Params
+    row: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What a stream of one clip is, before any pixel exists.
+
+    Either frames, each with its own chain of frame operations (``frames`` and ``nodes``, both of length T), or a joining
+    or later operation (``instruction``) over other trees, which needs whole clips.
+    """
+
+    frames: np.ndarray
+    """int32 (T,): source frame per position; empty when ``inputs`` is set."""
+    nodes: tuple[Node | None, ...] = ()
+    """Per position: the last operation applied to it."""
+    instruction: Instruction | None = None
+    row: tuple[int, ...] = ()
+    inputs: tuple["Tree", ...] = ()
+
+    @property
+    def by_frame(self) -> bool:
+        """Whether every position can be made from its one source frame alone."""
+        return not self.inputs
+
+    def leaves(self) -> list["Tree"]:
+        """The trees that are made frame by frame."""
+        return [self] if self.by_frame else [leaf for tree in self.inputs for leaf in tree.leaves()]
+
+
+def grow(program: Program, frames: np.ndarray, row: np.ndarray) -> Tree:
+    """Resolve a program for one clip.
+
+    Args:
+        program: which operations.
+        frames: int32 (F,), source frame numbers in clip order.
+        row: int32 (program.columns,), what was drawn for this clip.
+    """
+    streams = {0: Tree(frames, (None,) * len(frames))}
+    for i in program.instructions:
+        numbers = tuple(int(v) for v in row[i.column : i.column + i.width])
+        inputs = tuple(streams[s] for s in i.sources)
+        streams[i.target] = _applied(i, numbers, inputs)
+    return streams[program.output]
+
+
+def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[Tree, ...]) -> Tree:
+    pure = all(tree.by_frame for tree in inputs)
+    if i.kind == "concat" and pure:
+        nodes = tuple(node for tree in inputs for node in tree.nodes)
+        return Tree(np.concatenate([tree.frames for tree in inputs]), nodes)
+    if i.kind == "op" and pure:
+        (tree,) = inputs
+        op = get(i.name)
+        if op.stage == "time":
+            order = op.frames(i.params, np.array(numbers, np.int32), np.arange(len(tree.nodes)))
+            return Tree(tree.frames[order], tuple(tree.nodes[k] for k in order))
+        made: dict[Node | None, Node] = {}
+        for node in tree.nodes:
+            if node not in made:
+                made[node] = Node(node, i.name, i.params, numbers)
+        return Tree(tree.frames, tuple(made[node] for node in tree.nodes))
+    return Tree(np.empty(0, np.int32), (), i, numbers, inputs)
+
+
+def finish(tree: Tree, made: dict[int, np.ndarray]) -> np.ndarray:
+    """Evaluate what needs whole clips.
+
+    Args:
+        tree: from `grow`.
+        made: ``id(leaf)`` → uint8 (T,C,H,W) for each of ``tree.leaves()``.
+
+    Returns:
+        uint8 (T,C,H,W), or (V,T,C,H,W) after ``stack``.
+    """
+    if tree.by_frame:
+        return made[id(tree)]
+    arrays = [finish(each, made) for each in tree.inputs]
+    i = tree.instruction
+    assert i is not None
+    if i.kind == "concat":
+        return np.concatenate(arrays, axis=arrays[0].ndim - 4)
+    if i.kind == "stack":
+        return np.stack(arrays)
+    if i.kind == "mean":
+        total = np.zeros(arrays[0].shape, np.uint32)
+        for array in arrays:
+            total += array
+        # Round half up, in integers: the same on every machine.
+        return ((2 * total + len(arrays)) // (2 * len(arrays))).astype(np.uint8)
+    op, row = get(i.name), np.array(tree.row, np.int32)
+    (array,) = arrays
+    if op.stage == "time":
+        axis = array.ndim - 4
+        return np.take(array, op.frames(i.params, row, np.arange(array.shape[axis])), axis=axis)
+    flat = array.reshape(-1, *array.shape[-3:])
+    done = np.stack([op.apply(i.params, row, frame) for frame in flat])
+    return done.reshape(*array.shape[:-3], *done.shape[1:])
+
+
+def source_frames(tree: Tree) -> np.ndarray:
+    """Which source frame each position shows: int32 (T,), or (V,T) after ``stack``; of ``mean``, the first input's."""
+    if tree.by_frame:
+        return tree.frames
+    shown = [source_frames(each) for each in tree.inputs]
+    i = tree.instruction
+    assert i is not None
+    if i.kind == "concat":
+        return np.concatenate(shown, axis=-1)
+    if i.kind == "stack":
+        return np.stack(shown)
+    op = get(i.name) if i.kind == "op" else None
+    if op is not None and op.stage == "time":
+        return np.take(shown[0], op.frames(i.params, np.array(tree.row, np.int32), np.arange(shown[0].shape[-1])), axis=-1)
+    return shown[0]

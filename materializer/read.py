@@ -1,0 +1,215 @@
+"""Reading a task's batches: wait until the clips are there, copy them out, rebuild what turns out damaged (law 5)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import ProgressRow
+from viewcache.errors import Broken, Closed, ViewNotFound
+from viewcache.materializer.batch import Batch, Buffers, rank_share
+from viewcache.materializer.engine import Engine
+from viewcache.materializer.generation import ActiveGeneration
+from viewcache.materializer.ops import get
+from viewcache.materializer.plan import GenerationPlan
+from viewcache.materializer.program import grow, source_frames
+from viewcache.materializer.task import Task
+from viewcache.store import read_slots
+
+__all__ = ["Reader", "Spent"]
+
+_log = logging.getLogger("viewcache.read")
+
+READ_TRIES = 5
+"""How often a batch is read again when clips turn out damaged; each time they have been made anew."""
+
+PACE_WEIGHT = 0.2
+"""Of the newest iteration in the smoothed seconds per iteration."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """Where a task's readers spent their time since the cache was opened."""
+
+    batches: int = 0
+    waited_s: float = 0.0
+    """Until clips were made."""
+    loaded_s: float = 0.0
+    """Copying clips out of the store."""
+    hits: int = 0
+    """Clips that were in the store when they were asked for."""
+    misses: int = 0
+    """Clips that were not."""
+    rebuilt: int = 0
+    """Clips whose stored bytes were damaged."""
+
+
+class Reader:
+    """Reads one task's batches. Thread-safe."""
+
+    def __init__(self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine], ahead: Callable[[int], None]):
+        """Read ``task`` out of the store at ``root``.
+
+        Args:
+            task: whose batches.
+            catalog: gets the progress.
+            root: local folder of the store.
+            engine: makes what is missing; started on the first call.
+            ahead: told the number of the generation that is being read, so that what follows is made in time.
+        """
+        self.task = task
+        self.spec = task.spec
+        self.spent = Spent()
+        self._catalog = catalog
+        self._root = root
+        self._engine = engine
+        self._ahead = ahead
+        self._lock = threading.Lock()
+        self._last: tuple[int, float] | None = None
+        self._pace_s = 0.0
+
+    def read(
+        self,
+        epoch: int,
+        iteration: int,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Batch | None:
+        """Read one batch, or one rank's share of it; what is not in the store is made now.
+
+        Args:
+            epoch: of the task.
+            iteration: in the epoch.
+            rank: whose share.
+            world: number of shares.
+            buffers: where the pixels' memory comes from; None allocates.
+            cancelled: set by another thread, it ends the wait; then None is returned.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
+            BadInput: the batch is too small for so many ranks.
+        """
+        number = self.task.generation_of(epoch)
+        active = self.task.generation(number)
+        rows = self.rows(active, epoch, iteration, rank, world)
+        self._ahead(number)
+        out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
+        waited = 0.0
+        for _ in range(READ_TRIES):
+            try:
+                seconds, keys = self._fill(active, rows, out, cancelled)
+            except Closed:
+                if cancelled is not None and cancelled.is_set():
+                    return None
+                raise
+            waited += seconds
+            if keys is not None:
+                self._note_progress(active, epoch, iteration, rank, rows)
+                return self._batch(active.plan, epoch, iteration, rows, out, keys, waited)
+        raise Broken(
+            f"view {self.spec.name}/{epoch}/{iteration}: its clips were damaged {READ_TRIES} times in a row after being "
+            "made anew; check the disk, then run `viewcache doctor`"
+        )
+
+    def rows(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> range:
+        """The rows of a batch, or of one rank's share.
+
+        Raises:
+            ViewNotFound: the epoch has no such iteration.
+            BadInput: the batch is too small for so many ranks.
+        """
+        plan = active.plan
+        if not 0 <= iteration < plan.iterations:
+            raise ViewNotFound(
+                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {plan.iterations - 1}; asked for {iteration}"
+            )
+        samples = self.spec.sampling.samples_per_video
+        rows = plan.rows(epoch, iteration)
+        return rows[rank_share(len(rows) // samples, samples, rank, world)]
+
+    def _fill(
+        self, active: ActiveGeneration, rows: range, out: NDArray[np.uint8], cancelled: threading.Event | None
+    ) -> tuple[float, tuple[str, ...] | None]:
+        """Read the clips into ``out``; returns the seconds waited, and the keys unless some clips were damaged."""
+        engine = self._engine()
+        before = time.perf_counter()
+        with engine.fetch(active, rows, cancelled=cancelled) as copies:
+            ready = time.perf_counter()
+            damaged = read_slots(self._root, [copy.stored for copy in copies], out)
+            done = time.perf_counter()
+        for position, damage in damaged.items():
+            _log.warning("rebuilding a clip: %s", damage, extra={"action": "rebuild"})
+            engine.damaged(copies[position])
+        waited = ready - before
+        with self._lock:
+            self.spent.waited_s += waited
+            self.spent.loaded_s += done - ready
+            self.spent.rebuilt += len(damaged)
+        return waited, None if damaged else tuple(copy.key for copy in copies)
+
+    def _note_progress(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, rows: range) -> None:
+        """The next iteration is needed next; pace is smoothed over the last few."""
+        seq, now = int(active.plan.seq[rows[0]]) + 1, time.monotonic()
+        with self._lock:
+            self.spent.batches += 1
+            if self._last is not None and self._last[0] == seq - 1:
+                taken = now - self._last[1]
+                self._pace_s += (taken - self._pace_s) * (PACE_WEIGHT if self._pace_s else 1.0)
+            self._last = (seq, now)
+            pace_s = self._pace_s
+        last = iteration + 1 >= active.plan.iterations
+        self._catalog.advance(
+            ProgressRow(
+                task_id=self.task.task_id,
+                rank=rank,
+                epoch=epoch + 1 if last else epoch,
+                iteration=0 if last else iteration + 1,
+                seq=seq,
+                seconds_per_iteration=pace_s,
+            )
+        )
+        self._engine().progressed(active, rows.stop, seq, pace_s)
+
+    def _batch(
+        self,
+        plan: GenerationPlan,
+        epoch: int,
+        iteration: int,
+        rows: range,
+        out: NDArray[np.uint8],
+        keys: tuple[str, ...],
+        waited: float,
+    ) -> Batch:
+        videos = plan.video[rows.start : rows.stop]
+        recipes = [plan.recipe(row) for row in rows]
+        frames = np.stack([source_frames(grow(each.program, each.frames, each.row)) for each in recipes])
+        index_of = self.task.index_of(plan)
+        times = np.stack([index_of(int(v)).times_s(shown) for v, shown in zip(videos, frames, strict=True)])
+        return Batch(
+            task=self.spec.name,
+            epoch=epoch,
+            iteration=iteration,
+            video=out,
+            label=self.task.dataset.class_numbers(self.spec, plan.videos.ids[videos]),
+            index=plan.videos.ids[videos],
+            frame=frames.astype(np.int64),
+            time_s=times,
+            videos=tuple(plan.videos.names[v] for v in videos.tolist()),
+            keys=keys,
+            waited_s=waited,
+        )
+
+    def finish(self, video: Any) -> Any:
+        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
+        for call in self.task.graph.read_ops:
+            video = get(call.name).apply_batch(call.params, video)
+        return video

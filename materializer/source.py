@@ -1,0 +1,301 @@
+"""Reach a video's bytes, in a local file or behind any fsspec URL, as ranges or as an opened container.
+
+The file is never trusted: it is opened by descriptor or by ``file:`` + absolute path, with lists of the container
+formats and protocols allowed, so that a playlist posing as a video cannot make FFmpeg open another file or the network
+(DESIGN §8.6; RELIABILITY F12). A local file costs one descriptor; a remote one a few cached blocks.
+"""
+
+import io
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import unquote, urlsplit
+
+from viewcache.errors import BadVideo
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+__all__ = [
+    "LocalSource",
+    "RemoteSource",
+    "Source",
+    "Stamp",
+    "is_local",
+    "local_path",
+    "open_container",
+    "open_source",
+    "shown",
+]
+
+FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf"
+"""FFmpeg demuxers that may run. All of them read one file; none follows a reference to another."""
+BLOCK = 1 << 20
+"""Bytes that a remote source fetches at once."""
+BLOCKS = 16
+"""Remote blocks kept: the demuxer reads on while the probe looks back at the same packets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells one version of a file from the next."""
+
+    size: int
+    """Bytes."""
+    mtime_ns: int = 0
+    """Nanoseconds since the epoch; 0 where the file system has none."""
+    etag: str = ""
+    """The object store's own version mark; empty where there is none."""
+
+    def same(self, other: "Stamp") -> bool:
+        """Whether both are of one version: by etag where both have one, else by size and time."""
+        if self.etag and other.etag:
+            return self.etag == other.etag
+        return self.size == other.size and self.mtime_ns == other.mtime_ns
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI names a file of this machine (a path, or ``file:``)."""
+    return "://" not in uri or uri.startswith(("file://", "local://"))
+
+
+def local_path(uri: str) -> str:
+    """The absolute path of a local URI."""
+    if "://" in uri:
+        uri = unquote(urlsplit(uri).path) if "%" in uri else uri.split("://", 1)[1]
+    return os.path.abspath(uri)
+
+
+def shown(uri: str) -> str:
+    """A URI as it may be shown: without user, password, query and fragment."""
+    if "://" not in uri:
+        return uri
+    scheme, rest = uri.split("://", 1)
+    rest = rest.split("?", 1)[0].split("#", 1)[0] if scheme in ("http", "https") else rest
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rsplit('@', 1)[-1]}{slash}{path}"
+
+
+class Source:
+    """One opened video file; `close` it, or use it as a context manager."""
+
+    def __init__(self, uri: str, stamp: Stamp) -> None:
+        self.uri = uri
+        self.stamp = stamp
+        self.bytes_read = 0
+        """Bytes fetched through `read` and `read_many` so far."""
+
+    def read(self, start: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``start``; fewer only at the end of the file."""
+        raise NotImplementedError
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of several (start, size) ranges; one request each, in parallel where the file system can."""
+        return [self.read(start, size) for start, size in ranges]
+
+    def target(self) -> Any:
+        """What `av.open` is given."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release descriptors; harmless to repeat."""
+
+    def __enter__(self) -> "Source":
+        """The source itself."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Close."""
+        self.close()
+
+
+class LocalSource(Source):
+    """A regular file of this machine."""
+
+    def __init__(self, uri: str) -> None:
+        self.path = local_path(uri)
+        # O_NONBLOCK: a FIFO that poses as a video must not hang the open; it has no effect on a regular file.
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise BadVideo(f"{uri}: not a regular file")
+        super().__init__(uri, Stamp(status.st_size, status.st_mtime_ns))
+
+    def read(self, start: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``start``."""
+        parts: list[bytes] = []
+        while size > 0:
+            part = os.pread(self._fd, size, start)
+            if not part:
+                break
+            parts.append(part)
+            start += len(part)
+            size -= len(part)
+            self.bytes_read += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def target(self) -> str:
+        """``file:`` + absolute path: a path that looks like a protocol (``concat:a|b``) stays a path."""
+        return "file:" + self.path
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RemoteSource(Source):
+    """A file behind an fsspec URL, read in ranges; nothing is downloaded whole."""
+
+    def __init__(self, uri: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self._fs, self._path = url_to_fs(uri)
+        info = self._fs.info(self._path)
+        if info.get("type") == "directory":
+            raise BadVideo(f"{shown(uri)}: a folder, not a file")
+        if info.get("size") is None:
+            raise BadVideo(f"{shown(uri)}: the server does not say how large it is, so it cannot be read in ranges")
+        super().__init__(uri, stamp_of(info))
+
+    def read(self, start: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``start``."""
+        end = min(start + size, self.stamp.size)
+        if end <= start:
+            return b""
+        data = bytes(self._fs.cat_file(self._path, start=start, end=end))
+        self.bytes_read += len(data)
+        return data
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of several ranges, fetched in parallel by file systems that can."""
+        ends = [min(start + size, self.stamp.size) for start, size in ranges]
+        parts = self._fs.cat_ranges([self._path] * len(ranges), [start for start, _ in ranges], ends, on_error="raise")
+        data = [bytes(part) for part in parts]
+        self.bytes_read += sum(map(len, data))
+        return data
+
+    def target(self) -> "RangeFile":
+        """A file object over cached blocks."""
+        return RangeFile(self)
+
+
+class RangeFile(io.RawIOBase):
+    """A seekable read-only file over a `Source`, with a few cached blocks."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._at = 0
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Position in bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move; returns the new position in bytes."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.stamp.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to ``size`` bytes from the position."""
+        left = self._source.stamp.size - self._at if size is None or size < 0 else size
+        parts: list[bytes] = []
+        while left > 0:
+            block = self._block(self._at // BLOCK)
+            part = block[self._at % BLOCK :][:left]
+            if not part:
+                break
+            parts.append(part)
+            self._at += len(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def pread(self, start: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``start``, out of the same cached blocks; the position stays."""
+        kept = self._at
+        self._at = start
+        data = self.read(size)
+        self._at = kept
+        return data
+
+    def _block(self, number: int) -> bytes:
+        block = self._blocks.get(number)
+        if block is None:
+            block = self._blocks[number] = self._source.read(number * BLOCK, BLOCK)
+            if len(self._blocks) > BLOCKS:
+                self._blocks.popitem(last=False)
+        else:
+            self._blocks.move_to_end(number)
+        return block
+
+
+def stamp_of(info: dict[str, Any]) -> Stamp:
+    """The version of a remote file from fsspec's ``info``."""
+    etag = str(info.get("ETag") or info.get("etag") or info.get("md5") or info.get("generation") or "")
+    time = info.get("mtime") or info.get("LastModified") or info.get("last_modified") or info.get("created") or 0
+    stamp = time.timestamp() if hasattr(time, "timestamp") else time
+    mtime_ns = int(stamp * 1e9) if isinstance(stamp, int | float) else 0
+    return Stamp(int(info.get("size") or 0), mtime_ns, etag.strip('"'))
+
+
+def open_source(uri: str) -> Source:
+    """Open a video's bytes.
+
+    Args:
+        uri: a local path, ``file://`` or any fsspec URL.
+
+    Raises:
+        BadVideo: it cannot be opened, or is not a regular file.
+    """
+    try:
+        return LocalSource(uri) if is_local(uri) else RemoteSource(uri)
+    except BadVideo:
+        raise
+    except FileNotFoundError as missing:
+        raise BadVideo(f"{shown(uri)}: no such file") from missing
+    except Exception as failed:  # fsspec's file systems raise nearly anything
+        raise BadVideo(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed
+
+
+def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
+    """FFmpeg's demuxer wants a second file; no format on our list has a reason to."""
+    raise BadVideo(f"the file asks to open another one ({shown(url)!r}); playlists are not videos")
+
+
+@contextmanager
+def open_container(source: Source) -> "Iterator[InputContainer]":
+    """Open the container of a source, safely (see the module's first lines).
+
+    Raises:
+        BadVideo: not a video file, or not one of the allowed formats.
+    """
+    import av
+
+    options = {"protocol_whitelist": "file", "format_whitelist": FORMATS}
+    target = source.target()
+    # With a path, FFmpeg itself opens the one file, under its whitelists; a callback would be asked for that one too.
+    refuse = None if isinstance(target, str) else _refuse
+    try:
+        container = av.open(target, mode="r", options=options, metadata_errors="replace", io_open=refuse)
+    except BadVideo as refused:
+        raise BadVideo(f"{shown(source.uri)}: {refused}") from refused
+    except Exception as failed:  # damaged files raise UnicodeDecodeError, IndexError, MemoryError and more (F12)
+        raise BadVideo(f"{shown(source.uri)}: not a video that can be opened ({failed})") from failed
+    with container:
+        yield container

@@ -1,0 +1,260 @@
+"""A generation's plan as rows for the catalog: its objects, what is made from what, and who needs which (SAND §5.2).
+
+Clips are the leaves; above them, per video, the frames that any clip needs (`frames`) and, where all clips begin with the
+same resize, the resized ones (`aug`). Rows are built as Arrow columns: a million uses are NumPy work.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import schemas
+from viewcache.catalog.records import GenerationRow, PlanTables
+from viewcache.materializer.plan import GenerationPlan, content_key
+from viewcache.materializer.video import VideoIndex
+
+__all__ = ["CostModel", "Summary", "VideoNeed", "plan_objects", "plan_tables", "summarize", "video_needs"]
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Seconds of one core for each kind of work; measured where `io_samples` has measurements, else these guesses."""
+
+    decode_s_per_pixel: float = 1.6e-9
+    """Decoding one pixel of one fed packet."""
+    convert_s_per_pixel: float = 0.6e-9
+    """Converting and resizing, per source pixel of a wanted frame."""
+    augment_s_per_byte: float = 0.4e-9
+    """Cropping, copying and storing, per byte of the clip."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoNeed:
+    """What one generation needs of one video."""
+
+    video: int
+    """Row of ``plan.videos``."""
+    frames: NDArray[np.int32]
+    """Distinct source frames, sorted."""
+    packets: int
+    """Fewest packets that a decoder must be fed for them."""
+    pixels: int
+    """Of one frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A generation in numbers, before anything runs."""
+
+    clips: int
+    """Distinct clips."""
+    uses: int
+    clip_bytes: int
+    """Raw bytes of all distinct clips."""
+    kept_clips: int
+    """How many of them fit the budget."""
+    videos: int
+    frames: int
+    """Distinct source frames."""
+    frame_uses: int
+    """Frames over all clips: what decoding on demand would ask for."""
+    packets: int
+    """Packets to decode when each video is decoded once."""
+    packets_on_demand: int
+    """Packets to decode when each clip is decoded alone."""
+    decode_s: float
+    """Estimated core seconds to make everything once."""
+    decode_on_demand_s: float
+    """Estimated core seconds to make every clip alone."""
+
+
+def video_needs(plan: GenerationPlan, index_of: Callable[[int], VideoIndex]) -> list[VideoNeed]:
+    """Work out the distinct frames and the packets of every video that the plan uses."""
+    order = np.argsort(plan.video, kind="stable")
+    bounds = np.searchsorted(plan.video[order], np.arange(len(plan.videos) + 1))
+    needs = []
+    for video in np.unique(plan.video).tolist():
+        rows = order[bounds[video] : bounds[video + 1]]
+        frames = np.unique(plan.frames(rows))
+        index = index_of(video)
+        needs.append(VideoNeed(video, frames, index.floor_packets(frames), index.width * index.height))
+    return needs
+
+
+def plan_tables(
+    plan: GenerationPlan,
+    needs: list[VideoNeed],
+    object_ids: NDArray[np.int64],
+    known: NDArray[np.bool_],
+    next_id: int,
+    *,
+    task_id: int,
+    kept: int,
+    cost: CostModel,
+) -> tuple[PlanTables, int]:
+    """Build the rows.
+
+    Args:
+        plan: the generation.
+        needs: from `video_needs`.
+        object_ids: (n,) id of each row's clip.
+        known: (n,) whether the catalog has that object already.
+        next_id: first free id for the other objects.
+        task_id: of the plan's task.
+        kept: how many clips, soonest first, the budget keeps.
+        cost: for the estimates.
+
+    Returns:
+        The tables, and the first id that is free afterwards.
+    """
+    fresh = _fresh(object_ids, known)
+    frames_ids = np.arange(next_id, next_id + len(needs))
+    parent_of = np.zeros(len(plan.videos), np.int64)
+    parent_of[[need.video for need in needs]] = frames_ids
+    clip_cost = plan.clip_bytes * cost.augment_s_per_byte
+    clips = _clip_rows(plan, fresh, object_ids, kept, clip_cost)
+    frames = _frames_rows(plan, needs, frames_ids, cost)
+    count = len(fresh)
+    edges = pa.table(
+        {
+            "parent_id": parent_of[plan.video[fresh]],
+            "child_id": object_ids[fresh],
+            "op": pa.array(["augment"] * count, pa.string()),
+            "cost_s": np.full(count, clip_cost),
+        }
+    )
+    uses = pa.table(
+        {
+            "task_id": np.full(len(plan), task_id),
+            "seq": plan.seq,
+            "epoch": plan.epoch.astype(np.int32),
+            "iteration": plan.iteration.astype(np.int32),
+            "position": plan.position.astype(np.int32),
+            "sample": plan.sample.astype(np.int32),
+            "object_id": object_ids,
+        }
+    )
+    decode_s = sum(_decode_s(need, cost) for need in needs) + clip_cost * count
+    generation = GenerationRow(
+        task_id=task_id,
+        number=plan.number,
+        first_epoch=plan.first_epoch,
+        last_epoch=plan.last_epoch,
+        bytes=plan.clip_bytes * min(kept, len(np.unique(object_ids))),
+        decode_s=decode_s,
+    )
+    objects = pa.concat_tables([frames, clips])
+    return PlanTables(generation, objects, edges, uses), next_id + len(needs)
+
+
+def plan_objects(
+    plan: GenerationPlan, object_ids: NDArray[np.int64], known: NDArray[np.bool_], cost: CostModel
+) -> pa.Table:
+    """Rows of the clips that the catalog does not know yet, for a plan whose clips were replaced."""
+    fresh = _fresh(object_ids, known)
+    return _clip_rows(plan, fresh, object_ids, len(plan), plan.clip_bytes * cost.augment_s_per_byte)
+
+
+def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The first row of each object that is new."""
+    first = np.unique(object_ids, return_index=True)[1]
+    return np.sort(first[~known[first]])
+
+
+def _clip_rows(
+    plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64], kept: int, cost_s: float
+) -> pa.Table:
+    sampling = plan.task.sampling
+    last = plan.start[rows] + (sampling.frames_per_video - 1) * sampling.frame_stride
+    regular = last < plan.videos.frames[plan.video[rows]]
+    lists: list[list[int] | None] = [None] * len(rows)
+    for k in np.flatnonzero(~regular).tolist():
+        lists[k] = plan.frames(rows[k : k + 1])[0].tolist()
+
+    def unless_listed(values: NDArray[np.int64]) -> pa.Array:
+        return pa.array(values.astype(np.int32), mask=~regular)
+
+    count = len(rows)
+    hex_keys = plan.hex_keys
+    return pa.table(
+        {
+            "object_id": ids[rows],
+            "key": pa.array([hex_keys[row] for row in rows.tolist()], pa.string()),
+            "kind": pa.array(["clip"] * count, pa.string()),
+            "video_id": plan.videos.ids[plan.video[rows]],
+            "depth": np.full(count, len(plan.place.graph.steps), np.int32),
+            "est_bytes": np.full(count, plan.clip_bytes, np.int64),
+            "cost_s": np.full(count, cost_s),
+            "keep": rows < kept,
+            "shape": pa.array(["x".join(map(str, plan.shape))] * count, pa.string()),
+            "frame_start": unless_listed(plan.start[rows]),
+            "frame_stride": unless_listed(np.full(count, sampling.frame_stride)),
+            "frame_count": unless_listed(np.full(count, sampling.frames_per_video)),
+            "frame_list": pa.array(lists, pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )
+
+
+def _frames_rows(
+    plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.int64], cost: CostModel
+) -> pa.Table:
+    videos, count = plan.videos, len(needs)
+    nothing = pa.nulls(count, pa.int32())
+    return pa.table(
+        {
+            "object_id": ids,
+            "key": [content_key("frames", bytes.fromhex(videos.keys[n.video]), n.frames.tobytes()) for n in needs],
+            "kind": pa.array(["frames"] * count, pa.string()),
+            "video_id": videos.ids[[need.video for need in needs]],
+            "depth": np.zeros(count, np.int32),
+            # Native planes at 4:2:0: one and a half bytes a pixel.
+            "est_bytes": np.array([len(need.frames) * need.pixels * 3 // 2 for need in needs], np.int64),
+            "cost_s": np.array([_decode_s(need, cost) for need in needs]),
+            "keep": np.zeros(count, bool),
+            "shape": [f"{len(n.frames)}x3x{videos.height[n.video]}x{videos.width[n.video]}" for n in needs],
+            "frame_start": nothing,
+            "frame_stride": nothing,
+            "frame_count": nothing,
+            "frame_list": pa.array([need.frames for need in needs], pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )
+
+
+def _decode_s(need: VideoNeed, cost: CostModel) -> float:
+    return need.pixels * (need.packets * cost.decode_s_per_pixel + len(need.frames) * cost.convert_s_per_pixel)
+
+
+def summarize(
+    plan: GenerationPlan, needs: list[VideoNeed], index_of: Callable[[int], VideoIndex], kept: int, cost: CostModel
+) -> Summary:
+    """Say what a generation is and costs, with decoding on demand beside it."""
+    first = np.unique(plan.keys, return_index=True)[1]
+    pixels = plan.videos.height * plan.videos.width
+    alone, alone_s = 0, 0.0
+    for row in range(len(plan)):
+        frames = np.unique(plan.frames(np.array([row])))
+        video = int(plan.video[row])
+        packets = index_of(video).floor_packets(frames)
+        alone += packets
+        alone_s += int(pixels[video]) * (
+            packets * cost.decode_s_per_pixel + len(frames) * cost.convert_s_per_pixel
+        )
+    making = plan.clip_bytes * cost.augment_s_per_byte
+    return Summary(
+        clips=len(first),
+        uses=len(plan),
+        clip_bytes=plan.clip_bytes * len(first),
+        kept_clips=min(kept, len(first)),
+        videos=len(needs),
+        frames=sum(len(need.frames) for need in needs),
+        frame_uses=len(plan) * plan.task.sampling.frames_per_video,
+        packets=sum(need.packets for need in needs),
+        packets_on_demand=alone,
+        decode_s=sum(_decode_s(need, cost) for need in needs) + making * len(first),
+        decode_on_demand_s=alone_s + making * len(plan),
+    )

@@ -1,0 +1,281 @@
+"""One task of an open cache: its videos, its draws and its generations.
+
+A generation is planned when it is first needed, from recorded draws where there are any; the catalog gets the plan as a
+record, and the plan in memory is computed again from the draws at every start (it is a function of them).
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.errors import BadVideo, ViewcacheError, ViewNotFound
+from viewcache.materializer.dataset import Dataset
+from viewcache.materializer.generation import ActiveGeneration
+from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.order import draw_epoch, draw_substitute, iterations
+from viewcache.materializer.plan import GenerationPlan, plan_generation
+from viewcache.materializer.sampling import clip_span
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tables import CostModel, Summary, plan_objects, plan_tables, summarize, video_needs
+from viewcache.materializer.video import VideoIndex
+
+__all__ = ["Task", "TaskSettings"]
+
+KEEP_GENERATIONS = 4
+"""Plans that stay in memory; an older one is computed again when it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What a task needs of the cache's settings."""
+
+    seed: int
+    epochs_per_generation: int
+    budget_bytes: int
+
+
+class Task:
+    """A task of an open cache. Thread-safe."""
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        graph: AbstractGraph,
+        settings: TaskSettings,
+        catalog: Catalog,
+        dataset: Dataset,
+        task_id: int,
+    ) -> None:
+        """Take what the session prepared; the engine is attached when one is needed."""
+        self.spec = spec
+        self.graph = graph
+        self.task_id = task_id
+        self.dataset = dataset
+        self._settings = settings
+        self._catalog = catalog
+        self._lock = threading.RLock()
+        self._generations: dict[int, ActiveGeneration] = {}
+        self._grid = spec.sampling.frame_stride
+        self._cost = CostModel()
+        self._tried: dict[tuple[int, int, int], set[int]] = {}
+        """Place of a clip → rows of the videos that could not give it."""
+
+    # Where things are ----------------------------------------------------------------------------------------------
+
+    def check_epochs(self, epochs: int) -> None:
+        """Refuse more epochs than the task has.
+
+        Raises:
+            ViewNotFound: the message has the number.
+        """
+        if not 1 <= epochs <= self.spec.epochs:
+            raise ViewNotFound(f"task {self.spec.name!r} has {self.spec.epochs} epochs; asked for {epochs}")
+
+    def generation_of(self, epoch: int) -> int:
+        """The generation that an epoch belongs to.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        if not 0 <= epoch < self.spec.epochs:
+            raise ViewNotFound(f"task {self.spec.name!r} has epochs 0 to {self.spec.epochs - 1}; asked for {epoch}")
+        return epoch // self._settings.epochs_per_generation
+
+    def iterations(self, epoch: int) -> int:
+        """Batches in an epoch; forces its draw.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        return self.generation(self.generation_of(epoch)).plan.iterations
+
+    def batch_sizes(self) -> set[int]:
+        """Videos per batch, in all batches of the first epoch that is not drawn yet: the usual one, and the last."""
+        count, size = len(self.dataset.eligible(self.spec)), self.spec.sampling.videos_per_batch
+        last = count - (iterations(count, size, self.spec.drop_last) - 1) * size
+        return {min(size, count), min(last, size)}
+
+    # Planning ------------------------------------------------------------------------------------------------------
+
+    def generation(self, number: int) -> ActiveGeneration:
+        """A generation's plan, drawn and recorded now if it is new.
+
+        Raises:
+            BadVideo: a drawn video is bad or gone and the policy is ``raise``.
+            BadInput: the task selects no video, or its clips would differ in shape.
+        """
+        with self._lock:
+            active = self._generations.get(number)
+            if active is None:
+                active = self._plan(number)
+                self._generations[number] = active
+                while len(self._generations) > KEEP_GENERATIONS:
+                    del self._generations[next(iter(self._generations))]
+            return active
+
+    def last_generation(self) -> int:
+        """The number of the task's last generation."""
+        return self.generation_of(self.spec.epochs - 1)
+
+    def _plan(self, number: int) -> ActiveGeneration:
+        k = self._settings.epochs_per_generation
+        first = number * k
+        epochs = range(first, min(first + k, self.spec.epochs))
+        order, is_new = self._order(epochs)
+        videos, draws, substitutions = self.dataset.resolve_draws(self.spec, self.seed, epochs.start, order)
+        plan = plan_generation(
+            self.spec, self.graph, videos, draws, seed=self.seed, number=number, first_epoch=first, grid=self._grid
+        )
+        active = self._record(self._with_substitutes(plan))
+        if is_new:
+            rows = [replace(row, task_id=self.task_id) for row in substitutions]
+            self._catalog.add_substitutions([*rows, *self._short_uses(plan)])
+        return active
+
+    def _order(self, epochs: range) -> tuple[NDArray[np.int64], bool]:
+        """(epochs, videos) ids in drawn order, recorded now if they are new."""
+        drawn = self._catalog.load_draws(self.task_id, epochs.start, epochs.stop - 1)
+        if drawn.num_rows:
+            ids: NDArray[np.int64] = drawn["video_id"].to_numpy()
+            return ids.reshape(len(epochs), -1), False
+        candidates = self.dataset.candidates(self.spec)
+        order = np.stack([candidates[draw_epoch(self.seed, self.spec.name, epoch, len(candidates))] for epoch in epochs])
+        epoch, position = (axis.reshape(-1).astype(np.int32) for axis in np.indices(order.shape))
+        self._catalog.record_draws(
+            pa.table(
+                {
+                    "task_id": np.full(order.size, self.task_id),
+                    "epoch": epoch + np.int32(epochs.start),
+                    "position": position,
+                    "video_id": order.reshape(-1),
+                }
+            )
+        )
+        return order, True
+
+    def _with_substitutes(self, plan: GenerationPlan) -> GenerationPlan:
+        """The plan with the clips that earlier runs had to replace replaced again."""
+        known = self._catalog.query(
+            "read_substitutions", task_id=self.task_id, first_epoch=plan.first_epoch, last_epoch=plan.last_epoch
+        ).to_pylist()
+        rows, videos = [], []
+        for each in known:
+            if each["sample"] >= 0 and each["replacement_id"] in plan.videos.row_of:
+                rows.append(plan.row(each["epoch"], each["position"], each["sample"]))
+                videos.append(plan.videos.row_of[each["replacement_id"]])
+        return plan.substituted(np.array(rows), np.array(videos)) if rows else plan
+
+    def _short_uses(self, plan: GenerationPlan) -> list[SubstitutionRow]:
+        """A row for each time a short video was clamped or looped."""
+        sampling = self.spec.sampling
+        span = clip_span(sampling.frames_per_video, sampling.frame_stride)
+        short = np.flatnonzero((plan.videos.frames[plan.video] < span) & (plan.sample == 0))
+        return [
+            SubstitutionRow(
+                task_id=self.task_id,
+                epoch=int(plan.epoch[row]),
+                position=int(plan.position[row]),
+                sample=-1,
+                video_id=int(plan.videos.ids[plan.video[row]]),
+                policy=self.spec.dataset.on_short_video,
+                reason=f"{plan.videos.frames[plan.video[row]]} frames, a clip spans {span}",
+            )
+            for row in short.tolist()
+        ]
+
+    def _record(self, plan: GenerationPlan) -> ActiveGeneration:
+        """Give the plan's objects their ids and let the catalog know them."""
+        object_ids, known = self._object_ids(plan)
+        needs = video_needs(plan, self.index_of(plan))
+        start = self._catalog.next_object_id(len(needs))
+        kept = self.kept(plan)
+        tables, _ = plan_tables(
+            plan, needs, object_ids, known, start, task_id=self.task_id, kept=kept, cost=self._cost
+        )
+        self._catalog.record_plan(tables)
+        return ActiveGeneration(plan, self.task_id, object_ids, self.dataset.index_blob)
+
+    def _object_ids(self, plan: GenerationPlan) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Each row's object id, and whether the catalog knew the object."""
+        unique, inverse = np.unique(plan.keys, return_inverse=True)
+        text = unique.tobytes().hex()
+        found = self._catalog.objects_by_key([text[k : k + 32] for k in range(0, len(text), 32)])
+        ids = np.full(len(unique), -1, np.int64)
+        if found.num_rows:
+            there = np.frombuffer(bytes.fromhex("".join(found["key"].to_pylist())), "V16")
+            ids[np.searchsorted(_sortable(unique), _sortable(there))] = found["object_id"].to_numpy()
+        fresh = np.flatnonzero(ids < 0)
+        if len(fresh):
+            ids[fresh] = self._catalog.next_object_id(len(fresh)) + np.arange(len(fresh))
+        known = np.ones(len(unique), bool)
+        known[fresh] = False
+        return ids[inverse.reshape(-1)], known[inverse.reshape(-1)]
+
+    def kept(self, plan: GenerationPlan) -> int:
+        """How many clips, soonest first, the budget keeps: leaves until full."""
+        return int(self._settings.budget_bytes // plan.bound)
+
+    def summary(self, number: int) -> Summary:
+        """A generation in numbers, before anything runs."""
+        plan = self.generation(number).plan
+        index_of = self.index_of(plan)
+        return summarize(plan, video_needs(plan, index_of), index_of, self.kept(plan), self._cost)
+
+    def index_of(self, plan: GenerationPlan) -> Callable[[int], VideoIndex]:
+        """The packet index of a row of the plan's videos."""
+        return lambda row: self.dataset.index(int(plan.videos.ids[row]))
+
+    def substitute(self, active: ActiveGeneration, rows: list[int], why: str) -> ViewcacheError | None:
+        """A video cannot give these clips: replace them by the task's policy, or say the error for the reader.
+
+        The replacement of a clip depends on its place alone, not on when its damage was found (law 3).
+        """
+        with self._lock:
+            plan = active.plan
+            if self.spec.dataset.on_bad_video == "raise" or len(plan.videos) < 2:
+                return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
+            videos, records = [], []
+            for row in rows:
+                replacement = self._replacement(plan, row)
+                if replacement is None:
+                    return BadVideo(f"{why}; no other video could stand in for it")
+                videos.append(replacement)
+                records.append(
+                    SubstitutionRow(
+                        task_id=self.task_id,
+                        epoch=int(plan.epoch[row]),
+                        position=int(plan.position[row]),
+                        sample=int(plan.sample[row]),
+                        video_id=int(plan.videos.ids[plan.video[row]]),
+                        policy="replace",
+                        reason=why,
+                        replacement_id=int(plan.videos.ids[replacement]),
+                    )
+                )
+            plan = plan.substituted(np.array(rows), np.array(videos))
+            object_ids, known = self._object_ids(plan)
+            self._catalog.record_objects(plan_objects(plan, object_ids, known, self._cost))
+            self._catalog.add_substitutions(records)
+            active.replace(plan, object_ids)
+            return None
+
+    def _replacement(self, plan: GenerationPlan, row: int) -> int | None:
+        place = (int(plan.epoch[row]), int(plan.position[row]), int(plan.sample[row]))
+        tried = self._tried.setdefault(place, {int(plan.video[row])})
+        for attempt in range(len(plan.videos)):
+            video = draw_substitute(self.seed, self.spec.name, *place, attempt, len(plan.videos))
+            if video not in tried:
+                tried.add(video)
+                return video
+        return None
+
+    @property
+    def seed(self) -> int:
+        """Of the task's random numbers."""
+        return self._settings.seed if self.spec.seed is None else self.spec.seed

@@ -1,0 +1,88 @@
+"""What the dispatcher works on: rows, each a clip or a frame to be made, whoever asked for them.
+
+The states live in memory and are the dispatcher's own; what the catalog says of an object is derived from its copies.
+"""
+
+from abc import ABC, abstractmethod
+from enum import IntEnum
+
+from viewcache.materializer.job import Job, Made, Place
+from viewcache.materializer.ledger import Copy
+
+__all__ = ["SECONDS_PER_FRAME", "RowState", "Work"]
+
+SECONDS_PER_FRAME = 0.1
+"""A generous guess for decoding, converting and storing one frame, used only to tell a hung worker from a slow one."""
+
+
+class RowState(IntEnum):
+    """Of one row."""
+
+    PLANNED = 0
+    MAKING = 1
+    READY = 2
+    FAILED = 3
+
+
+class Work(ABC):
+    """Rows to be made. Not thread-safe: the engine's lock guards it."""
+
+    task_id: int
+    from_row: int = 0
+    """Rows before this one have been read."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> int:
+        """Most bytes that one row's object takes on disk."""
+
+    @abstractmethod
+    def key(self, row: int) -> str:
+        """Content key of a row's object."""
+
+    @abstractmethod
+    def video(self, row: int) -> int:
+        """Which video a row is made of; any number that is equal for equal videos."""
+
+    @abstractmethod
+    def due(self, row: int) -> int:
+        """The iteration that needs a row."""
+
+    @abstractmethod
+    def state(self, row: int) -> RowState:
+        """How far a row is."""
+
+    @abstractmethod
+    def set_state(self, row: int, state: RowState) -> None:
+        """Note how far a row is."""
+
+    @abstractmethod
+    def set_state_of(self, key: str, state: RowState) -> None:
+        """The same for all rows of an object, unless it is being made."""
+
+    @abstractmethod
+    def job(self, number: int, rows: list[int], place: Place) -> Job:
+        """Describe the making of some rows of one video."""
+
+    @abstractmethod
+    def copy(self, made: Made, rows: list[int]) -> Copy:
+        """The catalog's and the store's view of an object that was just made for some rows."""
+
+    def next_planned(self) -> int | None:
+        """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
+        return None
+
+    def planned_of(self, video: int) -> list[int]:
+        """Rows of one video that are worth making while it is being decoded; soonest first."""
+        return []
+
+    def next_need(self, key: str) -> int | None:
+        """The soonest iteration that still needs an object; None if none does."""
+        return None
+
+    def need_s(self, row: int) -> float:
+        """Seconds until a row is needed."""
+        return 0.0
+
+    def at(self, seq: int, pace_s: float) -> None:
+        """Note that the task's reader needs ``seq`` next, and its pace in seconds an iteration."""

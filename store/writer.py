@@ -1,0 +1,316 @@
+"""Write an object so that others see all of it or nothing: temporary folder, shard, ``zarr.json``, rename.
+
+Runs in worker processes, several at once on one store, and needs no owner. The trade-off: space for the worst case of
+the codec is claimed before the first byte is written (and the rest given back after the last), so that a full disk
+shows before any work is lost and the budget holds at every step.
+"""
+
+import errno
+import os
+import shutil
+import struct
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import Broken, ChunkDamaged, Full, Misuse
+from viewcache.failpoints import failpoint
+from viewcache.store.checksum import crc32c
+from viewcache.store.codec import codec
+from viewcache.store.format import (
+    CRC_BYTES,
+    METADATA_NAME,
+    ArrayMeta,
+    ChunkTable,
+    aligned,
+    dump_metadata,
+    index_size,
+    physical_of,
+)
+from viewcache.store.reader import FoundObject, verify_object
+from viewcache.store.temporary import temporary_name
+
+__all__ = ["ObjectWriter", "Written", "bound_bytes", "write_object"]
+
+Bytes = NDArray[np.uint8]
+Blob = bytes  # the type's own name is a field's below
+Root = str | os.PathLike[str]
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
+_TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
+_PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
+_GAP = bytes(aligned(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What lies on disk after a write; the catalog's row for the copy."""
+
+    key: str
+    physical: str
+    """Folder below the root."""
+    bytes: int
+    """On disk: shard and ``zarr.json``."""
+    raw_bytes: int
+    """Of the array in memory."""
+    codec: str
+    shape: tuple[int, ...]
+    chunk_rows: int
+    table: Blob
+    """`ChunkTable.to_bytes`."""
+    crc: int
+    """`ChunkTable.digest`, 32 bits."""
+    seconds: float
+    """Wall time from the first byte to the rename."""
+    existed: bool
+    """An equal object was there already and was kept; ``bytes`` and ``codec`` are its own."""
+
+
+def bound_bytes(meta: ArrayMeta, key: str) -> int:
+    """The most bytes that writing this object has on disk at any time: what to reserve before it."""
+    per_chunk = aligned(codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
+    return meta.chunks * per_chunk + index_size(meta.chunks) + len(dump_metadata(meta, key, 0))
+
+
+def write_object(
+    root: Root, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool = False
+) -> Written:
+    """Write and publish one object.
+
+    Args:
+        root: the store's folder.
+        key: 32 hexadecimal digits; the content key.
+        array: uint8 of ``meta.shape``, or its inner chunks in order (the last may be short), each used before the
+            next is asked for.
+        meta: shape, chunk, codec and attributes.
+        durable: flush to the device before the object becomes visible.
+
+    Raises:
+        Full: no space, quota, file size or descriptors; nothing is left behind.
+        Broken: the folder cannot be written for another reason.
+        Misuse: the array does not fit ``meta``.
+    """
+    if isinstance(array, np.ndarray) and array.shape != meta.shape:
+        raise Misuse(f"an array of shape {array.shape} was given for an object of shape {meta.shape}")
+    rows = meta.chunk[0]
+    parts = (array[i * rows : (i + 1) * rows] for i in range(meta.chunks)) if isinstance(array, np.ndarray) else array
+    with ObjectWriter(root, key, meta, durable=durable) as writer:
+        for chunk, part in enumerate(parts):
+            writer.put(chunk, part)
+        return writer.commit()
+
+
+class ObjectWriter:
+    """One object being written, chunk by chunk in any order; leaving the ``with`` block without `commit` removes it."""
+
+    def __init__(self, root: Root, key: str, meta: ArrayMeta, *, durable: bool = False):
+        """Make the temporary folder and claim the space; arguments and errors as in `write_object`."""
+        self._root, self._key, self._meta, self._durable = os.fspath(root), key, meta, durable
+        self._physical = physical_of(key)
+        self._codec = codec(meta.codec)
+        self._places: list[tuple[int, int, int] | None] = [None] * meta.chunks  # offset, size, crc
+        self._end = 0
+        self._started = time.perf_counter()
+        self._folder = f"{self._root}/{temporary_name(key)}"
+        self._file = -1
+        try:
+            os.mkdir(self._folder, 0o700)
+            failpoint("store.temp-made")
+            self._file = os.open(f"{self._folder}/{meta.shard_name}", _CREATE, 0o600)
+            os.posix_fallocate(self._file, 0, bound_bytes(meta, key) - len(dump_metadata(meta, key, 0)))
+        except BaseException as error:
+            self.abort()
+            raise self._explain(error) from error
+
+    def __enter__(self) -> Self:
+        """The writer itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove what was not committed."""
+        self.abort()
+
+    def put(self, chunk: int, rows: Bytes) -> None:
+        """Write one inner chunk; ``rows`` is ``(n, *shape[1:])``, short only for the last chunk.
+
+        Raises:
+            Full: no space, quota or file size.
+            Broken: the file cannot be written for another reason.
+            Misuse: the chunk does not fit, or is there already.
+        """
+        meta = self._meta
+        if not 0 <= chunk < meta.chunks or self._places[chunk] is not None or self._file < 0:
+            raise Misuse(f"chunk {chunk} of object {self._key} is not awaited (it has {meta.chunks})")
+        due = min(meta.chunk[0], meta.shape[0] - chunk * meta.chunk[0])
+        if rows.shape != (due, *meta.shape[1:]) or rows.dtype != np.uint8:
+            raise Misuse(f"chunk {chunk} must be uint8 of {(due, *meta.shape[1:])}, not {rows.dtype} of {rows.shape}")
+        raw = np.ascontiguousarray(rows).reshape(-1)
+        if due < meta.chunk[0]:
+            raw = np.concatenate([raw, np.zeros(meta.chunk_bytes - raw.size, np.uint8)])
+        stored = self._codec.encode(raw)
+        crc = crc32c(stored)
+        # Raw chunks have one size, hence one place each: order on disk is then the order of rows, whatever came first.
+        step = aligned(meta.chunk_bytes + CRC_BYTES)
+        offset = chunk * step if meta.codec == "raw" else self._end
+        size = stored.size + CRC_BYTES
+        gap = _GAP[: aligned(size) - size]
+        try:
+            _write_exactly(self._file, [stored.data, memoryview(struct.pack("<I", crc) + gap)], offset)
+        except OSError as error:
+            raise self._explain(error) from error
+        self._places[chunk] = offset, size, crc
+        self._end = max(self._end, offset + size + len(gap))
+
+    def commit(self) -> Written:
+        """Finish the shard and make the object visible under its key.
+
+        Raises:
+            Full: no space, quota or descriptors.
+            Broken: the folder cannot be written for another reason.
+            Misuse: chunks are missing.
+        """
+        places = [place for place in self._places if place is not None]
+        if len(places) != self._meta.chunks or self._file < 0:
+            raise Misuse(f"object {self._key} has {len(places)} of {self._meta.chunks} chunks and cannot be committed")
+        offsets, sizes, crcs = zip(*places, strict=True)
+        table = ChunkTable(offsets, sizes, crcs)
+        index = table.index_bytes()
+        text = dump_metadata(self._meta, self._key, table.digest())
+        try:
+            _write_exactly(self._file, [memoryview(index)], self._end)
+            os.ftruncate(self._file, self._end + len(index))
+            failpoint("store.shard-written")
+            shard, self._file = self._file, -1
+            self._finish(shard)
+            metadata = os.open(f"{self._folder}/{METADATA_NAME}", _CREATE, 0o600)
+            try:
+                _write_exactly(metadata, [memoryview(text)], 0)
+            finally:
+                self._finish(metadata)
+            if self._durable:
+                _sync_folder(self._folder)
+            failpoint("store.before-rename")
+            found = self._publish()
+            failpoint("store.after-rename")
+        except BaseException as error:
+            self.abort()
+            raise self._explain(error) from error
+        if found is not None:
+            self.abort()
+        self._folder = ""
+        mine = FoundObject(self._key, self._physical, self._meta, table, self._end + len(index) + len(text))
+        kept = found or mine
+        return Written(
+            key=self._key,
+            physical=self._physical,
+            bytes=kept.bytes,
+            raw_bytes=kept.meta.raw_bytes,
+            codec=kept.meta.codec,
+            shape=kept.meta.shape,
+            chunk_rows=kept.meta.chunk[0],
+            table=kept.table.to_bytes(),
+            crc=kept.table.digest(),
+            seconds=time.perf_counter() - self._started,
+            existed=found is not None,
+        )
+
+    def abort(self) -> None:
+        """Close and remove what is not published; harmless after `commit`."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _publish(self) -> FoundObject | None:
+        """Rename into place; the object that was there already, if it is whole."""
+        target = f"{self._root}/{self._physical}"
+        for _ in range(_PUBLISH_ATTEMPTS):
+            try:
+                os.rename(self._folder, target)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
+                if self._durable:
+                    _sync_folder(f"{self._root}/objects")
+                continue
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                try:
+                    found = verify_object(self._root, self._physical)
+                except ChunkDamaged:
+                    self._set_aside(target)
+                    continue
+                self._sync_found(target, found)
+                return found
+            if self._durable:
+                _sync_folder(os.path.dirname(target))
+            return None
+        raise Broken(f"object {self._key} was replaced by others {_PUBLISH_ATTEMPTS} times; is the store shared?")
+
+    def _set_aside(self, target: str) -> None:
+        aside = f"{self._root}/{temporary_name(self._key)}"
+        try:
+            os.rename(target, aside)
+        except FileNotFoundError:
+            return  # another writer was quicker
+        if os.path.isdir(aside) and not os.path.islink(aside):
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            os.unlink(aside)
+
+    def _sync_found(self, target: str, found: FoundObject) -> None:
+        """What is there may have been written without a flush."""
+        if not self._durable:
+            return
+        for name in (found.meta.shard_name, METADATA_NAME):
+            file = os.open(f"{target}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            self._finish(file)
+        _sync_folder(target)
+        _sync_folder(os.path.dirname(target))
+
+    def _finish(self, file: int) -> None:
+        try:
+            if self._durable:
+                os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _explain(self, error: BaseException) -> BaseException:
+        if not isinstance(error, OSError) or isinstance(error, Full):
+            return error
+        if error.errno in _NO_ROOM:
+            return Full(
+                f"cannot write object {self._key} below {self._root}: {error.strerror}; free disk space, lower the "
+                f"budget, or raise the limits of this process (ulimit -n, ulimit -f)"
+            )
+        return Broken(
+            f"cannot write object {self._key} below {self._root}: {error.strerror or error}; "
+            f"check that {Path(self._root)} is there and writable"
+        )
+
+
+def _write_exactly(file: int, views: list[memoryview], offset: int) -> None:
+    """One call nearly always; a full disk shows as a short write first and as an error at the next call."""
+    want = sum(map(len, views))
+    done = os.pwritev(file, views, offset)
+    while done < want:
+        rest = memoryview(b"".join(views))[done:]
+        done += os.pwrite(file, rest, offset + done)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,135 @@
+"""What holds for every test: no silent skips in CI, no thread left behind, hypothesis profiles, a leak fixture."""
+
+import gc
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
+settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile(
+    "long", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+ALLOWED_SKIPS = (
+    (r"\bGPU\b", "CI has no accelerator"),
+    (r"VIEWCACHE_TEST_VIDEOS", "the real clips lie beside the repository, not in it; encoded clips cover each family"),
+)
+"""(pattern of the reason, why CI may skip it). Any other skip fails a run with CI=true."""
+
+T = TypeVar("T")
+SKIPPED = pytest.StashKey[list[tuple[str, str]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the list of what was skipped."""
+    config.stash[SKIPPED] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note skips of tests and fixtures; an expected failure is a statement about the code, not a skip."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _note_skip(item.config, report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note modules that skip themselves at import."""
+    report = yield
+    if report.skipped:
+        _note_skip(collector.config, report)
+    return report
+
+
+def _note_skip(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    config.stash[SKIPPED].append((report.nodeid, reason.removeprefix("Skipped: ")))
+
+
+def forbidden_skips(skipped: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The (test, reason) pairs whose reason is on no line of ALLOWED_SKIPS."""
+    return [(test, reason) for test, reason in skipped if not any(re.search(p, reason) for p, _ in ALLOWED_SKIPS)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """In CI a skip that nobody allowed is a failure."""
+    if os.environ.get("CI") == "true" and exitstatus == 0 and forbidden_skips(session.config.stash[SKIPPED]):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the tests behind such a failure."""
+    forbidden = forbidden_skips(config.stash[SKIPPED])
+    if os.environ.get("CI") == "true" and forbidden:
+        terminalreporter.section("skipped in CI without being on ALLOWED_SKIPS (tests/conftest.py)", red=True)
+        for test, reason in forbidden:
+            terminalreporter.line(f"{test}: {reason}")
+
+
+@pytest.fixture(autouse=True)
+def no_threads_left() -> Iterator[None]:
+    """A test that leaves one of viewcache's threads running fails; all of ours are named ``viewcache-…``."""
+    before = set(threading.enumerate())
+    yield
+    left = _settle(
+        lambda: [t.name for t in threading.enumerate() if t not in before and t.name.startswith("viewcache")]
+    )
+    assert not left, f"threads left running: {left}; close what started them"
+
+
+@pytest.fixture
+def no_leaks() -> Iterator[None]:
+    """On request: no open file, child process or thread more than before the test."""
+    gc.collect()
+    files, children, threads = _open_files(), _children(), set(threading.enumerate())
+    yield
+    gc.collect()
+    assert not _settle(lambda: sorted(_open_files() - files)), "files left open"
+    assert not _settle(lambda: sorted(_children() - children)), "child processes left"
+    assert not _settle(lambda: [t.name for t in threading.enumerate() if t not in threads]), "threads left running"
+
+
+def _open_files() -> set[tuple[int, str]]:
+    """(descriptor, target) pairs; the listing's own descriptor is gone by the time it is read."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add((int(entry.name), str(entry.readlink())))
+        except OSError:
+            continue
+    return found
+
+
+def _children() -> set[int]:
+    """Living or unreaped children of this process."""
+    me, found = str(os.getpid()), set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            if stat[stat.rindex(")") + 2 :].split()[1] == me:
+                found.add(int(entry.name))
+    return found
+
+
+def _settle(left: Callable[[], list[T]], limit_s: float = 3.0) -> list[T]:
+    """What is still left after a bounded wait: an ending thread or process needs a moment."""
+    until = time.monotonic() + limit_s
+    while (still := left()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return still

@@ -1,0 +1,143 @@
+"""Documents say what the code does: they are compared with it."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.house.tree import ROOT, room_files, short
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+PARTS = ("how it is|today", "(the )?problem", "(the )?decision|rules", "alternatives", "how it is tested|tests")
+MAP = (ROOT / "ARCHITECTURE.md").read_text()
+
+
+def _blocks(language: str) -> Sequence[object]:
+    """Fenced blocks of a language; ```` ```python no-run ```` marks a part that cannot stand alone."""
+    found = []
+    for path in DOCUMENTS:
+        for match in re.finditer(r"^```(\w+)([^\n]*)\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+            if match[1] == language and "no-run" not in match[2]:
+                line = path.read_text()[: match.start()].count("\n") + 1
+                found.append(pytest.param(match[3], id=f"{short(path)}:{line}"))
+    return found
+
+
+def _named_files() -> set[str]:
+    return {name for name in re.findall(r"`([\w./-]+)`", MAP) if "/" in name}
+
+
+@pytest.mark.parametrize("name", sorted(_named_files()))
+def test_the_map_names_what_exists(name: str) -> None:
+    """ARCHITECTURE.md never leads to a file that is not there."""
+    assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("path", [p for p in room_files() if p.name != "__init__.py"], ids=short)
+def test_the_map_names_every_module(path: Path) -> None:
+    """A new module is on the map, or nobody finds it."""
+    assert f"`{short(path)}`" in MAP
+
+
+def test_the_map_leads_from_papers_to_files() -> None:
+    """Each of SAND's mechanisms and JOADER's order have their line."""
+    table = MAP[MAP.index("## From the papers") :]
+    for section in ("SAND Table 1", "SAND §5.1", "SAND §5.2", "SAND §5.4", "SAND §5.5", "JOADER"):
+        assert section in table
+
+
+@pytest.mark.parametrize("text", _blocks("python"))
+def test_python_examples_compile(text: str) -> None:
+    """An example can be pasted into a file, without a syntax error or an unknown public name."""
+    import viewcache
+
+    tree = ast.parse(text)
+    compile(tree, "<example>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "viewcache"
+    }
+    assert used <= {*viewcache.__all__, "errors"}
+
+
+@pytest.mark.parametrize("text", _blocks("yaml"))
+def test_yaml_examples_load(text: str) -> None:
+    """A configuration shown in a document is one that viewcache takes; a part of one is at least YAML."""
+    from viewcache.api.config import load
+
+    if re.search(r"^dataset:", text, re.MULTILINE):
+        assert load(text).tasks
+    else:
+        yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=short)
+def test_example_files_load(path: Path) -> None:
+    """Each file of examples/ is a complete configuration."""
+    from viewcache.api.config import load
+
+    assert load(path).tasks
+
+
+def _links() -> Iterator[object]:
+    for path in DOCUMENTS:
+        prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in sorted(set(re.findall(r"\]\(([^)\s]+)\)", prose))):
+            if not re.match(r"[a-z]+:", target):
+                yield pytest.param(path, target, id=f"{short(path)}→{target}")
+
+
+@pytest.mark.parametrize(("path", "target"), list(_links()))
+def test_links_lead_somewhere(path: Path, target: str) -> None:
+    """A relative link names a file that exists and, after #, one of its headings."""
+    name, _, anchor = target.partition("#")
+    linked = (path.parent / name) if name else path
+    assert linked.exists()
+    if anchor:
+        heads = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_design_notes_are_numbered() -> None:
+    """No two notes share a number, and each has the five parts."""
+    notes = sorted((ROOT / "docs" / "design").glob("*.md"))
+    assert len({int(note.name[:4]) for note in notes}) == len(notes) > 0
+    for note in notes:
+        text = note.read_text()
+        heads = [head.lower() for head in re.findall(r"^## (.*)$", text, re.MULTILINE)]
+        for part in PARTS:
+            assert any(re.match(part, head) for head in heads), f"{short(note)} has no part '{part}'"
+
+
+def test_make_targets_are_documented() -> None:
+    """`make help` and CONTRIBUTING.md know every target."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
+    assert targets == set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    known = set(re.findall(r"^make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert targets - {"help"} <= known
+
+
+def test_extras_are_documented() -> None:
+    """Each optional part that can be installed is spoken of in the README or in docs/errors.md."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "errors.md").read_text()
+    names = {"torch": "torch", "demo": "make demo", "pg": "PostgreSQL", "s3": "S3", "fast": "fastcrc"}
+    assert set(extras) == set(names)
+    assert not [extra for extra, word in names.items() if word not in text]
+
+
+def test_glossary_has_the_words() -> None:
+    """Every word of the catalog's relations and of the config is explained once."""
+    defined = re.findall(r"^\*\*([\w ]+)\*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    words = (
+        "dataset video task group epoch iteration generation sample clip view object use draw deadline reference lease "
+        "tier policy budget frame stride GOP shard chunk codec edge copy demand step op"
+    )
+    assert not set(words.split()) - set(defined)
+    assert len(defined) == len(set(defined))

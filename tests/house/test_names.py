@@ -1,0 +1,103 @@
+"""The public names are a promise, and importing them costs next to nothing."""
+
+import importlib
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+
+import pytest
+
+import viewcache
+from tests.house.tree import ROOMS, ROOT, module_name, room_files
+
+HEAVY = {
+    "alembic", "av", "cv2", "duckdb", "duckdb_sqlalchemy", "fsspec", "numcodecs", "numpy", "psycopg", "pyarrow",
+    "sqlalchemy", "torch", "yaml", "zarr",
+}  # fmt: skip
+"""What `import viewcache` must not load: each costs tens to hundreds of milliseconds or, like torch, a gigabyte."""
+
+HELP_CPU_S = 0.3
+"""CPU seconds of `viewcache --help`, the interpreter's own start included."""
+
+
+def _fresh(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+def _loaded_after(code: str) -> set[str]:
+    done = _fresh(f"import json, sys\n{code}\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))")
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_public_names_are_pinned() -> None:
+    """These names, no more and no fewer; a removal needs a CHANGELOG line and a major version."""
+    assert viewcache.__all__ == ["Cache", "Loader", "ViewcacheError", "__version__", "open"]
+
+
+@pytest.mark.parametrize("name", viewcache.__all__)
+def test_public_names_resolve(name: str) -> None:
+    """Each lazy name is really there."""
+    assert getattr(viewcache, name) is not None
+
+
+def test_unknown_name_lists_the_known() -> None:
+    """A typo is answered with what there is."""
+    with pytest.raises(AttributeError, match=r"no attribute 'opne'.*open"):
+        viewcache.opne  # noqa: B018  -- the access itself is the test
+
+
+@pytest.mark.parametrize("name", sorted(map(module_name, room_files())))
+def test_every_module_says_what_it_offers(name: str) -> None:
+    """`__all__` is there, sorted by nothing but the author's sense, and each name in it exists."""
+    if name.startswith("viewcache.migrations."):
+        assert importlib.util.find_spec(name) is not None  # Alembic runs these; importing them would run a migration
+        return
+    module = importlib.import_module(name)
+    missing = [entry for entry in module.__all__ if not hasattr(module, entry)]
+    assert not missing
+
+
+def test_version_is_one() -> None:
+    """The package, its metadata and the CHANGELOG's newest heading agree."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert viewcache.__version__ == project["version"] == metadata.version("viewcache")
+    assert f"## [{viewcache.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_import_is_light() -> None:
+    """`import viewcache` loads nothing but the standard library and itself."""
+    assert not _loaded_after("import viewcache") & HEAVY
+
+
+def test_help_is_light() -> None:
+    """`viewcache --help` loads none of the libraries that do the work."""
+    code = "import viewcache.api.cli as cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass"
+    assert not _loaded_after(code) & HEAVY
+
+
+def test_help_is_fast() -> None:
+    """`viewcache --help` answers within 0.3 s of CPU time (the best of five, as the machine is shared)."""
+    code = (
+        "import time\nimport viewcache.api.cli as cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass\n"
+        "print(time.process_time())"
+    )
+    best = min(float(_fresh(code).stdout.splitlines()[-1]) for _ in range(5))
+    assert best < HELP_CPU_S
+
+
+def test_store_needs_no_database() -> None:
+    """Worker processes load the store without the catalog's libraries, zarr-python or torch."""
+    code = (
+        "import importlib, pkgutil, viewcache.store as store\n"
+        "for found in pkgutil.iter_modules(store.__path__, 'viewcache.store.'): importlib.import_module(found.name)"
+    )
+    assert not _loaded_after(code) & {"alembic", "duckdb", "pyarrow", "sqlalchemy", "torch", "zarr"}
+
+
+def test_rooms_are_attributes() -> None:
+    """`viewcache.store` works after importing it, for each room."""
+    for room in ROOMS:
+        assert importlib.import_module(f"viewcache.{room}") is getattr(viewcache, room)

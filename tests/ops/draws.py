@@ -1,0 +1,49 @@
+"""Addresses of many clips, test frames, and one valid use of every built-in operation."""
+
+import numpy as np
+
+from viewcache.materializer import keyed
+from viewcache.materializer.ops import Draw, get
+
+__all__ = ["EXAMPLES", "draws", "frame", "parse"]
+
+EXAMPLES: dict[str, list[object]] = {
+    "resize": [{"short_side": 24}, {"shape": [20, 30], "interpolation": "bicubic"}],
+    "random_short_side": [{"range": [16, 40]}],
+    "random_crop": [{"shape": [12, 17]}],
+    "center_crop": [11],
+    "five_crop": [{"shape": [9, 14]}],
+    "random_resized_crop": [{"shape": [16, 16]}, {"shape": 20, "scale": [0.9, 1.0], "ratio": [3.0, 4.0]}],
+    "flip": [{"flip_prob": 0.5}, {"direction": "vertical"}],
+    "rotate": [{"degrees": [-30, 30]}, {"degrees": 90}, {"degrees": 180}, {"degrees": 12.5, "fill": [9, 99, 199]}],
+    "color_jitter": [{"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1, "prob": 0.8}],
+    "grayscale": [{"prob": 0.5}],
+    "blur": [{"sigma": [0.1, 2.0], "prob": 0.5}],
+    "erase": [{}, {"prob": 1, "fill": [1, 2, 3]}],
+    "inv_sample": [True, {"prob": 0.5}],
+    "subsample": [{"step": 2}, {"frames": 3}],
+    "normalize": [{"mean": [0.45, 0.45, 0.45], "std": 0.225}],
+    "to_dtype": ["float32", {"dtype": "float16", "scale": False}],
+}
+"""Every built-in operation with values as a config would have them; a test fails if one is missing."""
+
+
+def draws(n, scope="x", *, seed=0, ordinal=0, epoch=0, sample=0, independent=0):
+    """Addresses of clips of n videos."""
+    video = np.array([keyed.word(f"video {i}") for i in range(n)], np.uint64)
+    return Draw(seed, scope, ordinal, video, np.full(n, epoch), np.full(n, sample), independent)
+
+
+def frame(h=32, w=45, seed=0):
+    """A read-only uint8 (3,h,w) frame of colourful noise, smoothed a little."""
+    noise = np.random.default_rng(seed).integers(0, 256, (3, h + 1, w + 1)).astype(np.uint16)
+    out = ((noise[:, 1:, 1:] + noise[:, :-1, 1:] + noise[:, 1:, :-1] + noise[:, :-1, :-1]) // 4).astype(np.uint8)
+    out = np.clip(out.astype(np.int16) * 2 - 128, 0, 255).astype(np.uint8)
+    out.flags.writeable = False
+    return out
+
+
+def parse(name, value):
+    """The operation and its canonical parameters."""
+    op = get(name)
+    return op, op.parse(value)

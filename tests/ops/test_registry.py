@@ -1,0 +1,275 @@
+"""The registry: built-in operations, custom ones from listed modules and entry points, and nothing else."""
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.ops.draws import draws
+from viewcache.errors import BadInput
+from viewcache.materializer.ops import (
+    REQUIRED,
+    FrameOp,
+    Op,
+    builtin_names,
+    get,
+    load_modules,
+    names,
+    register,
+    registry,
+)
+from viewcache.materializer.ops.crop import RandomCrop
+
+ROOT = Path(__file__).parents[2]
+
+MODULE = """
+    from viewcache.materializer.ops import FrameOp
+
+    SHIFT = 1
+
+    class Negative(FrameOp):
+        name = "negative"
+
+        def apply(self, params, row, frame):
+            return 255 - frame
+
+    OPS = [Negative]
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A function that writes a module to an importable folder; custom operations are forgotten afterwards."""
+    monkeypatch.setattr(registry, "_custom", {})
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(name, source):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        return tmp_path
+
+    yield install
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)
+
+
+def test_builtins_are_those_of_the_design():
+    """The names of the built-in operations are a public interface; a new one is added here too."""
+    assert builtin_names() == (
+        "blur", "center_crop", "color_jitter", "erase", "five_crop", "flip", "grayscale", "inv_sample", "normalize",
+        "random_crop", "random_resized_crop", "random_short_side", "resize", "rotate", "subsample", "to_dtype",
+    )  # fmt: skip
+
+
+def test_builtins_declare_their_fingerprint():
+    """A built-in's fingerprint is declared, so that moving code about does not invalidate caches."""
+    assert all(get(name).fingerprint.isdigit() for name in builtin_names())
+
+
+def test_unknown_names_list_the_known_and_the_nearest():
+    """A misspelt operation gets the list of known ones and the nearest name."""
+    with pytest.raises(BadInput, match=r"unknown op 'random_corp'; known: blur, .*; did you mean random_crop\?"):
+        get("random_corp")
+    with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype$"):
+        get("os.system")
+
+
+def test_importing_operations_loads_no_heavy_library():
+    """Looking up and parsing every operation imports neither OpenCV nor torch nor the decoder."""
+    code = """
+        import sys
+        from viewcache.materializer.ops import builtin_names, get
+        for name in builtin_names():
+            get(name)
+        heavy = {"cv2", "torch", "av", "zarr", "duckdb", "scipy", "pyarrow"} & set(sys.modules)
+        sys.exit(f"loaded {heavy}" if heavy else 0)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+
+
+def test_a_listed_module_registers_its_operations(installed):
+    """A module named in cache.op_modules adds the operations of its list OPS; loading it again changes nothing."""
+    installed("my_ops", MODULE)
+    with pytest.raises(BadInput, match="unknown op 'negative'"):
+        get("negative")
+    assert load_modules(["my_ops"]) == load_modules(["my_ops"]) == ("negative",)
+    op = get("negative")
+    params = op.parse(None)
+    rows, h, w = op.resolve(params, draws(2), np.array([4, 5]), np.array([6, 7]))
+    assert (rows.shape, h.tolist(), w.tolist()) == ((2, 0), [4, 5], [6, 7])
+    assert op.apply(params, rows[0], np.zeros((3, 4, 6), np.uint8)).min() == 255
+    assert "negative" in names()
+    assert "negative" not in builtin_names()
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "match"),
+    [
+        ("missing_ops", None, "missing_ops cannot be imported: No module named 'missing_ops'"),
+        ("empty_ops", "x = 1", "empty_ops has no list OPS"),
+        ("../evil", None, "'../evil'; allowed: the dotted name"),
+        ("plain_ops", "OPS = [print]", "a subclass of FrameOp, NativeOp, TimeOp or ReadOp"),
+        ("resize_ops", MODULE.replace('"negative"', '"resize"'), "'resize' from resize_ops: the name is taken"),
+        ("name_ops", MODULE.replace('"negative"', '"Bad Name"'), r"its name is 'Bad Name'; allowed: \[a-z\]"),
+    ],
+)
+def test_wrong_modules_are_refused(installed, module, source, match):
+    """A module that is missing, has no OPS, is no name, or lists what is no operation is refused with the reason."""
+    if source is not None:
+        installed(module, source)
+    with pytest.raises(BadInput, match=match):
+        load_modules([module])
+
+
+def test_two_operations_cannot_have_one_name(installed):
+    """Different code under a name that is taken is refused, because keys would not tell them apart for the user."""
+    installed("first_ops", MODULE)
+    installed("second_ops", MODULE.replace("255", "254"))
+    load_modules(["first_ops"])
+    with pytest.raises(BadInput, match="'negative' from second_ops: the name is taken"):
+        load_modules(["second_ops"])
+
+
+def test_an_entry_point_is_found_by_name(installed):
+    """An installed package's entry point of group viewcache.ops is loaded when its name is asked for, and only then."""
+    folder = installed("packaged_ops", MODULE)
+    installed("unasked_ops", "raise RuntimeError('nobody asked for this')")
+    info = folder / "packaged-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[viewcache.ops]\nnegative = packaged_ops:Negative\nother = packaged_ops:Negative\nunasked = unasked_ops:X\n"
+    )
+    assert {"negative", "unasked"} <= set(names())
+    assert get("negative").name == "negative"
+    with pytest.raises(BadInput, match=r"entry point 'other' .* is an op named 'negative'"):
+        get("other")
+
+
+def test_the_fingerprint_follows_the_source(installed):
+    """Any change in the module of a custom operation changes its fingerprint, so no stale pixels are served."""
+    installed("one_ops", MODULE)
+    installed("two_ops", MODULE.replace("SHIFT = 1", "SHIFT = 2"))
+    installed("same_ops", MODULE)
+    one, two, same = (__import__(f"{name}_ops").Negative().fingerprint for name in ("one", "two", "same"))
+    assert one == same != two
+    assert one.startswith("source-")
+
+
+def test_custom_code_never_passes_for_what_it_inherits_from(installed):
+    """A custom subclass of a built-in operation has its own fingerprint and effect, so keys never collide."""
+    installed(
+        "child_ops",
+        """
+        from viewcache.materializer.ops.crop import RandomCrop
+
+        class Shifted(RandomCrop):
+            name = "shifted_crop"
+
+        class Grandchild(Shifted):
+            name = "grandchild"
+            fingerprint = "1"
+        """,
+    )
+    import child_ops
+
+    child, grandchild = child_ops.Shifted(), child_ops.Grandchild()
+    assert child.fingerprint.startswith("source-")
+    assert (child.effect, grandchild.effect) == ("shifted_crop", "grandchild")
+    assert child.scope == RandomCrop.scope == "crop"
+    assert child.parse(3) == RandomCrop().parse(3)
+
+
+def test_code_without_source_must_declare_its_fingerprint(installed):
+    """An operation whose source cannot be read is refused unless it declares a fingerprint itself."""
+    space = {"FrameOp": FrameOp, "__name__": "typed_in"}
+    exec(textwrap.dedent(MODULE).replace("from viewcache.materializer.ops import FrameOp", ""), space)
+    with pytest.raises(BadInput, match="the source of typed_in cannot be read; declare fingerprint"):
+        register(space["Negative"])
+    declared = type(
+        "Declared", (space["Negative"],), {"name": "declared", "fingerprint": "3", "__module__": "typed_in"}
+    )
+    assert register(declared).fingerprint == "3"
+
+
+# Documentation
+
+
+def section(text, heading):
+    """What stands under a heading of docs/ops.md."""
+    match = re.search(rf"^### {heading}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
+    assert match is not None, f"docs/ops.md has no heading ### {heading}"
+    return match[1]
+
+
+def shown(value):
+    """A default as the documentation shows it."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(shown(item) for item in value) + "]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def row_of(field):
+    """The line of the parameter table that docs/ops.md must have."""
+    default = "none" if field.default is None else shown(field.default)
+    if field.default is REQUIRED:
+        default = "required"
+    return f"| `{field.name}` | {default} | {field.kind.allowed} | {field.doc} |"
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_every_operation_is_documented(name):
+    """docs/ops.md has a heading per built-in operation, with every parameter's default, range and meaning."""
+    text = section((ROOT / "docs/ops.md").read_text(), name)
+    op: Op = get(name)
+    for field in op.fields:
+        assert row_of(field) in text
+    assert f"stage: {op.stage}" in text
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_the_documented_examples_parse(name):
+    """Every operation has an example in docs/ops.md, and all examples are valid."""
+    text = section((ROOT / "docs/ops.md").read_text(), name)
+    examples = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
+    calls = [
+        call
+        for block in examples
+        for call in (block if isinstance(block, list) else block["augmentation"][0]["config"])
+    ]
+    assert name in {op for call in calls for op in call}
+    for call in calls:
+        for op, value in call.items():
+            get(op).parse(value)
+
+
+def test_the_documentation_has_no_other_operations():
+    """Every heading under the list of operations is a built-in one: nothing is promised that is not there."""
+    headings = re.findall(r"^### (\w+)$", (ROOT / "docs/ops.md").read_text(), re.M)
+    assert sorted(headings) == list(builtin_names())
+
+
+def test_the_documented_custom_operation_works(installed):
+    """The example of docs/custom-ops.md is run as it stands: it registers, draws, applies and is shared by keys."""
+    source = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-ops.md").read_text(), re.S)[0]
+    ast.parse(source)
+    installed("my_ops", source)
+    (name,) = load_modules(["my_ops"])
+    op = get(name)
+    assert name == "solarize"
+    params = op.parse({"threshold": [64, 192]})
+    n = 2000
+    rows, h, w = op.resolve(params, draws(n, op.scope), np.full(n, 4), np.full(n, 5))
+    assert rows.dtype == np.int32
+    assert (rows.min(), rows.max()) == (64, 192)
+    assert (h.tolist(), w.tolist()) == ([4] * n, [5] * n)
+    frame = np.arange(60, dtype=np.uint8).reshape(3, 4, 5) * 4
+    want = np.where(frame >= rows[0, 0], 255 - frame, frame)
+    assert np.array_equal(op.apply(params, rows[0], frame), want)
+    with pytest.raises(BadInput, match=r"solarize: threshold is \[0, 999\]; allowed:"):
+        op.parse({"threshold": [0, 999]})
