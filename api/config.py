@@ -190,7 +190,6 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         seed=entries.value("seed"),
         workers=entries.value("workers"),
         durability=entries.value("durability"),
-        keep=entries.value("keep"),
         op_modules=_import_ops(entries),
     )
     return spec, budget_given

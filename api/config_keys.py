@@ -178,14 +178,6 @@ _CACHE = Section(
             choices=("cache", "durable"),
         ),
         Key(
-            "keep",
-            "choice",
-            "What is kept while it fits: `leaves` (finished clips), `aug` (frames after the first step) or `frames` "
-            "(decoded frames).",
-            "leaves",
-            choices=("leaves", "aug", "frames"),
-        ),
-        Key(
             "op_modules",
             "modules",
             "Python modules that register operations of your own. They are imported when the configuration is loaded; "

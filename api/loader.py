@@ -1,7 +1,7 @@
 """The PyTorch face: batches as dicts of tensors, read ahead by a thread, resumable in O(1).
 
-There are no DataLoader workers and nothing is pickled: the clips lie in the store, and one thread reads them into buffers
-that are used again when the training loop has let go of them (STORE.md §3: 6 ms instead of 48 ms a batch).
+There are no DataLoader workers and nothing is pickled: the clips lie in the store, and one thread reads them into
+buffers that are used again when the training loop has let go of them.
 """
 
 import queue
@@ -26,7 +26,7 @@ LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
 class Loader:
     """Iterates over the batches of one task, for one rank.
 
-    Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make of it),
+    Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make),
     ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T).
     Iterating again goes on where the last iteration stopped; at the end of the last epoch it starts over.
     """
@@ -76,9 +76,9 @@ class Loader:
         if prefetch < 1:
             raise BadInput(f"prefetch={prefetch}: at least 1")
         self.epochs = spec.epochs if epochs is None else epochs
-        cache.task(task).check_epochs(self.epochs)
+        cache.task(task).task.check_epochs(self.epochs)
         self.rank, self.world = self._place(rank, world)
-        for videos in cache.task(task).batch_sizes():
+        for videos in cache.task(task).task.batch_sizes():
             rank_share(videos, 1, self.rank, self.world)
         self._prefetch = prefetch
         self._device = device
@@ -96,7 +96,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches in one epoch, the same for every rank."""
-        return self._cache.task(self.task).iterations(self._epoch)
+        return self._cache.task(self.task).task.iterations(self._epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop is: constant size, valid for any number of ranks."""
@@ -143,7 +143,7 @@ class Loader:
 
     def _step(self) -> None:
         self._iteration += 1
-        if self._iteration >= self._cache.task(self.task).iterations(self._epoch):
+        if self._iteration >= self._cache.task(self.task).task.iterations(self._epoch):
             self._epoch, self._iteration = self._epoch + 1, 0
 
     def _read(
@@ -153,21 +153,21 @@ class Loader:
         from viewcache.materializer.batch import Buffers
 
         buffers = Buffers()
-        task = self._cache.task(self.task)
+        reader = self._cache.task(self.task)
         epoch, iteration = start
         try:
             while epoch < self.epochs and not stop.is_set():
-                if iteration >= task.iterations(epoch):
+                if iteration >= reader.task.iterations(epoch):
                     epoch, iteration = epoch + 1, 0
                     continue
-                batch = task.read(epoch, iteration, self.rank, self.world, buffers, stop)
+                batch = reader.read(epoch, iteration, self.rank, self.world, buffers, stop)
                 if batch is None:
                     return
                 _put(ready, batch, stop)
                 del batch
                 iteration += 1
             _put(ready, None, stop)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the consumer, in whose loop it is raised
+        except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
             _put(ready, error, stop)
 
     def _tensors(self, batch: Batch) -> dict[str, Any]:
@@ -194,7 +194,8 @@ def _put(
 ) -> None:
     while not stop.is_set():
         try:
-            return ready.put(item, timeout=0.2)
+            ready.put(item, timeout=0.2)
+            return
         except queue.Full:
             continue
 

@@ -63,7 +63,7 @@ class Catalog:
         *,
         create: bool = True,
         writable: bool = True,
-        wait_s: float = 0.0,
+        wait_s: float = 1.0,
         memory_bytes: int = 1 << 30,
     ) -> "Catalog":
         """Open a catalog, making it or bringing its schema up to date if need be.
@@ -72,7 +72,7 @@ class Catalog:
             where: a folder (DuckDB; it holds the database, its lock and its snapshot) or a ``postgresql://`` URL.
             create: make it if there is none.
             writable: own it; False reads one that nobody owns.
-            wait_s: how long to wait for an owner that is about to end, seconds.
+            wait_s: how long to wait for an owner that is about to end, or a reader that makes its copy, seconds.
             memory_bytes: most memory for DuckDB's buffers.
 
         Raises:
@@ -297,7 +297,7 @@ class Catalog:
             there is no more.
         """
         given = pa.table({"object_id": pa.array(spare, pa.int64())})
-        return self._query("eviction_candidates", given=given, tier=tier, need_bytes=need_bytes, now=time())
+        return self._query("eviction_candidates", given=given, tier=tier, need_bytes=need_bytes, now_s=time())
 
     # --- measures, events, settings ---
 

@@ -132,7 +132,7 @@ class DuckEngine(Engine):
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """DuckDB's errors as ours; sets ``lost`` when the instance has given up."""
+        """The driver's errors as ours; sets ``lost`` when the instance has given up."""
         try:
             yield
         except duckdb.Error as error:
@@ -160,8 +160,16 @@ class _DuckSession(Session):
                 self._cursor.register(statement.given.name, handed_over(statement, given))
             try:
                 result = self._cursor.execute(statement.text, dict(parameters) if parameters else None)
-                table = result.to_arrow_table()
+                table = result.to_arrow_table() if statement.columns else None
             finally:
                 if statement.given is not None:
                     self._cursor.unregister(statement.given.name)
-        return table.cast(arrow_schema(statement.columns)) if statement.columns else arrow_schema(()).empty_table()
+        schema = arrow_schema(statement.columns)
+        return schema.empty_table() if table is None else table.cast(schema)
+
+    def count(self, name: str, parameters: Mapping[str, object]) -> int:
+        statement = load(name, "duckdb")
+        statement.check(parameters)
+        with self._engine._translated():
+            row = self._cursor.execute(statement.text, dict(parameters)).fetchone()
+        return int(row[0]) if row else 0

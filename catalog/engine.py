@@ -65,6 +65,10 @@ class Session(ABC):
             The result in the header's columns; no columns where it names none.
         """
 
+    @abstractmethod
+    def count(self, name: str, parameters: Mapping[str, object]) -> int:
+        """Run a named INSERT, UPDATE or DELETE and say how many rows it changed; cheaper than RETURNING."""
+
 
 class Engine(ABC):
     """One open database.

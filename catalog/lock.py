@@ -48,8 +48,17 @@ class OwnerLock:
         _held.add(self)
 
     def _holder(self) -> int:
+        """The owner's pid; 0 when it cannot be told, or a reader is copying after the owner's end."""
         text = os.pread(self._fd, 32, 0)
-        return int(text) if text.isdigit() else 0
+        return int(text) if text.isdigit() and Path(f"/proc/{int(text)}").exists() else 0
+
+    def __enter__(self) -> "OwnerLock":
+        """The held lock."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Give it back."""
+        self.release()
 
     def release(self) -> None:
         """Give the lock back; harmless when done twice."""

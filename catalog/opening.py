@@ -120,7 +120,7 @@ def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: boo
 def _open_postgresql(url: str, *, create: bool, writable: bool) -> Opened:
     from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
 
-    engine = PostgresEngine(url, read_only=not writable)
+    engine = PostgresEngine(url)
     try:
         if engine.is_empty():
             if not (create and writable):

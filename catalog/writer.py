@@ -98,7 +98,7 @@ class Writer:
         """Run ``work`` in a transaction of its own, after every earlier change, and wait until it is committed.
 
         Args:
-            work: must do the same when it is run again: after a lost database it may be.
+            work: must do no harm when it is run again: after a lost database it may be.
             timeout_s: seconds; None waits as long as it takes.
 
         Returns:
@@ -191,7 +191,7 @@ class Writer:
     def _write(self, pending: Pending) -> bool:
         """Commit small changes; when that fails they wait for the next try, before newer ones."""
         try:
-            self._commit(pending.write)
+            self._commit(pending.write, numbered=pending.adds)
         except Exception as error:
             with self._awake:
                 pending.merge(self._pending)
@@ -204,30 +204,37 @@ class Writer:
         self._failure, self._pause_s = None, _RETRY_S[0]
         return True
 
-    def _commit(self, work: Callable[[Session], T]) -> T:
+    def _commit(self, work: Callable[[Session], T], *, numbered: bool = False) -> T:
+        """Run ``work`` in a transaction; ``numbered`` when doing it twice would differ from doing it once."""
         for _ in range(_ATTEMPTS):
-            self._ticket += 1
+            self._ticket += numbered
             try:
                 with self._engine.transaction() as session:
                     result = work(session)
-                    session.run("write_ticket", {"name": _TICKET, "ticket": self._ticket})
+                    if numbered:
+                        session.run("write_ticket", {"name": _TICKET, "ticket": self._ticket})
                     failpoint("catalog.before-commit")
                 failpoint("catalog.after-commit")
                 return result
             except (errors.Full, errors.CatalogDamaged) as error:
                 failure = error
                 roomier = isinstance(error, errors.Full) and self._make_room()
-                if self._engine.lost and self._was_committed():
-                    return result
+                if self._engine.lost:
+                    self._reopen()
+                    if numbered and self._was_committed():
+                        return result
                 if not roomier and not isinstance(error, errors.CatalogDamaged):
                     break
         raise failure
 
-    def _was_committed(self) -> bool:
-        """Open the lost database again and look up whether the last transaction is in it."""
+    def _reopen(self) -> None:
         _log.warning("catalog lost its database handle, opening it again", extra={"action": "catalog_reopen"})
         self._engine.reopen()
-        return bool(self._engine.query("read_ticket", {"name": _TICKET})["ticket"].to_pylist()[0] == self._ticket)
+
+    def _was_committed(self) -> bool:
+        """Look up whether the last numbered transaction is there: a commit that failed may have been written."""
+        rows = self._engine.query("read_ticket", {"name": _TICKET})["ticket"].to_pylist()
+        return bool(rows[0] == self._ticket)
 
     def _tick(self) -> None:
         try:

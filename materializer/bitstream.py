@@ -56,15 +56,10 @@ class Headers:
         elif self.codec in ("h264", "hevc"):
             self._known = {nal for nal in _start_code_nals(data) if self._is_set(nal)}
 
-    def read(self, data: bytes, key: bool) -> Packet:
-        """What one packet says.
-
-        Args:
-            data: the packet's payload.
-            key: whether the container marks it as a key frame.
-        """
+    def read(self, data: bytes) -> Packet:
+        """What one packet says; give the payloads in decode order."""
         if self.codec in ("h264", "hevc"):
-            return self._read_nals(data, key)
+            return self._read_nals(data)
         if self.codec == "vp8":
             # RFC 6386 §9.1: bit 4 of the frame tag is show_frame.
             return Packet(shown=bool(data) and bool(data[0] & 0x10))
@@ -72,7 +67,7 @@ class Headers:
             return Packet(shown=_vp9_shown(data))
         return Packet(simple=self.codec == "av1" or self.codec in INTRA_ONLY, clean=self.codec in INTRA_ONLY | {"av1"})
 
-    def _read_nals(self, data: bytes, key: bool) -> Packet:
+    def _read_nals(self, data: bytes) -> Packet:
         h264 = self.codec == "h264"
         nals = _length_nals(data, self._length_size) if self._length_size else _start_code_nals(data)
         pictures, temporal, reference, random_access = 0, 0, False, False

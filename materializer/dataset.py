@@ -1,4 +1,4 @@
-"""A task's dataset while the cache is open: its videos as scanned, what may be drawn, and what stands in for bad ones."""
+"""A task's dataset while the cache is open: its videos as scanned, what may be drawn, what stands in for bad ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -62,17 +62,17 @@ class Dataset:
         dataset_id = catalog.register_dataset(spec.uri)
         rows = catalog.load_videos(dataset_id)
         known = _known(rows)
-        scanned = list(scan(spec, known, workers=workers, progress=progress))
-        changed = [each for each in scanned if not _is_recorded(rows, each)]
+        # By name, so that ids do not depend on which file was ready first.
+        scanned = sorted(scan(spec, known, workers=workers, progress=progress), key=lambda each: each.name)
+        recorded = dict(zip(rows["uri"].to_pylist(), rows["label"].to_pylist(), strict=True))
+        changed = [each for each in scanned if not each.reused or recorded.get(each.uri) != _label(each)]
         uris = {each.uri for each in scanned}
         gone = [row for row in rows.to_pylist() if row["uri"] not in uris and row["status"] != "gone"]
         catalog.upsert_videos(dataset_id, [*map(_row, changed), *map(_gone_row, gone)])
         ids = catalog.load_videos(dataset_id)
         by_uri = dict(zip(ids["uri"].to_pylist(), ids["video_id"].to_pylist(), strict=True))
         videos = [_Video(by_uri[each.uri], each) for each in scanned]
-        catalog.set_video_columns(
-            [row for video in videos if not video.found.reused for row in _column_rows(video)]
-        )
+        catalog.set_video_columns([row for video in videos if not video.found.reused for row in _column_rows(video)])
         return cls(spec, dataset_id, videos)
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class Dataset:
             selected = [video for video in selected if _frames(video) >= span or video.found.status != "ok"]
         if not any(self._usable(video, span) for video in selected):
             raise BadInput(
-                f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest of the others has "
+                f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
                 f"{max(map(_frames, self._videos))} frames where a clip spans {span}"
             )
         return np.array([video.video_id for video in selected], np.int64)
@@ -172,8 +172,7 @@ class Dataset:
                 raise BadVideo(f"{why}; task {task.name!r} has drawn it: restore it, or set on_bad_video: replace")
             rows[at, position] = draw_substitute(seed, task.name, first_epoch + at, position, -1, 0, len(videos))
             replacement = int(videos.ids[rows[at, position]])
-            place = {"epoch": first_epoch + at, "position": position, "sample": -1}
-            records.append(SubstitutionRow(0, **place, video_id=video_id, policy="replace", reason=why, replacement_id=replacement))
+            records.append(SubstitutionRow(0, first_epoch + at, position, -1, video_id, "replace", why, replacement))
         return videos, rows, records
 
     def _left_out(self, task: TaskSpec, first_epoch: int, drawn: set[int]) -> list[SubstitutionRow]:
@@ -248,7 +247,10 @@ class Dataset:
     def _number(self, label: object) -> int:
         if label is None:
             return -1
-        return self._classes.index(str(label)) if self._classes else int(label)  # type: ignore[call-overload]  -- a whole number, by _classes
+        if self._classes:
+            return self._classes.index(str(label))
+        assert isinstance(label, int)  # _classes is empty for whole numbers only
+        return label
 
 
 def _classes(labels: list[object]) -> tuple[str, ...]:
@@ -279,8 +281,8 @@ def _known(rows: pa.Table) -> dict[str, Known]:
     return out
 
 
-def _is_recorded(rows: pa.Table, each: Scanned) -> bool:
-    return each.reused and str(each.label) in rows.filter(pa.compute.equal(rows["uri"], each.uri))["label"].to_pylist()
+def _label(each: Scanned) -> str | None:
+    return None if each.label is None else str(each.label)
 
 
 def _row(each: Scanned) -> VideoRow:
@@ -295,7 +297,7 @@ def _row(each: Scanned) -> VideoRow:
         status=each.status,
         error_kind=each.error_kind or None,
         error=each.error or None,
-        label=None if each.label is None else str(each.label),
+        label=_label(each),
     )
     if index is None:
         return row
@@ -318,7 +320,8 @@ def _row(each: Scanned) -> VideoRow:
 
 
 def _gone_row(row: dict[str, object]) -> VideoRow:
-    return VideoRow(uri=str(row["uri"]), name=str(row["name"]), key=str(row["key"]), status="gone", error="the file is gone")
+    uri, name, key = (str(row[column]) for column in ("uri", "name", "key"))
+    return VideoRow(uri, name, key, status="gone", error="the file is gone")
 
 
 def _column_rows(video: _Video) -> list[VideoColumnRow]:

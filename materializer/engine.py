@@ -1,23 +1,23 @@
-"""The dispatcher: who is served first, what is made ahead, what leaves (SAND §5.4, DESIGN §8.7).
+"""The dispatcher: one thread that owns the workers, gives them jobs and takes in what they made (DESIGN §8.7).
 
-One thread owns the workers. Readers put demands in and wait; every demand comes before any look-ahead, and look-ahead goes
-by order of need. A job takes one video and makes all of its clips that fit, so that a generation decodes a video once; when
-a reader waits for other videos, running jobs are asked to stop at their next group of pictures and are resumed later.
+A job takes one video and makes all of its clips that fit, so that a generation decodes a video once. When a reader
+waits for other videos, jobs that nobody waits for are asked to stop at their next group of pictures, and resumed.
 """
 
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from viewcache.errors import BadVideo, Broken, Closed, Full, Timeout, ViewcacheError, WorkerDied
-from viewcache.materializer.work import RowState, Work
+from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
+from viewcache.materializer.board import Board, Fetched
 from viewcache.materializer.job import Job, Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.work import RowState, Work
 from viewcache.store import LocalTier, Reservation
 
 __all__ = ["Engine", "EngineSettings"]
@@ -25,14 +25,12 @@ __all__ = ["Engine", "EngineSettings"]
 _log = logging.getLogger("viewcache.engine")
 
 TRIES = 3
-"""How often a job is given to a worker when workers die on it."""
+"""How often a video is given to a worker when workers die on it."""
 
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
-
-CANCEL_S = 0.2
-"""How soon a waiting reader notices that it was cancelled; everything else wakes it at once."""
+BadClip = Callable[[Work, list[int], str], ViewcacheError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,38 +50,22 @@ class _Running:
     """A job that a worker has."""
 
     job: Job
-    active: Work
+    work: Work
     rows: dict[str, list[int]]
-    """Key → rows of the generation that need it."""
+    """Key → rows that need it; what is left to be made."""
     reservations: dict[str, Reservation]
     """Key → room for its object."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A reader that waits for rows of a generation."""
-
-    active: Work
-    rows: list[int]
-    arrival: int
-    """Order of arrival; the oldest is served first."""
-    error: ViewcacheError | None = None
-
-
 class Engine:
-    """Makes objects when they are needed, or before.
+    """Makes objects when they are needed, or before. Thread-safe.
 
-    Thread-safe. ``on_bad_clip`` is asked what to do about a clip whose video cannot give it; it may substitute another
-    video (and then return None) or return the error that the reader shall get.
+    ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
+    then return None) or return the error that the reader shall get.
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        tier: LocalTier,
-        pool: WorkerPool,
-        settings: EngineSettings,
-        on_bad_clip: Callable[[Work, list[int], str], ViewcacheError | None],
+        self, ledger: Ledger, tier: LocalTier, pool: WorkerPool, settings: EngineSettings, on_bad_clip: BadClip
     ) -> None:
         """Start nothing yet; the first demand or look-ahead starts the thread."""
         self._ledger = ledger
@@ -91,17 +73,16 @@ class Engine:
         self._pool = pool
         self._settings = settings
         self._on_bad_clip = on_bad_clip
-        self._changed = threading.Condition()
+        self._board = Board(ledger)
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._fatal: BaseException | None = None
-        self._waiting: list[_Waiting] = []
-        self._arrivals = 0
-        self._ahead: list[Work] = []
         self._running: dict[int, _Running] = {}
         self._jobs = 0
         self._tries: Counter[str] = Counter()
-        self._no_room_until = 0.0
+        self._full = False
+        """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+        self._moves = 0
+        """How often a reader has asked or moved on; tells a stale finding of no room from a fresh one."""
         self.busy: Counter[str] = Counter()
         """Worker seconds by stage since the start."""
         self.frames: Counter[str] = Counter()
@@ -112,79 +93,74 @@ class Engine:
     @contextmanager
     def fetch(
         self,
-        active: Work,
+        work: Work,
         rows: Iterable[int],
         timeout_s: float | None = None,
         cancelled: threading.Event | None = None,
-    ) -> Iterator[list[Copy]]:
-        """Wait until the clips are in the store, then hold them there while the block runs.
+    ) -> Iterator[Fetched]:
+        """Wait until objects are in the store, then hold them there while the block runs.
 
         Args:
-            active: the generation.
-            rows: its rows.
+            work: whose rows.
+            rows: which.
             timeout_s: None waits as long as work goes on.
             cancelled: set by another thread, it ends the wait.
 
-        Yields:
-            Where the clips lie, in the order of ``rows``.
-
         Raises:
             BadVideo: a video cannot give a clip and the policy is ``raise``.
-            WorkerDied: workers died on a clip too often.
+            WorkerDied: workers died on a video too often.
             Full: the disk has no room.
             Timeout: ``timeout_s`` is over.
             Closed: the cache was closed, or ``cancelled`` was set.
         """
-        copies = self._await(active, list(rows), timeout_s, cancelled)
+        fetched = self._board.wait_for(work, list(rows), wake=self._wake, timeout_s=timeout_s, cancelled=cancelled)
         try:
-            yield copies
+            yield fetched
         finally:
-            self._ledger.release(copies)
+            self._ledger.release(fetched.copies)
 
-    def look_ahead(self, actives: list[Work]) -> None:
-        """Say which generations are worth making before anybody waits, most urgent first."""
-        with self._changed:
-            self._ahead = actives
-            self._no_room_until = 0.0
-            self._start()
-            self._pool.wake()
+    def look_ahead(self, works: Sequence[Work]) -> None:
+        """Say what is worth making before anybody waits."""
+        with self._board.changed:
+            self._board.ahead = list(works)
+            self._wake()
 
-    def progressed(self, active: Work, row: int, seq: int, pace_s: float) -> None:
-        """Note that a reader has passed the rows before ``row``: it is at ``seq``, at ``pace_s`` seconds an iteration."""
-        with self._changed:
-            active.from_row = row
-            for each in self._ahead:
-                if each.task_id == active.task_id:
+    def progressed(self, work: Work, row: int, seq: int, pace_s: float) -> None:
+        """Note that a reader has passed the rows before ``row`` and needs ``seq`` next, at ``pace_s`` an iteration."""
+        with self._board.changed:
+            work.from_row = row
+            for each in self._board.ahead:
+                if each.task_id == work.task_id:
                     each.at(seq, pace_s)
-            self._no_room_until = 0.0
-            self._pool.wake()
+            self._wake()
 
     def damaged(self, copy: Copy) -> None:
         """Forget a copy whose bytes are not what they were; whoever needs it has it made again."""
-        with self._changed:  # no job may make the object again before its old bytes are gone
+        with self._board.changed:  # no job may make the object again before its old bytes are gone
             if self._ledger.drop(copy, "rebuild"):
                 self._tier.delete(copy.stored.physical)
-                for active in self._actives():
-                    active.set_state_of(copy.key, RowState.PLANNED)
+                self._board.unmake(copy, self._works())
 
-    def wait_idle(self, timeout_s: float | None = None) -> bool:
+    def wait_idle(self, timeout_s: float) -> bool:
         """Wait until all that look-ahead can make is made; True when so, False when the time is over."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
+        deadline = time.monotonic() + timeout_s
+        with self._board.changed:
             while not self._is_idle():
-                self._raise_fatal()
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closing:
                     return False
-                self._changed.wait(IDLE_S if left is None else min(left, IDLE_S))
+                self._board.changed.wait(left)
             return True
+
+    def counts(self, works: Sequence[Work]) -> dict[str, int]:
+        """How many rows of some work are in each state."""
+        return self._board.counts(works)
 
     def close(self) -> None:
         """Stop the dispatcher and the workers; waiting readers get Closed."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            self._pool.wake()
+        self._closing = True
+        self._board.stop()
+        self._pool.wake()
         if self._thread is not None:
             self._thread.join()
         self._pool.close()
@@ -192,64 +168,27 @@ class Engine:
             self._release(running)
         self._tier.sweep()
 
-    def _await(
-        self, active: Work, rows: list[int], timeout_s: float | None, cancelled: threading.Event | None
-    ) -> list[Copy]:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        cancelled = cancelled or threading.Event()
-        with self._changed:
-            waiting = _Waiting(active, rows, self._arrivals)
-            self._arrivals += 1
-            copies = self._held(waiting)
-            if copies is not None:
-                return copies
-            self._waiting.append(waiting)
-            self._start()
-            self._pool.wake()
-            try:
-                while copies is None:
-                    self._raise_fatal()
-                    if waiting.error is not None:
-                        raise waiting.error
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        raise Timeout(f"{len(self._missing(waiting))} clips were not made within {timeout_s} s")
-                    if cancelled.is_set():
-                        raise Closed("the reader was cancelled")
-                    self._changed.wait(CANCEL_S if left is None else min(left, CANCEL_S))
-                    copies = self._held(waiting)
-                return copies
-            finally:
-                self._waiting.remove(waiting)
-
-    def _held(self, waiting: _Waiting) -> list[Copy] | None:
-        keys = [waiting.active.key(row) for row in waiting.rows]
-        return self._ledger.hold(keys)
-
-    def _missing(self, waiting: _Waiting) -> list[int]:
-        return [row for row in waiting.rows if not self._ledger.has(waiting.active.key(row))]
-
-    def _raise_fatal(self) -> None:
+    def _wake(self) -> None:
+        """Have the dispatcher look again, starting it if need be; the board's lock is held."""
         if self._closing:
-            raise Closed("the cache was closed while a reader waited; open it again")
-        if self._fatal is not None:
-            raise Broken(f"the dispatcher stopped: {type(self._fatal).__name__}: {self._fatal}") from self._fatal
-
-    def _actives(self) -> list[Work]:
-        seen = {id(each): each for each in self._ahead}
-        seen |= {id(w.active): w.active for w in self._waiting}
-        seen |= {id(r.active): r.active for r in self._running.values()}
-        return list(seen.values())
-
-    def _is_idle(self) -> bool:
-        return not self._running and not self._waiting and (self._thread is None or self._next_ahead() is None)
-
-    # The dispatcher's thread ---------------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        if self._thread is None and not self._closing:
+            raise Closed("the cache was closed; open it again")
+        self._full = False
+        self._moves += 1
+        if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="viewcache-engine", daemon=True)
             self._thread.start()
+        self._pool.wake()
+
+    def _is_idle(self) -> bool:
+        if self._running or self._board.is_waited_on():
+            return False
+        return self._full or self._thread is None or self._board.next_ahead() is None
+
+    def _works(self) -> list[Work]:
+        known = (*self._board.works(), *(running.work for running in self._running.values()))
+        return list({id(each): each for each in known}.values())
+
+    # Choosing ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -257,88 +196,57 @@ class Engine:
                 self._dispatch()
                 for event in self._pool.poll(IDLE_S):
                     self._handle(event)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, readers must not wait for ever
+        except BaseException as error:
+            # Whatever it is, readers must not wait for ever.
             _log.exception("the dispatcher stopped", extra={"action": "engine_stopped"})
-            with self._changed:
-                self._fatal = error
-                self._changed.notify_all()
+            self._board.stop(error)
 
     def _dispatch(self) -> None:
         while self._pool.busy < self._pool.size:
-            with self._changed:
-                chosen = self._next_demand()
-                demanded = chosen is not None
-                if chosen is None and time.monotonic() >= self._no_room_until:
-                    chosen = self._next_ahead()
-                if chosen is None:
-                    return
-                active, rows = chosen
-            running = self._prepare(active, rows, demanded)
-            if running is None:
-                if not demanded:
-                    with self._changed:
-                        # Only progress, an eviction or a finished job makes room; look again when one has happened.
-                        self._no_room_until = time.monotonic() + IDLE_S
-                        self._changed.notify_all()
-                    return
+            demand = self._board.next_demand()
+            ahead = self._board.next_ahead() if demand is None and not self._full else None
+            chosen = demand or ahead
+            if chosen is None:
+                break
+            work, rows = chosen
+            moves = self._moves
+            running = self._prepare(work, rows, demanded=demand is not None)
+            if running is not None:
+                self._pool.submit(running.job)
+            elif demand is None:
+                with self._board.changed:
+                    self._full = self._moves == moves
+                    self._board.changed.notify_all()
+            else:
                 if not self._running and not self._ledger.held:
-                    self._fail_for_room(active, rows)
-                return
-            self._pool.submit(running.job)
-        with self._changed:
-            starving = self._next_demand() is not None
-            busy_with_demand = {
-                number for number, running in self._running.items() if self._wanted_now().intersection(running.rows)
-            }
-        if starving:
-            self._pool.ask_to_yield(set(self._running) - busy_with_demand)
+                    self._board.fail(work, rows, self._no_room(work, rows))
+                break
+        if self._board.next_demand() is not None:
+            wanted = self._board.wanted_keys()
+            idle_jobs = {number for number, running in self._running.items() if not wanted & running.rows.keys()}
+            self._pool.ask_to_yield(idle_jobs)
 
-    def _wanted_now(self) -> set[str]:
-        return {w.active.key(row) for w in self._waiting for row in self._missing(w)}
-
-    def _next_demand(self) -> tuple[Work, list[int]] | None:
-        """The oldest demand that nobody works on: rows of one video."""
-        for waiting in self._waiting:
-            active = waiting.active
-            rows = [row for row in self._missing(waiting) if active.state(row) != RowState.MAKING]
-            if rows:
-                video = active.video(rows[0])
-                return active, [row for row in rows if active.video(row) == video]
-        return None
-
-    def _next_ahead(self) -> tuple[Work, list[int]] | None:
-        """The clip that is due soonest of all that are not made: its row, alone."""
-        best: tuple[float, int, Work, int] | None = None
-        for order, active in enumerate(self._ahead):
-            row = active.next_planned()
-            while row is not None and self._ledger.has(active.key(row)):
-                active.set_state(row, RowState.READY)
-                row = active.next_planned()
-            if row is not None and (best is None or active.need_s(row) < best[0]):
-                best = (active.need_s(row), order, active, row)
-        return None if best is None else (best[2], [best[3]])
-
-    def _prepare(self, active: Work, rows: list[int], demanded: bool) -> _Running | None:
+    def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> _Running | None:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
-        bound = active.bound
+        bound = work.bound
         keep_free = 0 if demanded else self._settings.demand_reserve
         if self._tier.free_bytes < bound * len(rows) + keep_free:
-            self._evict(bound * len(rows) + keep_free, None if demanded else active.due(rows[0]))
-        with self._changed:
+            self._evict(bound * len(rows) + keep_free, None if demanded else work.due(rows[0]))
+        with self._board.changed:
             room = (self._tier.free_bytes - keep_free) // bound
             if room < len(rows):
                 return None
-            siblings = [row for row in active.planned_of(active.video(rows[0])) if row not in rows]
+            siblings = [row for row in work.planned_of(work.video(rows[0])) if row not in rows]
             most = max(len(rows), min(room, self._settings.job_bytes // bound))
-            return self._describe(active, sorted([*rows, *siblings][:most]))
+            return self._describe(work, sorted([*rows, *siblings][:most]))
 
-    def _describe(self, active: Work, rows: list[int]) -> _Running | None:
+    def _describe(self, work: Work, rows: list[int]) -> _Running | None:
         by_key: dict[str, list[int]] = {}
         for row in rows:
-            by_key.setdefault(active.key(row), []).append(row)
+            by_key.setdefault(work.key(row), []).append(row)
         reservations: dict[str, Reservation] = {}
         for key in list(by_key):
-            reservation = None if self._ledger.has(key) else self._tier.reserve(active.bound)
+            reservation = None if self._ledger.has(key) else self._tier.reserve(work.bound)
             if reservation is None:
                 del by_key[key]
             else:
@@ -347,47 +255,33 @@ class Engine:
             return None
         for same in by_key.values():
             for row in same:
-                active.set_state(row, RowState.MAKING)
+                work.set_state(row, RowState.MAKING)
         self._jobs += 1
-        first_rows = [same[0] for same in by_key.values()]
-        job = active.job(self._jobs, first_rows, self._settings.place)
-        running = self._running[job.number] = _Running(job, active, by_key, reservations)
+        job = work.job(self._jobs, [same[0] for same in by_key.values()], self._settings.place)
+        running = self._running[job.number] = _Running(job, work, by_key, reservations)
         return running
 
     def _evict(self, need: int, before_seq: int | None) -> None:
         """Free ``need`` bytes in the order of the policy; look-ahead evicts only what is needed later than its own."""
         short = need - self._tier.free_bytes
-        with self._changed:
-            actives = self._actives()
-            oldest = min(self._waiting, key=lambda w: w.arrival, default=None)
-            protected = {oldest.active.key(row) for row in oldest.rows} if oldest else set()
+        works = self._works()
 
         def may_leave(copy: Copy) -> bool:
-            needs = [need for active in actives if (need := active.next_need(copy.key)) is not None]
+            with self._board.changed:
+                needs = [need for work in works if (need := work.next_need(copy.key)) is not None]
             return before_seq is None or not needs or min(needs) > before_seq
 
         # A good share at a time: the query costs the same for one object as for a hundred.
-        for copy in self._ledger.victims(max(short, self._tier.budget_bytes // 20), protected, may_leave):
+        share = max(short, self._tier.budget_bytes // 20)
+        for copy in self._ledger.victims(share, self._board.protected_keys(), may_leave):
             self._tier.delete(copy.stored.physical)
-            with self._changed:
-                for active in actives:
-                    active.set_state_of(copy.key, RowState.PLANNED)
+            self._board.unmake(copy, works)
 
-    def _fail_for_room(self, active: Work, rows: list[int]) -> None:
-        need = active.bound * len(rows)
-        error = Full(
-            f"no room for {len(rows)} clips of {need} bytes: {self._tier.used_bytes} of {self._tier.budget_bytes} bytes "
-            "are in use; raise cache.budget"
+    def _no_room(self, work: Work, rows: list[int]) -> Full:
+        return Full(
+            f"no room for {len(rows)} objects of up to {work.bound} bytes: {self._tier.used_bytes} of "
+            f"{self._tier.budget_bytes} bytes are in use and nothing can be evicted; raise cache.budget"
         )
-        self._fail(active, rows, error)
-
-    def _fail(self, active: Work, rows: Iterable[int], error: ViewcacheError) -> None:
-        failed = set(rows)
-        with self._changed:
-            for waiting in self._waiting:
-                if waiting.active is active and failed.intersection(waiting.rows):
-                    waiting.error = error
-            self._changed.notify_all()
 
     # What workers say ----------------------------------------------------------------------------------------------
 
@@ -404,73 +298,60 @@ class Engine:
 
     def _made(self, running: _Running, made: Made) -> None:
         running.reservations.pop(made.key).commit(0 if made.written.existed else made.written.bytes)
-        active = running.active
-        rows = running.rows.pop(made.key, [])
-        if rows:
-            self._ledger.add(active.copy(made, rows), made.written)
+        rows = running.rows.pop(made.key)
+        self._ledger.add(running.work.copy(made, rows), made.written)
         self.busy.update(made.seconds)
-        with self._changed:
-            for row in rows:
-                active.set_state(row, RowState.READY)
-            self._changed.notify_all()
+        self._board.mark(running.work, rows, RowState.READY)
 
     def _ended(self, running: _Running, report: Report) -> None:
         self._release(running)
         self.busy.update(report.seconds)
         self.frames.update(report.frames)
         self._ledger.add_samples(running.job, report)
-        left = running.rows
         for key, why in report.failed.items():
-            self._bad(running.active, left.pop(key, []), why)
-        if report.error:
-            self._refused(running, report, [row for rows in left.values() for row in rows])
-        self._put_back(running)
-
-    def _refused(self, running: _Running, report: Report, rows: list[int]) -> None:
+            self._bad(running.work, running.rows.pop(key, []), why)
+        left = [row for rows in running.rows.values() for row in rows]
         if report.error_kind == BadVideo.kind:
-            self._bad(running.active, rows, report.error)
-        elif report.error_kind == Full.kind:
-            with self._changed:
-                self._no_room_until = time.monotonic() + IDLE_S
-            self._fail(running.active, rows, Full(report.error))
-        else:
-            self._fail(running.active, rows, Broken(report.error))
+            self._bad(running.work, left, report.error)
+        elif report.error:
+            error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
+            _log.error("job failed: %s", error, extra={"action": "job_failed"})
+            self._board.fail(running.work, left, error)
+        self._put_back(running, full=bool(report.error))
 
-    def _bad(self, active: Work, rows: list[int], why: str) -> None:
-        """A video cannot give these clips: the task's policy decides."""
+    def _bad(self, work: Work, rows: list[int], why: str) -> None:
+        """A video cannot give these rows: the task's policy decides."""
         if not rows:
             return
-        error = self._on_bad_clip(active, rows, why)
-        with self._changed:
-            for row in rows:
-                active.set_state(row, RowState.PLANNED if error is None else RowState.FAILED)
+        error = self._on_bad_clip(work, rows, why)
+        self._board.mark(work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:
-            self._fail(active, rows, error)
+            self._board.fail(work, rows, error)
 
     def _died(self, running: _Running, reason: str) -> None:
         self._release(running)
-        job, active = running.job, running.active
         self._tier.sweep()
+        job, rows = running.job, [row for same in running.rows.values() for row in same]
         self._tries[job.video_key] += 1
-        rows = [row for same in running.rows.values() for row in same]
-        self._ledger.add_error(f"worker died on {job.name}: {reason}")
         if self._tries[job.video_key] >= TRIES:
-            why = f"{job.name} ({job.uri}): {TRIES} workers died on it, the last was {reason}"
-            error = self._on_bad_clip(active, rows, why)
+            why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
+            error = self._on_bad_clip(running.work, rows, why)
             if error is not None:
-                self._fail(active, rows, WorkerDied(why))
-        self._put_back(running)
+                self._board.mark(running.work, rows, RowState.FAILED)
+                self._board.fail(running.work, rows, WorkerDied(why))
+        self._put_back(running, full=False)
 
     def _release(self, running: _Running) -> None:
         for reservation in running.reservations.values():
             reservation.release()
         self._running.pop(running.job.number, None)
 
-    def _put_back(self, running: _Running) -> None:
-        with self._changed:
+    def _put_back(self, running: _Running, *, full: bool) -> None:
+        """What was not made is planned again; after an error look-ahead waits for a reader to move on."""
+        with self._board.changed:
             for rows in running.rows.values():
                 for row in rows:
-                    if running.active.state(row) == RowState.MAKING:
-                        running.active.set_state(row, RowState.PLANNED)
-            self._no_room_until = 0.0
-            self._changed.notify_all()
+                    if running.work.state(row) == RowState.MAKING:
+                        running.work.set_state(row, RowState.PLANNED)
+            self._full = full
+            self._board.changed.notify_all()

@@ -15,6 +15,7 @@ from av.stream import Discard
 from viewcache.errors import BadVideo
 from viewcache.materializer.source import LocalSource, Source, open_container, shown
 from viewcache.materializer.video import NO_TIME, VideoIndex
+from viewcache.store.checksum import crc32c
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -26,6 +27,7 @@ DAMAGE = (av.error.FFmpegError, ValueError, MemoryError, UnicodeDecodeError, Ind
 """What the bindings raise on damaged input (RELIABILITY F12)."""
 LOCAL_GAP, REMOTE_GAP = 16 << 10, 256 << 10
 """Bytes between two packets that are read along rather than asked for separately."""
+ANOTHER = "the file was changed or damaged after it was scanned"
 BATCH = 8 << 20
 """Bytes of packets that are fetched before they are fed."""
 
@@ -62,24 +64,25 @@ class RangeFeed:
 
     def packets(self, start: int, stop: int) -> Iterator[Packet]:
         """The packets start…stop-1."""
-        pos, size = self._index.pos[start:stop].tolist(), self._index.size[start:stop].tolist()
+        index = self._index
+        pos, size, crcs = (array[start:stop].tolist() for array in (index.pos, index.size, index.crc))
         at = 0
         while at < len(pos):
             end, ranges = self._batch(pos, size, at)
             data = [memoryview(part) for part in self._source.read_many(ranges)]
             piece = 0
-            for offset, length in zip(pos[at:end], size[at:end], strict=True):
+            for offset, length, crc in zip(pos[at:end], size[at:end], crcs[at:end], strict=True):
                 while not ranges[piece][0] <= offset <= sum(ranges[piece]) - length:
                     piece = (piece + 1) % len(ranges)
                 inner = offset - ranges[piece][0]
                 payload = data[piece][inner : inner + length]
                 if len(payload) != length:
-                    raise BadVideo(
-                        f"{shown(self._source.uri)}: ends before byte {offset + length}; scan the dataset again"
-                    )
+                    raise BadVideo(f"{shown(self._source.uri)}: ends before byte {offset + length}; {ANOTHER}")
                 # Allocated by FFmpeg: decoders read a little past a packet's end, where a view of ours has no room.
                 packet = Packet(length)
                 packet.update(payload)
+                if crc32c(payload) != crc:
+                    raise BadVideo(f"{shown(self._source.uri)}: other bytes at {offset} than before; {ANOTHER}")
                 yield packet
             at = end
 
@@ -154,9 +157,7 @@ class ContainerFeed:
             self._rewind()
             found = self._read(start, stop)
         if found is None:
-            raise BadVideo(
-                f"{shown(self._source.uri)}: holds other packets than when it was scanned; scan the dataset again"
-            )
+            raise BadVideo(f"{shown(self._source.uri)}: holds other packets than before; {ANOTHER}")
         return iter(found)
 
     def _seeks(self, start: int) -> Iterator[int]:
@@ -186,7 +187,9 @@ class ContainerFeed:
 
 def _same(packet: Packet, index: VideoIndex, at: int) -> bool:
     times = (NO_TIME if packet.pts is None else packet.pts, NO_TIME if packet.dts is None else packet.dts)
-    return packet.size == index.size[at] and times == (index.pts[at], index.dts[at])
+    if packet.size != index.size[at] or times != (index.pts[at], index.dts[at]):
+        return False
+    return bool(crc32c(memoryview(packet)) == index.crc[at])
 
 
 def _most_pixels(index: VideoIndex) -> int:

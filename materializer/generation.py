@@ -1,7 +1,4 @@
-"""A planned generation that is being worked on: which of its clips are planned, being made, ready or failed.
-
-The states here are the dispatcher's own and live in memory; what the catalog says of an object is derived from its copies.
-"""
+"""A planned generation that is being worked on: which of its clips are planned, being made, ready or failed."""
 
 from collections.abc import Callable
 
@@ -14,6 +11,7 @@ from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.work import SECONDS_PER_FRAME, RowState, Work
 
 __all__ = ["ActiveGeneration"]
+
 
 class ActiveGeneration(Work):
     """A plan, the catalog's ids of its objects, and how far each clip is.
@@ -112,7 +110,8 @@ class ActiveGeneration(Work):
     def planned_of(self, video: int) -> list[int]:
         """The rows of one video, from where the reader is, that nobody has made or is making; soonest first."""
         rows = self._by_video[self._video_starts[video] : self._video_starts[video + 1]]
-        return rows[(rows >= self.from_row) & (self._states[rows] == RowState.PLANNED)].tolist()
+        wanted = (rows >= self.from_row) & (self._states[rows] == RowState.PLANNED)
+        return [int(row) for row in rows[wanted]]
 
     def next_need(self, key: str) -> int | None:
         """The soonest iteration that still needs an object; None if none does."""

@@ -1,17 +1,17 @@
 """What a worker is asked and what it answers: values that pickle, the same for processes, threads and other machines.
 
-A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is the hash of its recipe.
+A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from viewcache.materializer.program import Node, Program
+from viewcache.materializer.program import Program
 from viewcache.store import Stored, Written
 from viewcache.store.format import ChunkTable
 
-__all__ = ["FrameSet", "Job", "KeptFrames", "Made", "Place", "Recipe", "Report"]
+__all__ = ["Job", "Made", "Place", "Recipe", "Report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +31,8 @@ class Recipe:
     """Order of need; lower first."""
     bound: int
     """Most bytes it can take on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrameSet:
-    """Frames to keep for later jobs: native planes (``frames``) or RGB after the first operation (``aug``)."""
-
-    key: str
-    kind: str
-    frames: np.ndarray
-    """int32, sorted: which frames."""
-    node: Node | None
-    """For ``aug``: the operation; None for ``frames``."""
-    bound: int
-    """Most bytes it can take on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFrames:
-    """A kept frame set to load from instead of decoding."""
-
-    wanted: FrameSet
-    stored: Stored
+    native: bool = False
+    """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +60,18 @@ class Job:
     """`VideoIndex.to_bytes()`."""
     clips: tuple[Recipe, ...]
     place: Place
-    frame_sets: tuple[FrameSet, ...] = ()
-    kept: tuple[KeptFrames, ...] = ()
     estimate_s: float = 10.0
     """How long it should take; a worker that is silent much longer counts as hung."""
 
     @property
     def bound(self) -> int:
         """Most bytes that its objects can take together."""
-        return sum(clip.bound for clip in self.clips) + sum(each.bound for each in self.frame_sets)
+        return sum(clip.bound for clip in self.clips)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Content keys of all it makes."""
-        return (*(clip.key for clip in self.clips), *(each.key for each in self.frame_sets))
+        return tuple(clip.key for clip in self.clips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +79,6 @@ class Made:
     """An object is in its place, whole."""
 
     key: str
-    kind: str
     written: Written
     """Where, how many bytes, and how to read them."""
     seconds: dict[str, float]
@@ -120,13 +97,11 @@ class Report:
     """A job is over: what it cost, and what could not be made."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """Busy seconds by stage since the last object: ``decode``, ``convert``, ``load``, ``augment``, ``store``."""
+    """Busy seconds by stage since the last object: ``decode``, ``convert``, ````augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
     """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``."""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects that this video cannot give (bad frames)."""
-    damaged: dict[str, str] = field(default_factory=dict)
-    """Key → why, for kept frames that failed their checksums; the video was decoded instead."""
     returned: tuple[str, ...] = ()
     """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
     error: str = ""

@@ -1,7 +1,7 @@
 """What lies in the store, as the running process knows it: copies, who reads them, and the rows that tell the catalog.
 
-The catalog is written behind (batches, one writer); this is the truth between its commits. A reader holds a copy while it
-reads, by count, in memory: a process that dies takes its holds with it.
+The catalog is written behind (batches, one writer); this is the truth between its commits. A reader holds a copy while
+it reads, by count, in memory: a process that dies takes its holds with it.
 """
 
 import threading
@@ -141,7 +141,9 @@ class Ledger:
         bucket = max(raw, 1).bit_length() - 1
         self._catalog.add_io_samples(
             [
-                IoSampleRow(op, bucket, job.place.codec, self.tier, max(1, report.frames.get("wanted", 0)), seconds, raw)
+                IoSampleRow(
+                    op, bucket, job.place.codec, self.tier, max(1, report.frames.get("wanted", 0)), seconds, raw
+                )
                 for op, seconds in report.seconds.items()
                 if seconds > 0
             ]

@@ -15,7 +15,12 @@ from viewcache.errors import BadUrl
 
 __all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "stem", "unescape"]
 
-SUFFIXES = tuple(".3g2 .3gp .asf .avi .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv".split())
+# fmt: off
+SUFFIXES = (
+    ".3g2", ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv",
+    ".ts", ".webm", ".wmv",
+)
+# fmt: on
 """Extensions (in any case) that make a file a video."""
 MAX_NAME = 128
 """Characters."""

@@ -16,9 +16,19 @@ def draw_epoch(seed: int, task: str, epoch: int, videos: int) -> NDArray[np.int6
     return permutation(seed, "order", videos, word(task), epoch)
 
 
-def draw_substitute(seed: int, task: str, epoch: int, position: int, attempt: int, videos: int) -> int:
-    """Return which of the ``videos`` good videos stands in for a bad one at a position; a new one per attempt."""
-    return int(permutation(seed, "substitute", videos, word(task), epoch, position)[attempt % videos])
+def draw_substitute(seed: int, task: str, epoch: int, position: int, sample: int, attempt: int, videos: int) -> int:
+    """Return which of ``videos`` good videos stands in for a bad one.
+
+    Args:
+        seed: of the task.
+        task: its name.
+        epoch: of the place to fill.
+        position: likewise, in the order of the epoch.
+        sample: likewise; -1 = all clips of the video.
+        attempt: 0 for the first choice, 1 for the next, …; the choices of one place are all different.
+        videos: how many there are.
+    """
+    return int(permutation(seed, "substitute", videos, word(task), epoch, position, sample)[attempt])
 
 
 def iterations(videos: int, videos_per_batch: int, drop_last: bool) -> int:

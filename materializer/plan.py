@@ -1,7 +1,7 @@
 """A generation's plan: every clip of k epochs of a task, with frames, choices and content key decided (SAND §5.2).
 
-It is a function of the task, the videos and the recorded draws alone, so a process that has lost it computes it again and
-gets the same keys. It lives in arrays; objects of Python exist only for the clips that are being made.
+It is a function of the task, the videos and the recorded draws alone, so a process that has lost it computes it again
+and gets the same keys. It lives in arrays; objects of Python exist only for the clips that are being made.
 """
 
 import hashlib
@@ -46,7 +46,6 @@ class Videos:
     height: NDArray[np.int64]
     """As shown, rotation applied."""
     width: NDArray[np.int64]
-    labels: tuple[str | None, ...]
 
     def __len__(self) -> int:
         """Number of videos."""
@@ -161,7 +160,7 @@ class GenerationPlan:
 
     def program(self, row: int) -> Program:
         """The program of one clip."""
-        return self.resolved.programs[self.resolved.program[row]]
+        return self.resolved.programs[int(self.resolved.program[row])]
 
     def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan with other videos for some clips; all other clips keep their keys."""

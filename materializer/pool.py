@@ -1,8 +1,8 @@
 """Worker processes that run jobs: started once, watched, replaced when they die or hang.
 
 Each worker is `python -m viewcache.materializer.worker` on one end of a socket pair, not a `multiprocessing` child: the
-user's script is not imported again, so no `if __name__ == "__main__"` is asked of anybody, and nothing is inherited by fork.
-Jobs travel pickled, between our own processes only; pixels never do: a worker writes its objects into the store itself.
+user's script is not imported again, so no `if __name__ == "__main__"` is asked of anybody, and nothing is inherited by
+fork. Jobs travel pickled, between our own processes only; pixels never do: a worker writes into the store itself.
 """
 
 import contextlib
@@ -42,11 +42,18 @@ class Event:
 class _Worker:
     """One child process and the job it is on."""
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, memory_bytes: int, op_modules: tuple[str, ...]) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "viewcache.materializer.worker", str(theirs.fileno()), str(memory_bytes)],
+                [
+                    sys.executable,
+                    "-m",
+                    "viewcache.materializer.worker",
+                    str(theirs.fileno()),
+                    str(memory_bytes),
+                    *op_modules,
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
@@ -74,10 +81,13 @@ class WorkerPool:
     Not thread-safe: one dispatcher thread owns it.
     """
 
-    def __init__(self, workers: int, *, memory_bytes: int, grace_s: float = GRACE_S) -> None:
-        """Set the number of workers and the address space each may take, in bytes."""
+    def __init__(
+        self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = (), grace_s: float = GRACE_S
+    ) -> None:
+        """Set how many workers, the private memory of each in bytes, and the modules of the user's own operations."""
         self._size = workers
         self._memory_bytes = memory_bytes
+        self._op_modules = op_modules
         self._grace_s = grace_s
         self._workers: list[_Worker] = []
         self._wake_out, self._wake_in = os.pipe()
@@ -105,7 +115,7 @@ class WorkerPool:
         """Give a job to an idle worker; there must be one (``busy < size``)."""
         idle = next((worker for worker in self._workers if worker.job is None), None)
         if idle is None:
-            idle = _Worker(self._memory_bytes)
+            idle = _Worker(self._memory_bytes, self._op_modules)
             self._workers.append(idle)
         idle.job, idle.silent_since, idle.asked_to_yield = job, time.monotonic(), False
         # A worker that died while idle breaks the pipe here; poll() then sees its end and reports the job as died.

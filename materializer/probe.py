@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import google_crc32c
 import numpy as np
 from av.packet import Packet
 
@@ -21,6 +20,7 @@ from viewcache.materializer.feed import DAMAGE, configure, demux, only
 from viewcache.materializer.pixels import ROTATIONS, plane_shapes, planes_of, to_rgb
 from viewcache.materializer.source import RangeFile, Source, open_container, open_source, shown
 from viewcache.materializer.video import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex
+from viewcache.store.checksum import crc32c
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -76,6 +76,7 @@ class _Packets:
 
     pos: list[int] = field(default_factory=list)
     size: list[int] = field(default_factory=list)
+    crc: list[int] = field(default_factory=list)
     pts: list[int] = field(default_factory=list)
     dts: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
@@ -158,8 +159,8 @@ class _Probe:
             raise BadVideo(f"{self._name}: this FFmpeg has no decoder for the video stream")
         if context.width * context.height > self._max_pixels:
             raise BadVideo(
-                f"{self._name}: frames of {context.width}x{context.height} have more than the {self._max_pixels} pixels "
-                "that max_pixels allows"
+                f"{self._name}: frames of {context.width}x{context.height} have more pixels than max_pixels allows "
+                f"({self._max_pixels})"
             )
         self._codec = context.codec.canonical_name
         only(container, stream.index)
@@ -194,8 +195,9 @@ class _Probe:
         return found, output
 
     def _note(self, found: _Packets, packet: Packet, payloads: "_Payloads", headers: Headers) -> None:
-        data = memoryview(packet)
-        said = headers.read(bytes(data), packet.is_keyframe)
+        data = bytes(packet)
+        said = headers.read(data)
+        found.crc.append(crc32c(data))
         found.simple &= said.simple
         found.temporal.append(said.temporal)
         if packet.is_keyframe and not said.clean:
@@ -243,6 +245,7 @@ class _Probe:
             damage=output.damage,
             pos=pos,
             size=np.array(found.size, np.int32),
+            crc=np.array(found.crc, np.uint32),
             pts=pts,
             dts=np.array(found.dts, np.int64),
             flags=flags,
@@ -326,7 +329,7 @@ class _Payloads:
         self._source = source
         self._missed = False
 
-    def find(self, packet: Packet, data: memoryview) -> int:
+    def find(self, packet: Packet, data: bytes) -> int:
         """Offset in bytes, or -1; after the first miss the rest is not looked for, since one miss decides."""
         if self._missed or packet.pos is None:
             self._missed = True
@@ -342,7 +345,7 @@ class _Payloads:
 
 def _digest(frame: "VideoFrame") -> int:
     kept = plane_shapes(frame.format.name, frame.width, frame.height) is not None
-    return int(google_crc32c.value((planes_of(frame) if kept else to_rgb(frame)).tobytes()))
+    return crc32c(planes_of(frame) if kept else to_rgb(frame).reshape(-1))
 
 
 def _quarter(degrees: float) -> int:

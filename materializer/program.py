@@ -1,7 +1,7 @@
-"""A clip's program: the operations, with every choice resolved, that make it from its frames (SAND §5.2, concrete graph).
+"""A clip's program: the operations, with every choice resolved, that make it from its frames (SAND §5.2).
 
-A program is static (which operation follows which); a clip adds one row of int32 numbers, what the random operations drew.
-Programs are compared by value: two tasks that wrote the same steps under other names have the same program and so share.
+A program is static (which operation follows which); a clip adds one row of int32 numbers, what random operations drew.
+Programs are compared by value: tasks that wrote the same steps under other names have the same program and so share.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from viewcache.materializer.ops import get
+from viewcache.materializer.ops import FrameOp, TimeOp, get
 from viewcache.materializer.spec import OpCall
 
 __all__ = ["Instruction", "Node", "Program", "Tree", "finish", "grow", "source_frames"]
@@ -105,8 +105,8 @@ class Node:
 class Tree:
     """What a stream of one clip is, before any pixel exists.
 
-    Either frames, each with its own chain of frame operations (``frames`` and ``nodes``, both of length T), or a joining
-    or later operation (``instruction``) over other trees, which needs whole clips.
+    Either frames, each with its own chain of frame operations (``frames`` and ``nodes``, both of length T), or a
+    joining or later operation (``instruction``) over other trees, which needs whole clips.
     """
 
     frames: np.ndarray
@@ -151,7 +151,7 @@ def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[Tree, ...])
     if i.kind == "op" and pure:
         (tree,) = inputs
         op = get(i.name)
-        if op.stage == "time":
+        if isinstance(op, TimeOp):
             order = op.frames(i.params, np.array(numbers, np.int32), np.arange(len(tree.nodes)))
             return Tree(tree.frames[order], tuple(tree.nodes[k] for k in order))
         made: dict[Node | None, Node] = {}
@@ -189,9 +189,10 @@ def finish(tree: Tree, made: dict[int, np.ndarray]) -> np.ndarray:
         return ((2 * total + len(arrays)) // (2 * len(arrays))).astype(np.uint8)
     op, row = get(i.name), np.array(tree.row, np.int32)
     (array,) = arrays
-    if op.stage == "time":
+    if isinstance(op, TimeOp):
         axis = array.ndim - 4
         return np.take(array, op.frames(i.params, row, np.arange(array.shape[axis])), axis=axis)
+    assert isinstance(op, FrameOp)  # read-time operations are in no program
     flat = array.reshape(-1, *array.shape[-3:])
     done = np.stack([op.apply(i.params, row, frame) for frame in flat])
     return done.reshape(*array.shape[:-3], *done.shape[1:])
@@ -209,6 +210,8 @@ def source_frames(tree: Tree) -> np.ndarray:
     if i.kind == "stack":
         return np.stack(shown)
     op = get(i.name) if i.kind == "op" else None
-    if op is not None and op.stage == "time":
-        return np.take(shown[0], op.frames(i.params, np.array(tree.row, np.int32), np.arange(shown[0].shape[-1])), axis=-1)
+    if isinstance(op, TimeOp):
+        return np.take(
+            shown[0], op.frames(i.params, np.array(tree.row, np.int32), np.arange(shown[0].shape[-1])), axis=-1
+        )
     return shown[0]

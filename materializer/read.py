@@ -3,20 +3,22 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import ProgressRow
+from viewcache.catalog.records import EventRow, ProgressRow
 from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.batch import Batch, Buffers, rank_share
+from viewcache.materializer.board import Fetched
 from viewcache.materializer.engine import Engine
 from viewcache.materializer.generation import ActiveGeneration
-from viewcache.materializer.ops import get
+from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.program import grow, source_frames
 from viewcache.materializer.task import Task
@@ -48,12 +50,16 @@ class Spent:
     """Clips that were not."""
     rebuilt: int = 0
     """Clips whose stored bytes were damaged."""
+    stalls: Counter[str] = field(default_factory=Counter)
+    """Seconds waited by what workers did meanwhile: ``decode``, ``convert``, ``augment``, ``store`` or ``start``."""
 
 
 class Reader:
     """Reads one task's batches. Thread-safe."""
 
-    def __init__(self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine], ahead: Callable[[int], None]):
+    def __init__(
+        self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine], ahead: Callable[[int], None]
+    ) -> None:
         """Read ``task`` out of the store at ``root``.
 
         Args:
@@ -116,8 +122,8 @@ class Reader:
                 self._note_progress(active, epoch, iteration, rank, rows)
                 return self._batch(active.plan, epoch, iteration, rows, out, keys, waited)
         raise Broken(
-            f"view {self.spec.name}/{epoch}/{iteration}: its clips were damaged {READ_TRIES} times in a row after being "
-            "made anew; check the disk, then run `viewcache doctor`"
+            f"view {self.spec.name}/{epoch}/{iteration}: its clips were damaged {READ_TRIES} times in a row after "
+            "being made anew; check the disk, then run `viewcache doctor`"
         )
 
     def rows(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> range:
@@ -130,7 +136,8 @@ class Reader:
         plan = active.plan
         if not 0 <= iteration < plan.iterations:
             raise ViewNotFound(
-                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {plan.iterations - 1}; asked for {iteration}"
+                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {plan.iterations - 1}; "
+                f"asked for {iteration}"
             )
         samples = self.spec.sampling.samples_per_video
         rows = plan.rows(epoch, iteration)
@@ -141,20 +148,44 @@ class Reader:
     ) -> tuple[float, tuple[str, ...] | None]:
         """Read the clips into ``out``; returns the seconds waited, and the keys unless some clips were damaged."""
         engine = self._engine()
-        before = time.perf_counter()
-        with engine.fetch(active, rows, cancelled=cancelled) as copies:
-            ready = time.perf_counter()
-            damaged = read_slots(self._root, [copy.stored for copy in copies], out)
-            done = time.perf_counter()
+        busy_before = engine.busy.copy()
+        with engine.fetch(active, rows, cancelled=cancelled) as fetched:
+            begun = time.perf_counter()
+            damaged = read_slots(self._root, [copy.stored for copy in fetched.copies], out)
+            loaded_s = time.perf_counter() - begun
         for position, damage in damaged.items():
             _log.warning("rebuilding a clip: %s", damage, extra={"action": "rebuild"})
-            engine.damaged(copies[position])
-        waited = ready - before
+            engine.damaged(fetched.copies[position])
+        self._account(fetched, engine.busy - busy_before, loaded_s, len(damaged))
+        return fetched.waited_s, None if damaged else tuple(copy.key for copy in fetched.copies)
+
+    def _account(self, fetched: Fetched, busy: Counter[str], loaded_s: float, damaged: int) -> None:
+        """Note hits, misses and where the time went; a wait is shared out by what the workers did meanwhile."""
+        task_id, hits = self.task.task_id, len(fetched.copies) - fetched.missed
+        total = sum(busy.values())
+        shares = {stage: seconds / total for stage, seconds in busy.items()} if total else {"start": 1.0}
         with self._lock:
-            self.spent.waited_s += waited
-            self.spent.loaded_s += done - ready
-            self.spent.rebuilt += len(damaged)
-        return waited, None if damaged else tuple(copy.key for copy in copies)
+            spent = self.spent
+            spent.waited_s += fetched.waited_s
+            spent.loaded_s += loaded_s
+            spent.hits += hits
+            spent.misses += fetched.missed
+            spent.rebuilt += damaged
+            if fetched.waited_s:
+                spent.stalls.update({stage: share * fetched.waited_s for stage, share in shares.items()})
+        events = [EventRow("stall", task_id, seconds=loaded_s, detail="load")]
+        if hits:
+            events.append(EventRow("hit", task_id, count=hits))
+        if fetched.missed:
+            events.append(EventRow("miss", task_id, count=fetched.missed))
+        if fetched.waited_s:
+            events += [
+                EventRow("stall", task_id, seconds=share * fetched.waited_s, detail=stage)
+                for stage, share in shares.items()
+            ]
+        if damaged:
+            events.append(EventRow("rebuild", task_id, count=damaged))
+        self._catalog.add_events(events)
 
     def _note_progress(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, rows: range) -> None:
         """The next iteration is needed next; pace is smoothed over the last few."""
@@ -199,7 +230,7 @@ class Reader:
             epoch=epoch,
             iteration=iteration,
             video=out,
-            label=self.task.dataset.class_numbers(self.spec, plan.videos.ids[videos]),
+            label=self.task.dataset.labels(plan.videos.ids[videos]),
             index=plan.videos.ids[videos],
             frame=frames.astype(np.int64),
             time_s=times,
@@ -211,5 +242,7 @@ class Reader:
     def finish(self, video: Any) -> Any:
         """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
         for call in self.task.graph.read_ops:
-            video = get(call.name).apply_batch(call.params, video)
+            op = get(call.name)
+            assert isinstance(op, ReadOp)  # the graph was checked
+            video = op.apply_batch(call.params, video)
         return video

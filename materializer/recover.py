@@ -1,4 +1,4 @@
-"""Make catalog and store agree at start (SAND §5.5): adopt what was published but not recorded, forget what is not there.
+"""Make catalog and store agree at start (SAND §5.5): adopt what was published but not recorded, forget what is gone.
 
 After a clean end nothing is walked. After any other, every object folder is looked at once; bytes are checked when they
 are read. Idempotent: killed in the middle, it is done again.

@@ -1,12 +1,12 @@
-"""Resolve every random choice of a task's steps for many clips at once: the concrete graph from the abstract (SAND §5.2).
+"""Resolve every random choice of a task's steps for many clips at once: abstract to concrete graph (SAND §5.2).
 
-Clips that chose the same branches share a program; what they drew is one int32 row each. Everything is vectorized over the
-clips of a generation, so that a plan of a million clips is NumPy work, not a million Python objects.
+Clips that chose the same branches share a program; what they drew is one int32 row each. Everything is vectorized over
+the clips of a generation, so that a plan of a million clips is NumPy work, not a million Python objects.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,15 @@ class Clips:
 
     def subset(self, rows: NDArray[np.int64]) -> "Clips":
         """The clips at the given positions."""
-        arrays = (self.video, self.epoch, self.sample, self.iteration, self.height, self.width)
-        video, epoch, sample, iteration, height, width = (array[rows] for array in arrays)
-        return Clips(self.seed, video, epoch, sample, iteration, height, width, self.independent)
+        return replace(
+            self,
+            video=self.video[rows],
+            epoch=self.epoch[rows],
+            sample=self.sample[rows],
+            iteration=self.iteration[rows],
+            height=self.height[rows],
+            width=self.width[rows],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,8 @@ def resolve(graph: AbstractGraph, frames_per_clip: int, clips: Clips) -> Resolve
     Raises:
         BadInput: an operation does not fit a frame, or streams of different sizes are merged; names the step.
     """
-    choices = np.stack([_choices(step, k, clips, graph) for k, step in enumerate(graph.steps)] or [_none(clips)], axis=1)
+    taken = [_choices(step, k, clips, graph) for k, step in enumerate(graph.steps)]
+    choices = np.stack(taken or [_none(clips)], axis=1)
     combos, which = np.unique(choices, axis=0, return_inverse=True)
     groups = []
     for number, combo in enumerate(combos):
@@ -117,7 +124,8 @@ def _choices(step: StepSpec, number: int, clips: Clips, graph: AbstractGraph) ->
         ordinal = sum(s.branch_type == "random" and _branch_scope(s) == scope for s in graph.steps[:number])
         drawn = _draw(clips, scope, ordinal).fraction("branch").astype(np.int64)
         ends = np.cumsum([branch.prob or 0.0 for branch in step.branches])
-        out[:] = np.minimum(np.searchsorted((ends / ends[-1] * ONE).round().astype(np.int64), drawn, "right"), len(ends) - 1)
+        borders = (ends / ends[-1] * ONE).round().astype(np.int64)
+        out[:] = np.minimum(np.searchsorted(borders, drawn, "right"), len(ends) - 1)
     return out
 
 

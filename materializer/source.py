@@ -169,17 +169,26 @@ class RemoteSource(Source):
         end = min(start + size, self.stamp.size)
         if end <= start:
             return b""
-        data = bytes(self._fs.cat_file(self._path, start=start, end=end))
-        self.bytes_read += len(data)
-        return data
+        return self.read_many([(start, end - start)])[0]
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of several ranges, fetched in parallel by file systems that can."""
+        starts = [start for start, _ in ranges]
         ends = [min(start + size, self.stamp.size) for start, size in ranges]
-        parts = self._fs.cat_ranges([self._path] * len(ranges), [start for start, _ in ranges], ends, on_error="raise")
-        data = [bytes(part) for part in parts]
-        self.bytes_read += sum(map(len, data))
-        return data
+        try:
+            parts = self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise")
+        except Exception as failed:  # as in open_source
+            raise BadVideo(f"{shown(self.uri)}: cannot be read ({type(failed).__name__}: {failed})") from failed
+        self.bytes_read += sum(map(len, parts))
+        return [self._exactly(part, start, end) for part, start, end in zip(parts, starts, ends, strict=True)]
+
+    def _exactly(self, part: bytes, start: int, end: int) -> bytes:
+        """The bytes of one range; a server that ignores ranges answers with the whole file."""
+        if len(part) == self.stamp.size:
+            part = part[start:end]
+        if len(part) != end - start:
+            raise BadVideo(f"{shown(self.uri)}: {len(part)} bytes came for {end - start} from byte {start}")
+        return bytes(part)
 
     def target(self) -> "RangeFile":
         """A file object over cached blocks."""

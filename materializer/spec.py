@@ -152,7 +152,5 @@ class CacheSpec:
     """Worker processes; 0 = one per core."""
     durability: str = "cache"
     """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
-    keep: str = "leaves"
-    """What is kept while it fits: ``leaves`` (clips), ``aug`` (frames after the first step) or ``frames`` (decoded)."""
     op_modules: tuple[str, ...] = ()
     """Modules that may register custom ops; nothing else is imported."""

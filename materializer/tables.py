@@ -1,7 +1,7 @@
 """A generation's plan as rows for the catalog: its objects, what is made from what, and who needs which (SAND §5.2).
 
-Clips are the leaves; above them, per video, the frames that any clip needs (`frames`) and, where all clips begin with the
-same resize, the resized ones (`aug`). Rows are built as Arrow columns: a million uses are NumPy work.
+Clips are the leaves; above them stand, per video, the frames that any of its clips needs (`frames`). Rows are built as
+Arrow columns: a million uses are NumPy work.
 """
 
 from collections.abc import Callable
@@ -199,9 +199,7 @@ def _clip_rows(
     )
 
 
-def _frames_rows(
-    plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.int64], cost: CostModel
-) -> pa.Table:
+def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.int64], cost: CostModel) -> pa.Table:
     videos, count = plan.videos, len(needs)
     nothing = pa.nulls(count, pa.int32())
     return pa.table(
@@ -241,9 +239,7 @@ def summarize(
         video = int(plan.video[row])
         packets = index_of(video).floor_packets(frames)
         alone += packets
-        alone_s += int(pixels[video]) * (
-            packets * cost.decode_s_per_pixel + len(frames) * cost.convert_s_per_pixel
-        )
+        alone_s += int(pixels[video]) * (packets * cost.decode_s_per_pixel + len(frames) * cost.convert_s_per_pixel)
     making = plan.clip_bytes * cost.augment_s_per_byte
     return Summary(
         clips=len(first),

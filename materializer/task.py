@@ -18,7 +18,7 @@ from viewcache.errors import BadVideo, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset import Dataset
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.graph_check import AbstractGraph
-from viewcache.materializer.order import draw_epoch, draw_substitute, iterations
+from viewcache.materializer.order import draw_epoch, draw_substitute
 from viewcache.materializer.plan import GenerationPlan, plan_generation
 from viewcache.materializer.sampling import clip_span
 from viewcache.materializer.spec import TaskSpec
@@ -96,10 +96,9 @@ class Task:
         return self.generation(self.generation_of(epoch)).plan.iterations
 
     def batch_sizes(self) -> set[int]:
-        """Videos per batch, in all batches of the first epoch that is not drawn yet: the usual one, and the last."""
-        count, size = len(self.dataset.eligible(self.spec)), self.spec.sampling.videos_per_batch
-        last = count - (iterations(count, size, self.spec.drop_last) - 1) * size
-        return {min(size, count), min(last, size)}
+        """How many videos a batch of the first epoch has: the usual number, and that of the last batch."""
+        plan, samples = self.generation(0).plan, self.spec.sampling.samples_per_video
+        return {len(plan.rows(plan.first_epoch, iteration)) // samples for iteration in (0, plan.iterations - 1)}
 
     # Planning ------------------------------------------------------------------------------------------------------
 
@@ -118,6 +117,17 @@ class Task:
                 while len(self._generations) > KEEP_GENERATIONS:
                     del self._generations[next(iter(self._generations))]
             return active
+
+    def planned(self, number: int) -> ActiveGeneration | None:
+        """A generation, if it is planned already."""
+        with self._lock:
+            return self._generations.get(number)
+
+    def batch_bound(self) -> tuple[int, int]:
+        """Most bytes that the clips of one batch take in the store, and how many clips that are."""
+        plan = self.generation(0).plan
+        clips = len(plan.rows(plan.first_epoch, 0))
+        return clips * plan.bound, clips
 
     def last_generation(self) -> int:
         """The number of the task's last generation."""
@@ -145,7 +155,8 @@ class Task:
             ids: NDArray[np.int64] = drawn["video_id"].to_numpy()
             return ids.reshape(len(epochs), -1), False
         candidates = self.dataset.candidates(self.spec)
-        order = np.stack([candidates[draw_epoch(self.seed, self.spec.name, epoch, len(candidates))] for epoch in epochs])
+        seed, name = self.seed, self.spec.name
+        order = np.stack([candidates[draw_epoch(seed, name, epoch, len(candidates))] for epoch in epochs])
         epoch, position = (axis.reshape(-1).astype(np.int32) for axis in np.indices(order.shape))
         self._catalog.record_draws(
             pa.table(
@@ -195,9 +206,7 @@ class Task:
         needs = video_needs(plan, self.index_of(plan))
         start = self._catalog.next_object_id(len(needs))
         kept = self.kept(plan)
-        tables, _ = plan_tables(
-            plan, needs, object_ids, known, start, task_id=self.task_id, kept=kept, cost=self._cost
-        )
+        tables, _ = plan_tables(plan, needs, object_ids, known, start, task_id=self.task_id, kept=kept, cost=self._cost)
         self._catalog.record_plan(tables)
         return ActiveGeneration(plan, self.task_id, object_ids, self.dataset.index_blob)
 
@@ -209,7 +218,7 @@ class Task:
         ids = np.full(len(unique), -1, np.int64)
         if found.num_rows:
             there = np.frombuffer(bytes.fromhex("".join(found["key"].to_pylist())), "V16")
-            ids[np.searchsorted(_sortable(unique), _sortable(there))] = found["object_id"].to_numpy()
+            ids[np.searchsorted(unique, there)] = found["object_id"].to_numpy()
         fresh = np.flatnonzero(ids < 0)
         if len(fresh):
             ids[fresh] = self._catalog.next_object_id(len(fresh)) + np.arange(len(fresh))

@@ -1,7 +1,7 @@
 """The packet index of one video: which bytes hold which frame, and where a decoder must start to get it.
 
 With it a clip needs neither the container nor a scan: key frame to last wanted packet are read as byte ranges and
-decoded (DECODE.md §0). It costs some 10 bytes a packet in the catalog.
+decoded (DECODE.md §0). It costs some 12 bytes a packet in the catalog.
 """
 
 import json
@@ -23,7 +23,7 @@ MODES = ("packets", "container", "counted")
 COLOR_SPACES = {0: "rgb", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc"}
 COLOR_RANGES = {1: "limited", 2: "full"}
 _MAGIC = b"VCIX\x01"
-_ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))
+_ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("crc", "<u4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))
 _TEXT = ("codec", "decoder", "pix_fmt", "mode", "damage", "etag")
 _WHOLE = ("width", "height", "color_space", "color_range", "rotation", "stream", "file_size", "mtime_ns")
 MAX_PACKETS = 1 << 26
@@ -84,6 +84,8 @@ class VideoIndex:
     """int64: byte offset of the payload in the file; -1 = not contiguous."""
     size: np.ndarray
     """int32: payload bytes."""
+    crc: np.ndarray
+    """uint32: CRC-32C of the payload. Most damage decodes without a complaint (RELIABILITY F12); this tells."""
     pts: np.ndarray
     """int64: presentation time in ``time_base`` units, or ``NO_TIME``."""
     dts: np.ndarray

@@ -47,17 +47,14 @@ def matching(videos: "pyarrow.Table", where: str, limit_s: float = LIMIT_S) -> n
         "memory_limit": MEMORY,
         "threads": 1,
         "python_enable_replacements": False,
+        "lock_configuration": True,
     }
     with duckdb.connect(":memory:", config=settings) as connection:
-        rows = videos.append_column(_ROW, [np.arange(videos.num_rows)])
-        connection.register("given", rows)
-        connection.execute("CREATE TABLE videos AS FROM given")
-        connection.unregister("given")
-        connection.execute("SET lock_configuration = true")
+        rows = connection.from_arrow(videos.append_column(_ROW, [np.arange(videos.num_rows)]))
         alarm = threading.Timer(limit_s, connection.interrupt)
         alarm.start()
         try:
-            chosen = connection.table("videos").filter(where).project(f'"{_ROW}"').fetchnumpy()[_ROW]
+            chosen = rows.filter(where).project(f'"{_ROW}"').fetchnumpy()[_ROW]
         except (duckdb.InterruptException, duckdb.OutOfMemoryException) as stopped:
             raise QueryRefused(f"where: {where!r} took more than {limit_s:g} s or {MEMORY}") from stopped
         except duckdb.Error as bad:

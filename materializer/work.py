@@ -68,6 +68,10 @@ class Work(ABC):
     def copy(self, made: Made, rows: list[int]) -> Copy:
         """The catalog's and the store's view of an object that was just made for some rows."""
 
+    def counts(self) -> dict[str, int]:
+        """How many rows are in each state."""
+        return {}
+
     def next_planned(self) -> int | None:
         """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
         return None
@@ -84,5 +88,5 @@ class Work(ABC):
         """Seconds until a row is needed."""
         return 0.0
 
-    def at(self, seq: int, pace_s: float) -> None:
+    def at(self, seq: int, pace_s: float) -> None:  # noqa: B027  -- a hook: single frames have no deadline
         """Note that the task's reader needs ``seq`` next, and its pace in seconds an iteration."""

@@ -1,11 +1,13 @@
 """The body of a worker process: take a job, make its objects, say so, wait for the next.
 
-Run as `python -m viewcache.materializer.worker FD MEMORY_BYTES` by the pool; it ends when the other side of FD closes.
+Run by the pool as `python -m viewcache.materializer.worker FD MEMORY_BYTES [OP_MODULE…]`; it ends when the other side
+of FD closes.
 """
 
 import sys
 from multiprocessing.connection import Connection
 
+from viewcache.materializer import ops
 from viewcache.materializer.job import Job
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.make import make
@@ -32,8 +34,9 @@ def serve(connection: Connection) -> None:
 
 def main() -> None:
     """Set the limits, then serve."""
-    fd, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
+    fd, memory_bytes, op_modules = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     limit_worker(memory_bytes)
+    ops.load_modules(op_modules)
     serve(Connection(fd))
 
 

@@ -40,6 +40,9 @@ def _run(connection: Connection) -> None:
         compare_type=True,
     )
     with context.begin_transaction():
+        if connection.dialect.name == "postgresql":
+            # Two machines may start at once; the second then finds nothing left to do.
+            connection.exec_driver_sql("select pg_advisory_xact_lock(hashtext('viewcache.migrations'))")
         drop_views(connection)
         context.run_migrations()
         create_views(connection)

@@ -10,7 +10,7 @@ from viewcache.errors import ViewcacheError
 
 if TYPE_CHECKING:
     from viewcache.api.loader import Loader
-    from viewcache.api.session import Cache, open  # noqa: A004  -- viewcache.open is the public name
+    from viewcache.api.session import Cache, open
 
 __all__ = ["Cache", "Loader", "ViewcacheError", "__version__", "open"]
 

@@ -1,27 +1,54 @@
--- The policy `demand`: which copies of a tier to give up for so many bytes, first the ones that nothing wants, then
--- those wanted only by draws to come (fewest first), then those needed last. Held and unrecoverable ones are left out.
--- Parameters: tier text, need_bytes bigint, now double
+-- The policy `demand`: which copies of a tier to give up for so many bytes, first those that nothing wants, then those
+-- wanted only by draws to come (fewest first), then those needed last. Held and unrecoverable ones are left out.
+-- `through` finds the demand of `object_demand` from the side of the copies, of which far fewer have children to make.
+-- Parameters: tier text, need_bytes bigint, now_s double
 -- Given: spared (object_id bigint)
 -- Columns: object_id bigint, bytes bigint, reason text, refs bigint, next_need_s double
-with candidate as (
+with recursive own (object_id, refs, drawn_refs, next_need_s) as (
+    select object_id, refs, drawn_refs, next_need_s
+    from refcounts
+), through (object_id, node_id) as (
+    select e.parent_id, e.child_id
+    from edge e
+    where exists (select 1 from object_copy k where k.object_id = e.parent_id and k.tier = :tier)
+        and not exists (select 1 from object_copy k where k.object_id = e.child_id)
+    union all
+    select h.object_id, e.child_id
+    from through h
+    join edge e on e.parent_id = h.node_id
+    where not exists (select 1 from object_copy k where k.object_id = e.child_id)
+), inherited (object_id, refs, drawn_refs, next_need_s) as (
+    select h.object_id, cast(sum(o.refs) as bigint), cast(sum(o.drawn_refs) as bigint), min(o.next_need_s)
+    from through h
+    join own o on o.object_id = h.node_id
+    group by h.object_id
+), candidate (object_id, bytes, refs, drawn_refs, next_need_s) as (
     select
-        k.object_id, k.bytes, coalesce(d.refs, 0) as refs, d.next_need_s,
-        case when d.refs is null then 0 when d.drawn_refs = 0 then 1 else 2 end as rank,
-        case when d.drawn_refs = 0 then d.refs else -d.next_iterations end as within
+        k.object_id, k.bytes, coalesce(o.refs, 0) + coalesce(i.refs, 0),
+        coalesce(o.drawn_refs, 0) + coalesce(i.drawn_refs, 0), least(o.next_need_s, i.next_need_s)
     from object_copy k
-    left join object_demand d on d.object_id = k.object_id
+    left join own o on o.object_id = k.object_id
+    left join inherited i on i.object_id = k.object_id
     where k.tier = :tier
         and not exists (select 1 from spared s where s.object_id = k.object_id)
-        and not exists (select 1 from lease l where l.object_id = k.object_id and l.expires_at > :now)
-        and not exists (
-            select 1 from object o join video v on v.video_id = o.video_id
-            where o.object_id = k.object_id and v.status <> 'ok' and d.refs is not null
-        )
-), ordered as (
+        and not exists (select 1 from lease l where l.object_id = k.object_id and l.expires_at > :now_s)
+), ranked (object_id, bytes, refs, next_need_s, rank, within) as (
+    select
+        object_id, bytes, refs, next_need_s,
+        case when refs = 0 then 0 when drawn_refs = 0 then 1 else 2 end,
+        case when drawn_refs = 0 then refs else -next_need_s end
+    from candidate c
+    where refs = 0 or not exists (
+        select 1
+        from object b
+        join video v on v.video_id = b.video_id
+        where b.object_id = c.object_id and v.status <> 'ok'
+    )
+), ordered (object_id, bytes, refs, next_need_s, rank, within, freed_before) as (
     select
         object_id, bytes, refs, next_need_s, rank, within,
-        sum(bytes) over (order by rank, within nulls first, object_id rows unbounded preceding) - bytes as freed_before
-    from candidate
+        sum(bytes) over (order by rank, within, object_id rows unbounded preceding) - bytes
+    from ranked
 )
 select
     object_id, bytes,
@@ -29,4 +56,4 @@ select
     refs, next_need_s
 from ordered
 where freed_before < :need_bytes
-order by rank, within nulls first, object_id
+order by rank, within, object_id

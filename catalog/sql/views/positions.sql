@@ -2,10 +2,10 @@
 --   task_id: number of the task
 --   task: name of the task
 --   seq: global number of the next iteration needed
---   seconds_per_iteration: of the slowest rank; 0 when not known yet
+--   seconds_per_iteration: of the slowest rank; 1 when not known yet, so that need_s then counts iterations
 select
     t.task_id, t.name as task, coalesce(min(p.seq), 0) as seq,
-    coalesce(max(p.seconds_per_iteration), 0) as seconds_per_iteration
+    coalesce(nullif(max(p.seconds_per_iteration), 0), 1) as seconds_per_iteration
 from task t
 left join task_progress p on p.task_id = t.task_id
 group by t.task_id, t.name

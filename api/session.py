@@ -1,0 +1,307 @@
+"""An open cache: one process's handle on store, catalog, tasks and workers (DESIGN §9).
+
+Opening scans the datasets and repairs what an unclean end left; workers start with the first read. Closing commits what
+waits; not closing loses nothing that was made.
+"""
+
+import atexit
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+from types import TracebackType
+from typing import Any, Self
+
+from viewcache.api.config import Config, Source, load
+from viewcache.api.loader import Loader
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow, TaskRow, TierRow
+from viewcache.errors import BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.materializer.batch import Batch
+from viewcache.materializer.dataset import Dataset, Progress
+from viewcache.materializer.engine import Engine, EngineSettings
+from viewcache.materializer.job import Place
+from viewcache.materializer.ledger import Ledger
+from viewcache.materializer.pool import WorkerPool
+from viewcache.materializer.read import Reader
+from viewcache.materializer.recover import Recovered, recover
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.task import Task, TaskSettings
+from viewcache.store import LocalTier
+
+__all__ = ["Cache", "open"]
+
+_log = logging.getLogger("viewcache")
+
+TIER = "local"
+"""Name of the one tier of this release in the catalog."""
+
+_CLEAN = "clean_end"
+_open_caches: list["Cache"] = []
+
+
+def open(
+    source: Source | Iterable[Source],
+    *,
+    progress: Progress | None = None,
+) -> "Cache":
+    """Open the cache that a configuration describes, for this process.
+
+    Args:
+        source: path of a YAML file, YAML text, a mapping, or several of these.
+        progress: called while files are scanned, with (done, in all, name).
+
+    Raises:
+        ConfigError: the configuration is wrong; with file, line and column.
+        DatasetNotFound: a dataset's folder or label table is not there, or holds no videos.
+        BadVideo: a video cannot be decoded and its task's policy is ``raise``.
+        BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
+        CatalogBusy: another process has the cache open; the message says who and how to proceed.
+    """
+    return Cache(load(source), progress=progress)
+
+
+def opened() -> "Cache | None":
+    """The cache that was opened last in this process and is open still."""
+    return _open_caches[-1] if _open_caches and _open_caches[-1]._pid == os.getpid() else None
+
+
+def open_task(
+    config: Config, spec: TaskSpec, catalog: Catalog, budget_bytes: int, progress: Progress | None = None
+) -> Task:
+    """Scan a task's dataset and register the task in a catalog; nothing is planned yet.
+
+    Raises:
+        BadInput: the catalog has draws of another definition under this name.
+        DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
+    """
+    cache = config.cache
+    dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress)
+    seed = cache.seed if spec.seed is None else spec.seed
+    # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
+    definition = f"{config.canonical(spec)} epochs_per_generation={cache.epochs_per_generation}"
+    row = catalog.ensure_task(
+        TaskRow(
+            name=spec.name,
+            dataset_id=dataset.dataset_id,
+            definition_key=blake2b(definition.encode(), digest_size=16).hexdigest(),
+            definition=definition,
+            epochs=spec.epochs,
+            videos_per_batch=spec.sampling.videos_per_batch,
+            samples_per_video=spec.sampling.samples_per_video,
+            frames_per_clip=spec.sampling.frames_per_video,
+            frame_stride=spec.sampling.frame_stride,
+            seed=seed,
+            drop_last=spec.drop_last,
+        )
+    )
+    settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
+    return Task(spec, config.graph(spec), settings, catalog, dataset, row.task_id)
+
+
+class Cache:
+    """An open cache. Use it as a context manager; all methods may be called from any thread of the process."""
+
+    def __init__(self, config: Config, *, progress: Progress | None = None) -> None:
+        """See `viewcache.open`."""
+        self._pid = os.getpid()
+        self._closed = False
+        self._lock = threading.RLock()
+        self._engine: Engine | None = None
+        self._current: dict[str, int] = {}
+        spec = config.cache
+        root = spec.tiers[0].url
+        where = root if spec.catalog == "duckdb" else spec.catalog
+        tier = LocalTier(root, spec.tiers[0].budget_bytes)
+        self.catalog = Catalog.open(where)
+        try:
+            clean = self.catalog.setting(_CLEAN) == "yes"
+            self.catalog.set_setting(_CLEAN, "no")
+            self.recovered: Recovered = recover(self.catalog, tier, TIER, clean=clean)
+            config = config.with_used_bytes(tier.used_bytes)
+            tier.budget_bytes = config.cache.tiers[0].budget_bytes
+            self.config = config
+            self.tier = tier
+            self.catalog.set_tiers([TierRow(TIER, root, tier.budget_bytes)])
+            self._ledger = Ledger(self.catalog, TIER)
+            self._ledger.adopt(self.recovered.copies)
+            self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
+            self._check_budget()
+        except BaseException:
+            self.catalog.close()
+            raise
+        self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
+        _open_caches.append(self)
+        atexit.register(self.close)
+
+    def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
+        task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
+        return Reader(task, self.catalog, self.tier.root, self._engine_now, lambda n: self._look_ahead(spec.name, n))
+
+    def _check_budget(self) -> None:
+        """A budget must hold the largest batch: less could never be read (law 7)."""
+        for reader in self._readers.values():
+            need, clips = reader.task.batch_bound()
+            if need > self.tier.budget_bytes:
+                raise BudgetTooSmall(
+                    f"a batch of task {reader.spec.name!r} has {clips} clips that take up to {need} bytes, but "
+                    f"cache.budget is {self.tier.budget_bytes}; the minimum is {need}",
+                    need,
+                )
+
+    # Reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks, in the order of the configuration."""
+        return tuple(self._readers)
+
+    def task(self, name: str) -> Reader:
+        """What reads one task.
+
+        Raises:
+            ViewNotFound: there is no such task; the message lists those that there are.
+        """
+        self.check_open()
+        if name not in self._readers:
+            raise ViewNotFound(f"no task {name!r} in this cache; it has {', '.join(self._readers)}")
+        return self._readers[name]
+
+    def loader(self, task: str, **options: Any) -> Loader:
+        """Batches of a task as PyTorch tensors; see `Loader` for the options."""
+        return Loader(self, task, **options)
+
+    def read(self, task: str, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
+        """One batch as NumPy arrays.
+
+        Raises:
+            ViewNotFound: no such task, epoch or iteration.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
+        """
+        batch = self.task(task).read(epoch, iteration, rank, world)
+        assert batch is not None  # only a cancelled read gives none
+        return batch
+
+    def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
+        """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.
+
+        Args:
+            epochs: how many; None = all.
+
+        Yields:
+            Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
+        """
+        engine = self._engine_now()
+        actives = []
+        for reader in self._readers.values():
+            task = reader.task
+            last = task.generation_of((epochs or reader.spec.epochs) - 1)
+            actives += [task.generation(number) for number in range(last + 1)]
+        engine.look_ahead(actives)
+        done = False
+        while not done:
+            self.check_open()
+            done = engine.wait_idle(0.5)
+            yield engine.counts(actives)
+
+    # Making --------------------------------------------------------------------------------------------------------
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store, load."""
+        return dict(self._engine.busy) if self._engine is not None else {}
+
+    def _engine_now(self) -> Engine:
+        self.check_open()
+        with self._lock:
+            if self._engine is None:
+                cache = self.config.cache
+                workers = cache.workers or os.cpu_count() or 1
+                memory = max(cache.memory_bytes // workers, 1 << 30)
+                pool = WorkerPool(workers, memory_bytes=memory, op_modules=cache.op_modules)
+                codec = cache.tiers[0].codec
+                place = Place(self.tier.root, "raw" if codec == "auto" else codec, cache.durability == "durable")
+                reserve = max((reader.task.batch_bound()[0] for reader in self._readers.values()), default=0)
+                reserve = min(reserve, self.tier.budget_bytes // 4)
+                settings = EngineSettings(place, max(cache.memory_bytes // workers // 4, 256 << 20), reserve)
+                self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
+            return self._engine
+
+    def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
+        for reader in self._readers.values():
+            if reader.task.task_id == work.task_id:
+                self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
+                return reader.task.substitute(work, rows, why)
+        raise AssertionError(f"no task has id {work.task_id}")
+
+    def _look_ahead(self, name: str, number: int) -> None:
+        """A generation is being read: make it, and plan the next one meanwhile."""
+        with self._lock:
+            if self._current.get(name) == number:
+                return
+            self._current[name] = number
+        self._announce()
+        task = self._readers[name].task
+        if number < task.last_generation():
+            self._planner.submit(self._plan_next, name, number + 1)
+
+    def _plan_next(self, name: str, number: int) -> None:
+        try:
+            self._readers[name].task.generation(number)
+            self._announce()
+        except ViewcacheError as error:
+            # The reader that gets there meets it again; until then there is nothing to make.
+            _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
+
+    def _announce(self) -> None:
+        with self._lock:
+            wanted = [
+                self._readers[name].task.planned(each)
+                for name, number in self._current.items()
+                for each in (number, number + 1)
+            ]
+        self._engine_now().look_ahead([active for active in wanted if active is not None])
+
+    # Ending --------------------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Refuse use after close, and in a forked child.
+
+        Raises:
+            Closed: `close` was called.
+            WrongProcess: this is another process than the one that opened it.
+        """
+        if os.getpid() != self._pid:
+            raise WrongProcess(
+                f"the cache was opened by process {self._pid}, this is its child {os.getpid()}; a cache does not "
+                "survive a fork: read it in the process that opened it (the loader needs no DataLoader workers)"
+            )
+        if self._closed:
+            raise Closed("this cache was closed; open it again")
+
+    def close(self) -> None:
+        """Stop the workers, commit what waits, let go. Harmless when done twice, or in a forked child."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        if self in _open_caches:
+            _open_caches.remove(self)
+        self._planner.shutdown(cancel_futures=True)
+        if self._engine is not None:
+            self._engine.close()
+        try:
+            self.catalog.set_setting(_CLEAN, "yes")
+        finally:
+            self.catalog.close()
+
+    def __enter__(self) -> Self:
+        """The cache itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()

@@ -1,0 +1,282 @@
+"""Read-only SQL for people: one SELECT, in a child process with limits, on data that it cannot change.
+
+Each layer stops what the others let through (CATALOG.md §3.2, RELIABILITY F9): a copy of the database opened
+read-only, no access outside it and locked settings, a READ ONLY transaction, one statement of type SELECT or EXPLAIN,
+and a process with bounded memory, files and time. The price is the start of a process, a third of a second a query.
+
+What is seen: a catalog that nobody owns, as it is; one that is owned, as of a snapshot that its owner publishes on
+request; PostgreSQL, live.
+"""
+
+import contextlib
+import ctypes
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewcache import errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["QueryLimits", "QueryResult", "run_query"]
+
+_REFUSED = 3
+"""Exit status of a child that refused or failed the query; the reason is on stderr as JSON."""
+_START_S = 10.0
+"""Allowed for the start of the child, seconds."""
+_PLAIN_EXPLAINS = [["explain", word] for word in ("select", "with", "values", "table", "from")]
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """What one query may use."""
+
+    seconds: float = 10.0
+    """Wall clock, from the start of the query."""
+    memory_bytes: int = 1 << 30
+    """Of the child, on top of what it needs to start."""
+    rows: int = 10_000
+    """Rows that come back; more are cut off."""
+    result_bytes: int = 64 << 20
+    """Bytes that come back; more are cut off at a batch of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """What came back."""
+
+    columns: tuple[str, ...]
+    arrow: bytes
+    """The rows as an Arrow IPC stream."""
+    truncated: bool
+    """Whether there were more rows."""
+    source: str
+    """``file`` (nobody owns the catalog), ``snapshot`` (published by its owner) or ``postgresql`` (live)."""
+    as_of_s: float
+    """When the data was as shown, seconds since 1970-01-01 UTC."""
+
+    def table(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.ipc.open_stream(self.arrow).read_all()
+
+
+def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *, wait_s: float = 10.0) -> QueryResult:
+    """Run one SELECT (or a plain EXPLAIN) over a catalog's public relations, from any process.
+
+    Args:
+        where: the catalog's folder or ``postgresql://`` URL, as for ``Catalog.open``.
+        sql: the statement.
+        limits: see ``QueryLimits``.
+        wait_s: how long to wait for a snapshot of a catalog that is owned, seconds.
+
+    Raises:
+        QueryRefused: it is not one SELECT, it is wrong, or it went over a limit; the message says which.
+        NotFound: there is no catalog.
+        Timeout: the owner did not publish a snapshot.
+    """
+    from viewcache.catalog.opening import is_postgresql
+
+    limits = limits or QueryLimits()
+    if is_postgresql(where):
+        return _ask_child({"url": str(where)}, sql, limits, "postgresql", time.time())
+    with _readable(Path(where).absolute(), wait_s) as (database, source, as_of_s):
+        return _ask_child({"database": str(database)}, sql, limits, source, as_of_s)
+
+
+@contextlib.contextmanager
+def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
+    """A database file that stays as it is: a copy if nobody owns the catalog, else the owner's snapshot."""
+    from viewcache.catalog.files import Layout
+    from viewcache.catalog.lock import OwnerLock
+    from viewcache.catalog.snapshot import read_snapshot
+
+    layout = Layout(folder)
+    if not layout.database.exists():
+        raise errors.NotFound(f"no catalog in {folder}; `viewcache run` makes one")
+    with tempfile.TemporaryDirectory(prefix="viewcache-sql-") as private:
+        copy = Path(private) / layout.database.name
+        try:
+            lock = OwnerLock(layout.lock, exclusive=False)
+        except errors.CatalogBusy:
+            snapshot = read_snapshot(folder, wait_s)
+            as_of_s = snapshot.stat().st_mtime
+            yield snapshot, "snapshot", as_of_s
+            return
+        # Only the copy is made under the lock: a query must not keep a training run from starting.
+        with lock:
+            as_of_s = time.time()
+            shutil.copyfile(layout.database, copy)
+            if layout.log.exists():
+                shutil.copyfile(layout.log, copy.with_name(layout.log.name))
+        yield copy, "file", as_of_s
+
+
+def _ask_child(target: dict[str, str], sql: str, limits: QueryLimits, source: str, as_of_s: float) -> QueryResult:
+    request = json.dumps({"target": target, "sql": sql, "limits": asdict(limits)})
+    try:
+        # -P: the folder that a person stands in must not provide modules.
+        child = subprocess.run(
+            [sys.executable, "-P", "-m", __name__],
+            input=request.encode(),
+            capture_output=True,
+            timeout=limits.seconds + _START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped") from error
+    if child.returncode == _REFUSED:
+        raise errors.QueryRefused(json.loads(child.stderr.splitlines()[-1])["error"])
+    if child.returncode == -signal.SIGALRM:
+        raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped")
+    if child.returncode:
+        raise errors.QueryRefused(
+            f"the query's process ended with status {child.returncode}, most likely for want of memory "
+            f"(limit {limits.memory_bytes >> 20} MiB): ask for less at once"
+        )
+    import pyarrow as pa
+
+    schema = pa.ipc.open_stream(child.stdout).schema
+    truncated = (schema.metadata or {}).get(b"truncated") == b"1"
+    return QueryResult(tuple(schema.names), child.stdout, truncated, source, as_of_s)
+
+
+def _child() -> None:
+    """The child's whole life: read a request, answer it, end."""
+    request = json.load(sys.stdin)
+    limits = QueryLimits(**request["limits"])
+    try:
+        table, truncated = (_on_postgresql if "url" in request["target"] else _on_duckdb)(
+            request["target"], request["sql"], limits
+        )
+    except errors.QueryRefused as error:
+        sys.stderr.write("\n" + json.dumps({"error": str(error)}) + "\n")
+        sys.exit(_REFUSED)
+    import pyarrow as pa
+
+    table = table.replace_schema_metadata({"truncated": "1" if truncated else "0"})
+    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _confine(limits: QueryLimits, *, files: int) -> None:
+    """Take away what a query does not need; modules must be loaded by now."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (used + limits.memory_bytes,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    # The default action ends the process even while C++ code holds the interpreter.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+
+
+def _on_duckdb(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[pa.Table, bool]":
+    import duckdb
+
+    from viewcache.catalog.duck import locked_down
+
+    _confine(limits, files=64)
+    config = {**locked_down(limits.memory_bytes // 2, 2), "temp_directory": ""}
+    connection = duckdb.connect(target["database"], read_only=True, config=dict(config))
+    try:
+        _check_one_select(sql, [statement.type.name for statement in connection.extract_statements(sql)])
+        connection.execute("begin transaction read only")
+        reader = connection.execute(sql).to_arrow_reader(2048)
+        return _first_rows(reader.schema, reader, limits)
+    except (duckdb.Error, MemoryError) as error:
+        raise errors.QueryRefused(f"the query failed: {error}") from error
+
+
+def _check_one_select(sql: str, kinds: list[str]) -> None:
+    if len(kinds) != 1:
+        raise errors.QueryRefused(f"{len(kinds)} statements were given; send exactly one SELECT")
+    if kinds[0] == "SELECT" or (kinds[0] == "EXPLAIN" and _is_plain_explain(sql)):
+        return
+    what = "EXPLAIN with options" if kinds[0] == "EXPLAIN" else kinds[0]
+    raise errors.QueryRefused(f"this is {what}; the catalog can be read only: send one SELECT, or a plain EXPLAIN")
+
+
+def _is_plain_explain(sql: str) -> bool:
+    """Whether it starts ``explain select``: EXPLAIN ANALYZE would run the statement."""
+    return [word.lower() for word in sql.split(None, 2)[:2]] in _PLAIN_EXPLAINS
+
+
+def _on_postgresql(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[pa.Table, bool]":
+    import psycopg
+    import pyarrow as pa
+
+    url = target["url"].replace("postgresql+psycopg://", "postgresql://", 1)
+    options = f"-c default_transaction_read_only=on -c statement_timeout={int(limits.seconds * 1000)}"
+    try:
+        connection = psycopg.connect(url, autocommit=True, options=options, application_name="viewcache sql")
+    except psycopg.Error as error:
+        raise errors.QueryRefused(f"the PostgreSQL catalog does not answer: {error}") from error
+    _confine(limits, files=64)
+    row = connection.execute("select current_setting('is_superuser')").fetchone()
+    if row != ("off",):
+        raise errors.QueryRefused(
+            "a PostgreSQL superuser can leave any read-only transaction: name a role that may only SELECT in the URL"
+        )
+    try:
+        # A server-side cursor takes one SELECT or VALUES and nothing that writes; the extended protocol one statement.
+        plain = _is_plain_explain(sql)
+        text = sql if plain else f"declare answer no scroll cursor for {sql.rstrip().rstrip(';')}\n"
+        connection.execute("begin transaction read only")
+        cursor = connection.execute(text.encode(), prepare=True)
+        if not plain:
+            cursor = connection.execute(f"fetch forward {limits.rows + 1} from answer".encode())
+        rows = cursor.fetchall()
+        names = [column.name for column in cursor.description or ()]
+    except (psycopg.Error, MemoryError) as error:
+        raise errors.QueryRefused(f"the query failed: {error}") from error
+    columns = [_column(values) for values in zip(*rows, strict=True)] if rows else [pa.nulls(0)] * len(names)
+    table = pa.table(columns, names=names)
+    return _first_rows(table.schema, table.to_batches(2048), limits)
+
+
+def _column(values: "tuple[object, ...]") -> "pa.Array":
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else str(value) for value in values])
+
+
+def _first_rows(
+    schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]", limits: QueryLimits
+) -> "tuple[pa.Table, bool]":
+    """Rows up to the limits, and whether there are more."""
+    import pyarrow as pa
+
+    kept: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        size += batch.nbytes
+        if size > limits.result_bytes and kept:
+            return pa.Table.from_batches(kept, schema), True
+        kept.append(batch.slice(0, limits.rows - rows))
+        if rows + batch.num_rows > limits.rows:
+            return pa.Table.from_batches(kept, schema), True
+        rows += batch.num_rows
+    return pa.Table.from_batches(kept, schema), False
+
+
+if __name__ == "__main__":
+    _child()
