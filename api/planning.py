@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from viewcache.api.cli_terminal import duration, size
 from viewcache.api.config import Config
@@ -17,15 +16,12 @@ from viewcache.api.sql_door import copy_catalog
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset import Progress
-from viewcache.materializer.sampling import clip_span
-from viewcache.materializer.spec import Branch, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tables import Summary
 from viewcache.materializer.task import Task
 
-if TYPE_CHECKING:
-    from viewcache.materializer.graph_check import AbstractGraph
-
-__all__ = ["ObjectKind", "Preview", "generations_of", "graph_lines", "previews"]
+__all__ = ["ObjectKind", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +56,8 @@ class Preview:
     summary: Summary
     budget_bytes: int
     minimum_bytes: int
-    """The least budget with which the task can be read at all."""
-    warnings: tuple[str, ...]
+    """The least budget with which the task can be read."""
+    warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
@@ -70,13 +66,12 @@ class Preview:
     def lines(self) -> list[str]:
         """Task, graph and generation in words."""
         epochs = f"epoch {self.first_epoch}" + (f" to {self.last_epoch}" if self.last_epoch > self.first_epoch else "")
-        shape = "x".join(map(str, self.shape))
-        kept, all_clips = self.summary.kept_clips, self.summary.clips
+        kept, clips = self.summary.kept_clips, self.summary.clips
         return [
             *self.graph,
-            "",
-            f"generation {self.generation}: {epochs}, {self.iterations} batches an epoch, clips of {shape} uint8",
-            f"budget {size(self.budget_bytes)}: keeps {kept} of {all_clips} clips ({kept / max(all_clips, 1):.0%})",
+            f"generation {self.generation}: {epochs}, {self.iterations} batches an epoch, "
+            f"clips of {'x'.join(map(str, self.shape))} uint8",
+            f"budget {size(self.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%})",
         ]
 
     def object_rows(self) -> list[tuple[object, ...]]:
@@ -84,16 +79,13 @@ class Preview:
         return [(each.kind, each.count, size(each.bytes), each.kept, size(each.kept_bytes)) for each in self.objects]
 
     def cost_rows(self) -> list[tuple[object, ...]]:
-        """A table of what making costs, with decoding on demand beside it."""
+        """A table of what making costs, with decoding every clip on demand beside it."""
         s = self.summary
-        rows: list[tuple[str, float, float]] = [
-            ("frames to convert", s.frames, s.frame_uses),
-            ("packets to decode", s.packets, s.packets_on_demand),
-        ]
-        table: list[tuple[object, ...]] = [(name, int(a), int(b), f"{b / max(a, 1):.1f}x") for name, a, b in rows]
-        ratio = s.decode_on_demand_s / s.decode_s if s.decode_s else 0.0
-        table.append(("core seconds, estimated", duration(s.decode_s), duration(s.decode_on_demand_s), f"{ratio:.1f}x"))
-        return table
+        counts = (("frames converted", s.frames, s.frame_uses), ("packets decoded", s.packets, s.packets_on_demand))
+        rows: list[tuple[object, ...]] = [(name, a, b, f"{b / max(a, 1):.1f}x") for name, a, b in counts]
+        ratio = s.decode_on_demand_s / s.decode_s if s.decode_s else 1.0
+        rows.append(("core seconds, estimated", duration(s.decode_s), duration(s.decode_on_demand_s), f"{ratio:.1f}x"))
+        return rows
 
 
 def generations_of(config: Config, epochs: int | None) -> list[int]:
@@ -115,47 +107,141 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         DatasetNotFound: a dataset is not there.
         BadVideo: a video is bad and the policy is ``raise``.
     """
-    if not config.tasks:
-        raise BadInput("the configuration has no task; add a dataset: section")
     numbers = list(generations)
     found: list[Preview] = []
-    with _scratch(config) as (catalog, notes):
-        for spec in config.tasks:
-            task, refused = _task(config, spec, catalog, progress)
-            found += [
-                _preview(config, task, number, catalog, (*notes, *refused))
-                for number in numbers
-                if 0 <= number <= task.last_generation()
-            ]
+    with planned_tasks(config, progress) as tasks:
+        for task, catalog, warnings in tasks:
+            mine = [number for number in numbers if 0 <= number <= task.last_generation()]
+            found += [_preview(config, task, number, catalog, warnings) for number in mine]
     if not found:
         k = config.cache.epochs_per_generation
-        last = max(-(-task.epochs // k) - 1 for task in config.tasks)
+        last = generations_of(config, None)[-1]
         raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
     return found
 
 
 @contextmanager
-def _scratch(config: Config) -> Iterator[tuple[Catalog, tuple[str, ...]]]:
-    """A catalog to plan in: a copy of the cache's, if it has one."""
-    where = config.cache.tiers[0].url
+def planned_tasks(
+    config: Config, progress: Progress | None = None
+) -> Iterator[Iterator[tuple[Task, Catalog, tuple[str, ...]]]]:
+    """The tasks of a configuration on a catalog that is thrown away, each with what `viewcache run` would refuse.
+
+    Raises:
+        BadInput: there is no task.
+    """
+    if not config.tasks:
+        raise BadInput("the configuration has no task; add a dataset: section")
     with tempfile.TemporaryDirectory(prefix="viewcache-plan-") as folder:
-        notes: tuple[str, ...] = ()
         if config.cache.catalog == "duckdb":
-            copy_catalog(where, folder)
+            copy_catalog(config.cache.tiers[0].url, folder)
         with Catalog.open(folder) as catalog:
-            yield catalog, notes
+            yield (_opened(config, spec, catalog, progress) for spec in config.tasks)
 
 
-def _task(
+def _opened(
     config: Config, spec: TaskSpec, catalog: Catalog, progress: Progress | None
-) -> tuple[Task, tuple[str, ...]]:
-    """The task, planned under another name where the catalog has draws of another definition under its own."""
+) -> tuple[Task, Catalog, tuple[str, ...]]:
     budget = config.cache.tiers[0].budget_bytes
+    warnings: tuple[str, ...] = ()
     try:
-        return open_task(config, spec, catalog, budget, progress), ()
+        task = open_task(config, spec, catalog, budget, progress)
     except BadInput as error:
-        known = {row.name for row in catalog.load_tasks()}
-        if spec.name not in known:
+        if spec.name not in {row.name for row in catalog.load_tasks()}:
             raise
-        with tempfile.TemporaryDirectory(prefix="viewcache-plan-") as folder, Catalog.open(folder) as fresh:
-            raise BadInput(f"{error}") from error
+        # Drawn under another definition: show the plan nevertheless, and what stands in its way.
+        catalog.forget_task(spec.name)
+        task = open_task(config, spec, catalog, budget, progress)
+        warnings = (f"`viewcache run` would refuse this: {error}",)
+    return task, catalog, warnings
+
+
+def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
+    plan = task.generation(number).plan
+    budget = config.cache.tiers[0].budget_bytes
+    minimum, clips = task.batch_bound()
+    if minimum > budget:
+        warnings = (
+            *warnings,
+            f"`viewcache run` would refuse this: a batch of {clips} clips takes up to {minimum} bytes, "
+            f"cache.budget is {budget}",
+        )
+    return Preview(
+        task=task.spec.name,
+        generation=number,
+        first_epoch=plan.first_epoch,
+        last_epoch=plan.last_epoch,
+        iterations=plan.iterations,
+        shape=plan.shape,
+        graph=tuple(graph_lines(task.spec, task.graph)),
+        objects=_kinds(catalog, task, number),
+        summary=task.summary(number),
+        budget_bytes=budget,
+        minimum_bytes=minimum,
+        warnings=warnings,
+    )
+
+
+def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[ObjectKind, ...]:
+    """Objects of a recorded generation, shared ones too, added up per kind."""
+    recorded = catalog.load_plan(task.task_id, number)
+    if recorded is None:
+        return ()
+    kinds: dict[str, list[int]] = {}
+    columns = (recorded.objects[name].to_pylist() for name in ("kind", "est_bytes", "keep"))
+    for kind, size_bytes, keep in zip(*columns, strict=True):
+        total = kinds.setdefault(kind, [0, 0, 0, 0])
+        total[0] += 1
+        total[1] += size_bytes
+        total[2] += bool(keep)
+        total[3] += size_bytes if keep else 0
+    return tuple(ObjectKind(kind, *total) for kind, total in sorted(kinds.items()))
+
+
+def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:
+    """A task's steps as a tree, from the decoded frames to the clip.
+
+    A step with several inputs stands under the first of them that is reached; the others point to it.
+    """
+    sampling = spec.sampling
+    lines = [
+        f"{spec.name}: {sampling.frames_per_video} frames every {sampling.frame_stride}, {sampling.samples_per_video} x "
+        f"{sampling.videos_per_batch} clips a batch, {spec.epochs} epochs, from {spec.dataset.uri}"
+    ]
+    seen: set[int] = set()
+
+    def below(stream: str, indent: str) -> None:
+        readers = graph.consumers.get(stream, ())
+        for position, index in enumerate(readers):
+            last = position == len(readers) - 1
+            step = graph.steps[index]
+            again = index in seen
+            lines.append(f"{indent}{'└─' if last else '├─'} {step.name if again else _described(step, graph.final)}")
+            if not again:
+                seen.add(index)
+                for made in step.outputs:
+                    below(made, indent + ("   " if last else "│  "))
+
+    below("frame", "")
+    return lines
+
+
+def _described(step: StepSpec, final: str) -> str:
+    if step.branch_type == "single":
+        what = ", ".join(map(_call, step.ops)) or "nothing"
+    elif step.branches:
+        arms = [f"{_when(each.condition, each.prob)}: {', '.join(map(_call, each.ops)) or 'nothing'}" for each in step.branches]
+        what = f"{step.branch_type} ({'; '.join(arms)})"
+    elif step.branch_type == "merge":
+        what = f"merge {' + '.join(step.inputs)} by {step.merge}"
+    else:
+        what = f"copies to {', '.join(step.outputs)}"
+    return f"{step.name}: {what}{'  = the clip' if final in step.outputs else ''}"
+
+
+def _when(condition: str | None, prob: float | None) -> str:
+    return str(condition) if condition is not None else f"{prob or 0:.0%}"
+
+
+def _call(op: OpCall) -> str:
+    given = [f"{name}={value}" for name, value in op.params if value is not None]
+    return f"{op.name}({', '.join(given)})" if given else op.name

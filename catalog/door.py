@@ -14,7 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from viewcache import errors
-from viewcache.catalog import files, plans, snapshot, tasks
+from viewcache.catalog import files, plans, schemas, snapshot, tasks
 from viewcache.catalog.engine import Session
 from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.pending import Pending
@@ -171,6 +171,29 @@ class Catalog:
         """
         return self._call(lambda session: tasks.ensure_task(session, task))
 
+    def forget_task(self, name: str) -> TaskRow:
+        """Forget a task with its draws, plans and progress, so that its name can be given a new definition.
+
+        Objects stay in the store until they are evicted: another task, or the same one defined again, may need them.
+
+        Raises:
+            NotFound: no such task.
+        """
+        return self._call(lambda session: tasks.forget_task(session, name))
+
+    def forget_task(self, name: str) -> int:
+        """Drop a task's draws, plans, progress and definition, so that its name can mean something else.
+
+        Its objects stay until they are evicted: a task that makes the same clips finds them.
+
+        Returns:
+            How many draws were forgotten.
+
+        Raises:
+            NotFound: no task of that name; the message lists those that there are.
+        """
+        return self._call(lambda session: tasks.forget_task(session, name))
+
     def load_tasks(self) -> list[TaskRow]:
         """Every task by id."""
         return from_table(TaskRow, self._query("read_tasks"))
@@ -198,13 +221,24 @@ class Catalog:
         return self._call(lambda session: tasks.claim_ids(session, "object", n))
 
     def record_plan(self, plan: PlanTables) -> GenerationRow:
-        """Record a generation in one transaction; one of the same task and number that is recorded already stays.
+        """Record a generation in one transaction, in place of an earlier plan of the same task and number.
+
+        An earlier plan is replaced when videos have changed; its objects stay, for whoever else needs them.
 
         Raises:
             BadInput: the tables do not have the columns of ``schemas``, or the task is not known.
         """
         prepared = plans.prepare(plan)
         return self._call(lambda session: plans.record(session, prepared))
+
+    def record_objects(self, objects: pa.Table) -> None:
+        """Record objects outside any generation, ``schemas.OBJECT``: single frames, and clips that replace bad ones."""
+        table = schemas.conform(objects, schemas.OBJECT, "objects")
+        self._call(lambda session: session.run("insert_objects", {"generation_id": 0}, table))
+
+    def load_use_ids(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
+        """(object_id) of each clip of epochs first…last (inclusive) in reading order."""
+        return self._query("read_use_ids", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
 
     def load_generations(self, task_id: int) -> list[GenerationRow]:
         """A task's generations in order."""

@@ -38,11 +38,13 @@ def prepare(plan: PlanTables) -> PlanTables:
 
 
 def record(session: Session, plan: PlanTables) -> GenerationRow:
-    """Record a prepared plan; returns its generation with ids filled in."""
+    """Record a prepared plan in place of an earlier one; returns its generation with ids filled in."""
     task_id, number = plan.generation.task_id, plan.generation.number
-    for known in from_table(GenerationRow, session.run("read_generations", {"task_id": task_id})):
-        if known.number == number:
-            return known
+    known = [row.number for row in from_table(GenerationRow, session.run("read_generations", {"task_id": task_id}))]
+    if number in known:
+        span = {"first_epoch": plan.generation.first_epoch, "last_epoch": plan.generation.last_epoch}
+        session.run("delete_uses_of_epochs", {"task_id": task_id, **span})
+        session.run("delete_generation", {"task_id": task_id, "number": number})
     task = next((t for t in from_table(TaskRow, session.run("read_tasks")) if t.task_id == task_id), None)
     if task is None:
         raise errors.BadInput(f"a plan names task {task_id}, which is not registered; call ensure_task first")

@@ -162,6 +162,11 @@ class GenerationPlan:
         """The program of one clip."""
         return self.resolved.programs[int(self.resolved.program[row])]
 
+    def clip(self, row: int) -> Clips:
+        """Where the random numbers of one clip have their addresses."""
+        one = slice(row, row + 1)
+        return self.place.clips(self.epoch[one], self.sample[one], self.seq[one], self.video[one])
+
     def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan with other videos for some clips; all other clips keep their keys."""
         video = self.video.copy()
@@ -233,6 +238,19 @@ class _Place:
     iterations: int
     grid: int
 
+    @property
+    def independent(self) -> int | None:
+        """Address word of a task that shares no draw; None if it shares."""
+        return word(self.task.name) if self.task.sampling.coordination == "independent" else None
+
+    def clips(
+        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], video: NDArray[np.int64]
+    ) -> Clips:
+        """The addresses of the clips at the given places, of the given rows of ``videos``."""
+        videos = self.videos
+        size = videos.height[video], videos.width[video]
+        return Clips(self.seed, videos.words[video], epoch, sample, seq, *size, self.independent or 0)
+
     def plan(
         self,
         epoch: NDArray[np.int64],
@@ -244,7 +262,6 @@ class _Place:
         """Decide the clips at the given places, of the given rows of ``videos``."""
         sampling, videos = self.task.sampling, self.videos
         seq = epoch * self.iterations + iteration
-        independent = word(self.task.name) if sampling.coordination == "independent" else None
         start = clip_starts(
             self.seed,
             videos.words[video],
@@ -255,11 +272,9 @@ class _Place:
             span=clip_span(sampling.frames_per_video, sampling.frame_stride),
             grid=self.grid,
             spread=sampling.spread,
-            independent=independent,
+            independent=self.independent,
         )
-        height, width = videos.height[video], videos.width[video]
-        clips = Clips(self.seed, videos.words[video], epoch, sample, seq, height, width, independent or 0)
-        resolved = resolve(self.graph, sampling.frames_per_video, clips)
+        resolved = resolve(self.graph, sampling.frames_per_video, self.clips(epoch, sample, seq, video))
         return GenerationPlan(
             self, seq, epoch, iteration, position, sample, video, start, resolved, _one_shape(resolved, videos, video)
         )

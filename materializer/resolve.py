@@ -19,7 +19,7 @@ from viewcache.materializer.ops import Draw, Rows, get
 from viewcache.materializer.program import Instruction, Program
 from viewcache.materializer.spec import OpCall, StepSpec
 
-__all__ = ["Clips", "Resolved", "resolve"]
+__all__ = ["Clips", "Resolved", "ResolvedStream", "resolve", "resolve_stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,20 @@ class Resolved:
     """Per program: the shape before C, (T,) or (V, T)."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedStream:
+    """What one clip drew on the way to one stream."""
+
+    program: Program
+    """Of all steps up to there, also those that the stream does not come from."""
+    row: NDArray[np.int32]
+    """int32 (program.columns,)."""
+    number: int
+    """The stream's number in ``program``; 0 = the decoded clip."""
+    height: int
+    width: int
+
+
 @dataclass(slots=True)
 class _Stream:
     number: int
@@ -104,6 +118,17 @@ def resolve(graph: AbstractGraph, frames_per_clip: int, clips: Clips) -> Resolve
         rows[members[:, None], np.arange(drawn.shape[1])] = drawn
         height[members], width[members] = out.height, out.width
     return Resolved(tuple(programs), program_of, rows, (height, width), tuple(lead[p] for p in programs))
+
+
+def resolve_stream(graph: AbstractGraph, steps: int, stream: str, frames_per_clip: int, clip: Clips) -> ResolvedStream:
+    """Resolve one clip up to a stream that the first ``steps`` steps make: exactly what the whole clip drew there.
+
+    Operations are counted in the order of the steps, so leaving out the end shifts no draw.
+    """
+    first = replace(graph, steps=graph.steps[:steps], final=stream)
+    combo = np.array([_choices(step, k, clip, first)[0] for k, step in enumerate(first.steps)], np.int16)
+    program, rows, out = _Group(first, clip, frames_per_clip).run(combo)
+    return ResolvedStream(program, rows[0], out.number, int(out.height[0]), int(out.width[0]))
 
 
 def _none(clips: Clips) -> NDArray[np.int16]:

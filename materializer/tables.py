@@ -16,7 +16,16 @@ from viewcache.catalog.records import GenerationRow, PlanTables
 from viewcache.materializer.plan import GenerationPlan, content_key
 from viewcache.materializer.video import VideoIndex
 
-__all__ = ["CostModel", "Summary", "VideoNeed", "plan_objects", "plan_tables", "summarize", "video_needs"]
+__all__ = [
+    "CostModel",
+    "Summary",
+    "VideoNeed",
+    "frames_keys",
+    "plan_objects",
+    "plan_tables",
+    "summarize",
+    "video_needs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +98,13 @@ def plan_tables(
     needs: list[VideoNeed],
     object_ids: NDArray[np.int64],
     known: NDArray[np.bool_],
-    next_id: int,
+    frames_ids: NDArray[np.int64],
+    frames_known: NDArray[np.bool_],
     *,
     task_id: int,
     kept: int,
     cost: CostModel,
-) -> tuple[PlanTables, int]:
+) -> PlanTables:
     """Build the rows.
 
     Args:
@@ -102,21 +112,18 @@ def plan_tables(
         needs: from `video_needs`.
         object_ids: (n,) id of each row's clip.
         known: (n,) whether the catalog has that object already.
-        next_id: first free id for the other objects.
+        frames_ids: id of the frames of each of ``needs``.
+        frames_known: whether the catalog has them already.
         task_id: of the plan's task.
         kept: how many clips, soonest first, the budget keeps.
         cost: for the estimates.
-
-    Returns:
-        The tables, and the first id that is free afterwards.
     """
     fresh = _fresh(object_ids, known)
-    frames_ids = np.arange(next_id, next_id + len(needs))
     parent_of = np.zeros(len(plan.videos), np.int64)
     parent_of[[need.video for need in needs]] = frames_ids
     clip_cost = plan.clip_bytes * cost.augment_s_per_byte
     clips = _clip_rows(plan, fresh, object_ids, kept, clip_cost)
-    frames = _frames_rows(plan, needs, frames_ids, cost)
+    frames = _frames_rows(plan, needs, frames_ids, cost).filter(pa.array(~frames_known))
     count = len(fresh)
     edges = pa.table(
         {
@@ -147,7 +154,7 @@ def plan_tables(
         decode_s=decode_s,
     )
     objects = pa.concat_tables([frames, clips])
-    return PlanTables(generation, objects, edges, uses), next_id + len(needs)
+    return PlanTables(generation, objects, edges, uses)
 
 
 def plan_objects(
@@ -199,13 +206,19 @@ def _clip_rows(
     )
 
 
+def frames_keys(plan: GenerationPlan, needs: list[VideoNeed]) -> list[str]:
+    """Content keys of the frames that a generation needs of each video."""
+    keys = plan.videos.keys
+    return [content_key("frames", bytes.fromhex(keys[need.video]), need.frames.tobytes()) for need in needs]
+
+
 def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.int64], cost: CostModel) -> pa.Table:
     videos, count = plan.videos, len(needs)
     nothing = pa.nulls(count, pa.int32())
     return pa.table(
         {
             "object_id": ids,
-            "key": [content_key("frames", bytes.fromhex(videos.keys[n.video]), n.frames.tobytes()) for n in needs],
+            "key": frames_keys(plan, needs),
             "kind": pa.array(["frames"] * count, pa.string()),
             "video_id": videos.ids[[need.video for need in needs]],
             "depth": np.zeros(count, np.int32),

@@ -22,7 +22,15 @@ from viewcache.materializer.order import draw_epoch, draw_substitute
 from viewcache.materializer.plan import GenerationPlan, plan_generation
 from viewcache.materializer.sampling import clip_span
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.tables import CostModel, Summary, plan_objects, plan_tables, summarize, video_needs
+from viewcache.materializer.tables import (
+    CostModel,
+    Summary,
+    frames_keys,
+    plan_objects,
+    plan_tables,
+    summarize,
+    video_needs,
+)
 from viewcache.materializer.video import VideoIndex
 
 __all__ = ["Task", "TaskSettings"]
@@ -201,18 +209,31 @@ class Task:
         ]
 
     def _record(self, plan: GenerationPlan) -> ActiveGeneration:
-        """Give the plan's objects their ids and let the catalog know them."""
-        object_ids, known = self._object_ids(plan)
-        needs = video_needs(plan, self.index_of(plan))
-        start = self._catalog.next_object_id(len(needs))
-        kept = self.kept(plan)
-        tables, _ = plan_tables(plan, needs, object_ids, known, start, task_id=self.task_id, kept=kept, cost=self._cost)
-        self._catalog.record_plan(tables)
+        """Give the plan's objects their ids and let the catalog know them, unless it does."""
+        object_ids, known = self._object_ids(plan.keys)
+        recorded = self._catalog.load_use_ids(self.task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
+        if not np.array_equal(recorded, object_ids):
+            needs = video_needs(plan, self.index_of(plan))
+            keys = np.frombuffer(bytes.fromhex("".join(frames_keys(plan, needs))), "V16")
+            frames_ids, frames_known = self._object_ids(keys)
+            kept, cost = self.kept(plan), self._cost
+            tables = plan_tables(
+                plan,
+                needs,
+                object_ids,
+                known,
+                frames_ids,
+                frames_known,
+                task_id=self.task_id,
+                kept=kept,
+                cost=cost,
+            )
+            self._catalog.record_plan(tables)
         return ActiveGeneration(plan, self.task_id, object_ids, self.dataset.index_blob)
 
-    def _object_ids(self, plan: GenerationPlan) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Each row's object id, and whether the catalog knew the object."""
-        unique, inverse = np.unique(plan.keys, return_inverse=True)
+    def _object_ids(self, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Each key's object id, and whether the catalog knew the object."""
+        unique, inverse = np.unique(keys, return_inverse=True)
         text = unique.tobytes().hex()
         found = self._catalog.objects_by_key([text[k : k + 32] for k in range(0, len(text), 32)])
         ids = np.full(len(unique), -1, np.int64)
@@ -268,7 +289,7 @@ class Task:
                     )
                 )
             plan = plan.substituted(np.array(rows), np.array(videos))
-            object_ids, known = self._object_ids(plan)
+            object_ids, known = self._object_ids(plan.keys)
             self._catalog.record_objects(plan_objects(plan, object_ids, known, self._cost))
             self._catalog.add_substitutions(records)
             active.replace(plan, object_ids)

@@ -25,6 +25,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   └── Full (OSError)             full                  free disk space; training goes on uncached
     └── Misuse (RuntimeError)          misuse                correct the calling code
         ├── Closed                     closed                open the cache again
+        ├── ReadOnly (OSError)         read_only             read views; nothing can be written to them
         └── WrongProcess               wrong_process         open the cache in this process
 """
 
@@ -49,6 +50,7 @@ __all__ = [
     "Misuse",
     "NotFound",
     "QueryRefused",
+    "ReadOnly",
     "Timeout",
     "ViewNotFound",
     "ViewcacheError",
@@ -235,6 +237,17 @@ class Closed(Misuse):
     """The handle was closed."""
 
     kind = "closed"
+
+
+class ReadOnly(Misuse, OSError):
+    """Views are made from videos; nothing can be written, renamed or removed below ``view://``."""
+
+    kind = "read_only"
+
+    def __init__(self, message: str):
+        """Carry EROFS, as an OSError of the operating system does."""
+        super().__init__(message)
+        self.errno = errno.EROFS
 
 
 class WrongProcess(Misuse):

@@ -35,6 +35,7 @@ KINDS = {
     "Misuse": "misuse",
     "Closed": "closed",
     "WrongProcess": "wrong_process",
+    "ReadOnly": "read_only",
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 

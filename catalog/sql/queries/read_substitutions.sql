@@ -1,7 +1,8 @@
--- The recorded uses of policies in some epochs of a task, in the order in which they were recorded.
--- Parameters: task_id bigint, first_epoch integer, last_epoch integer
--- Columns: epoch integer, position integer, sample integer, video_id bigint, policy text, replacement_id bigint
-select epoch, position, sample, video_id, policy, replacement_id
+-- A task's uses of policies, in the order of its batches.
+-- Parameters: task_id bigint
+-- Columns: task_id bigint, epoch integer, position integer, sample integer, video_id bigint, policy text,
+--   reason text, replacement_id bigint, at_s double
+select task_id, epoch, position, sample, video_id, policy, reason, replacement_id, at_s
 from substitution
-where task_id = :task_id and epoch between :first_epoch and :last_epoch
-order by at_s, epoch, position, sample
+where task_id = :task_id
+order by epoch, position, sample

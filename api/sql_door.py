@@ -1,0 +1,127 @@
+"""Questions to a cache in SQL, from any process: the user's own, and those that the command line asks itself.
+
+All go through the catalog's read-only door over the public relations, so what `viewcache status` shows a person can ask
+too. What comes back says what it shows: the catalog itself, or how old a snapshot and whose.
+"""
+
+import shutil
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from viewcache.catalog import QueryLimits, run_query
+from viewcache.catalog.files import Layout
+from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.opening import is_postgresql
+from viewcache.catalog.snapshot import read_snapshot
+from viewcache.errors import CatalogBusy, NotFound
+
+__all__ = ["Answer", "ask", "copy_catalog", "owner_of", "question", "questions"]
+
+_QUESTIONS = Path(__file__).resolve().parent / "questions"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of one query, and what they show."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    truncated: bool
+    """Whether there were more rows than the limit."""
+    seen: str
+    """In words: which state of the catalog this is."""
+    source: str
+    """``file``, ``snapshot`` or ``postgresql``."""
+    as_of_s: float
+    """When it was so, seconds since 1970-01-01 UTC."""
+    owner: int
+    """Process that owns the catalog; 0 if none does, or on PostgreSQL."""
+
+    def dicts(self) -> list[dict[str, object]]:
+        """The rows by column name."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+def ask(where: str, sql: str, limits: QueryLimits | None = None, *, wait_s: float = 10.0) -> Answer:
+    """Ask one SELECT.
+
+    Args:
+        where: the catalog's folder or ``postgresql://`` URL.
+        sql: the statement.
+        limits: of time, memory and rows.
+        wait_s: how long to wait for a snapshot of a catalog that another process owns, seconds.
+
+    Raises:
+        QueryRefused: it is not one SELECT, is wrong, or went over a limit.
+        NotFound: there is no catalog.
+        Timeout: the owner did not publish a snapshot.
+    """
+    owner = 0 if is_postgresql(where) else owner_of(where)
+    result = run_query(where, sql, limits, wait_s=wait_s)
+    table = result.table()
+    # By position: two columns of a result may have the same name.
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    if result.source == "snapshot":
+        age = max(0.0, time.time() - result.as_of_s)
+        seen = f"snapshot of {age:.1f} s ago, owner pid {owner or 'unknown'}"
+    elif result.source == "postgresql":
+        seen = "the database itself, live"
+    else:
+        seen = "the catalog itself; no process has it open"
+    return Answer(result.columns, rows, result.truncated, seen, result.source, result.as_of_s, owner)
+
+
+def owner_of(folder: str) -> int:
+    """Process id of the owner of a DuckDB catalog, 0 if nobody owns it."""
+    layout = Layout(Path(folder).absolute())
+    if not layout.lock.exists():
+        return 0
+    try:
+        OwnerLock(layout.lock, exclusive=False).release()
+    except CatalogBusy as busy:
+        return busy.pid
+    return 0
+
+
+def copy_catalog(folder: str, into: str) -> bool:
+    """Copy a DuckDB catalog, or its owner's snapshot, into an empty folder; False if there is none.
+
+    Raises:
+        Timeout: the owner did not publish a snapshot.
+    """
+    layout, copy = Layout(Path(folder).absolute()), Layout(Path(into))
+    if not layout.database.exists():
+        return False
+    try:
+        lock = OwnerLock(layout.lock, exclusive=False)
+    except CatalogBusy:
+        shutil.copyfile(read_snapshot(folder), copy.database)
+        return True
+    try:
+        shutil.copyfile(layout.database, copy.database)
+        if layout.log.exists():
+            shutil.copyfile(layout.log, copy.log)
+    finally:
+        lock.release()
+    return True
+
+
+@cache
+def question(name: str) -> str:
+    """The text of a question that ships with viewcache.
+
+    Raises:
+        NotFound: no such question; the message lists them.
+    """
+    path = _QUESTIONS / f"{name}.sql"
+    if not path.is_file():
+        raise NotFound(f"no question {name!r}; there are: {', '.join(questions())}")
+    lines = path.read_text("utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.startswith("--")).strip()
+
+
+def questions() -> list[str]:
+    """Names of the questions that ship with viewcache, sorted."""
+    return sorted(path.stem for path in _QUESTIONS.glob("*.sql"))

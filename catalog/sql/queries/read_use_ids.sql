@@ -1,0 +1,7 @@
+-- The objects that some epochs of a task need, in reading order.
+-- Parameters: task_id bigint, first_epoch integer, last_epoch integer
+-- Columns: object_id bigint
+select object_id
+from object_use
+where task_id = :task_id and epoch between :first_epoch and :last_epoch
+order by seq, position, sample

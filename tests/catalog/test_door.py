@@ -1,0 +1,374 @@
+"""The catalog's verbs, on DuckDB and on PostgreSQL."""
+
+import pyarrow as pa
+import pytest
+
+from tests.catalog.samples import copy, draws, plan, registered, task, video
+from viewcache import errors
+from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.records import (
+    EventRow,
+    IoSampleRow,
+    PlanTables,
+    ProgressRow,
+    SubstitutionRow,
+    TierRow,
+    VideoColumnRow,
+)
+from viewcache.catalog.rows import from_table
+
+
+def test_a_dataset_keeps_its_id(catalog: Catalog) -> None:
+    """The same uri is the same dataset; another is another."""
+    first = catalog.register_dataset("/a")
+    assert catalog.register_dataset("/a") == first
+    assert catalog.register_dataset("/b") != first
+
+
+def test_a_video_keeps_its_id_when_its_content_changes(catalog: Catalog) -> None:
+    """A rescan updates the row in place; new files get new ids, in the order given."""
+    dataset = catalog.register_dataset("/videos")
+    before = catalog.upsert_videos(dataset, [video(0), video(1, index_blob=b"\x00\xff", label="dog")])
+    after = catalog.upsert_videos(dataset, [video(2), video(1, key="f" * 32, status="gone")])
+    assert after[1] == before[1]
+    assert after[0] not in before
+    rows = {row["video_id"]: row for row in catalog.load_videos(dataset).to_pylist()}
+    assert rows[before[1]]["key"] == "f" * 32
+    assert rows[before[1]]["status"] == "gone"
+    assert rows[before[0]]["status"] == "ok"
+
+
+def test_videos_come_back_as_they_were_given(catalog: Catalog) -> None:
+    """Every field, empty text, null, bytes and words of any script included, survives the trip."""
+    dataset = catalog.register_dataset("/videos")
+    rows = [
+        video(0, label="", error='a "quoted", line\nand more', etag="ü漢", index_blob=b""),
+        video(1, size_bytes=2**60, mtime_ns=2**62, fps=23.976, width=1920, index_blob=bytes(range(256))),
+    ]
+    catalog.upsert_videos(dataset, rows)
+    table = catalog.load_videos(dataset)
+    assert table.schema.names == schemas.VIDEO.names
+    for given, found in zip(rows, table.to_pylist(), strict=True):
+        assert {name: found[name] for name in type(given).__slots__ if name != "video_id"} == {
+            name: getattr(given, name) for name in type(given).__slots__ if name != "video_id"
+        }
+
+
+def test_a_uri_given_twice_is_refused(catalog: Catalog) -> None:
+    """One scan cannot describe the same file in two ways."""
+    dataset = catalog.register_dataset("/videos")
+    with pytest.raises(errors.BadInput, match="given twice"):
+        catalog.upsert_videos(dataset, [video(0), video(0)])
+    assert catalog.load_videos(dataset).num_rows == 0
+
+
+def test_further_columns_are_replaced(catalog: Catalog) -> None:
+    """A new labels table takes the old one's place for the videos that it names."""
+    _, ids = registered(catalog)
+    catalog.set_video_columns([VideoColumnRow(ids[0], "size", "3", 3.0), VideoColumnRow(ids[1], "size", "x")])
+    catalog.set_video_columns([VideoColumnRow(ids[0], "colour", "red")])
+    assert catalog.load_video_columns(1).to_pylist() == [
+        {"video_id": ids[0], "name": "colour", "text_value": "red", "number_value": None},
+        {"video_id": ids[1], "name": "size", "text_value": "x", "number_value": None},
+    ]
+
+
+def test_a_task_keeps_its_id_and_group(catalog: Catalog) -> None:
+    """The same description is the same task; tasks of one dataset are one group."""
+    row, _ = registered(catalog)
+    assert catalog.ensure_task(task(row.dataset_id)) == row
+    other = catalog.ensure_task(task(row.dataset_id, "val"))
+    assert other.task_id != row.task_id
+    assert other.group_id == row.group_id
+    assert catalog.load_tasks() == [row, other]
+
+
+def test_more_epochs_are_not_another_definition(catalog: Catalog) -> None:
+    """Training longer keeps every path's meaning."""
+    row, ids = registered(catalog)
+    catalog.record_draws(draws(row, 0, ids))
+    assert catalog.ensure_task(task(row.dataset_id, epochs=9)).epochs == 9
+    assert catalog.load_tasks()[0].epochs == 9
+
+
+def test_a_new_definition_before_any_draw_forgets_the_plan(catalog: Catalog) -> None:
+    """Nobody has read a path yet, so it may mean something else."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    changed = catalog.ensure_task(task(row.dataset_id, definition_key="other"))
+    assert changed.task_id == row.task_id
+    assert catalog.load_generations(row.task_id) == []
+    assert catalog.due_next().num_rows == 0
+
+
+def test_a_new_definition_after_a_draw_is_refused(catalog: Catalog) -> None:
+    """A path never changes its meaning (law 4)."""
+    row, ids = registered(catalog)
+    catalog.record_draws(draws(row, 0, ids[:1]))
+    with pytest.raises(errors.BadInput, match="another tag"):
+        catalog.ensure_task(task(row.dataset_id, definition_key="other"))
+    assert catalog.load_tasks() == [row]
+
+
+def test_draws_are_recorded_once(catalog: Catalog) -> None:
+    """Giving a draw again changes nothing; contradicting one is refused and records nothing (law 4)."""
+    row, ids = registered(catalog)
+    catalog.record_draws(draws(row, 0, ids[:2]))
+    catalog.record_draws(draws(row, 0, ids))
+    wrong = pa.concat_tables([draws(row, 1, ids), draws(row, 0, [ids[3]], first=1)])
+    with pytest.raises(errors.Misuse, match=f"epoch 0 position 1 was drawn as video {ids[1]}"):
+        catalog.record_draws(wrong)
+    assert catalog.load_draws(row.task_id, 0, 9).equals(draws(row, 0, ids))
+
+
+def test_draws_come_back_by_epoch_and_position(catalog: Catalog) -> None:
+    """Only the epochs asked for, in order, whatever the order of recording."""
+    row, ids = registered(catalog)
+    for epoch in (2, 0, 1):
+        catalog.record_draws(draws(row, epoch, ids[::-1]))
+    assert catalog.load_draws(row.task_id, 1, 2).equals(
+        pa.concat_tables([draws(row, 1, ids[::-1]), draws(row, 2, ids[::-1])]).combine_chunks()
+    )
+
+
+def test_ids_are_never_given_out_twice(catalog: Catalog) -> None:
+    """Blocks of object ids do not overlap; an empty block is allowed, a negative one is not."""
+    first = catalog.next_object_id(10)
+    second = catalog.next_object_id(0)
+    assert second == first + 10
+    assert catalog.next_object_id(1) == second
+    with pytest.raises(errors.BadInput, match="-1"):
+        catalog.next_object_id(-1)
+
+
+def test_a_plan_comes_back_as_it_was_recorded(catalog: Catalog) -> None:
+    """Objects, edges and uses survive the trip, frame lists and nulls included."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    generation = catalog.record_plan(given)
+    found = catalog.load_plan(row.task_id, 0)
+    assert found is not None
+    assert found.generation == generation
+    assert generation.objects == given.objects.num_rows
+    assert found.objects.to_pylist() == given.objects.sort_by("object_id").to_pylist()
+    assert found.edges.to_pylist() == given.edges.sort_by("child_id").to_pylist()
+    assert found.uses.to_pylist() == given.uses.to_pylist()
+    assert catalog.load_plan(row.task_id, 1) is None
+
+
+def test_a_plan_is_recorded_once(catalog: Catalog) -> None:
+    """Repeating a plan that a crash left unacknowledged changes nothing."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    first = catalog.record_plan(given)
+    assert catalog.record_plan(given) == first
+    assert catalog.load_generations(row.task_id) == [first]
+
+
+def test_uses_may_come_in_any_order(catalog: Catalog) -> None:
+    """The catalog sorts them, because a window of iterations is read as neighbouring rows."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    backwards = given.uses.sort_by([("seq", "descending"), ("object_id", "descending")])
+    catalog.record_plan(PlanTables(given.generation, given.objects, given.edges, backwards))
+    found = catalog.load_plan(row.task_id, 0)
+    assert found is not None
+    assert found.uses.to_pylist() == given.uses.to_pylist()
+
+
+def test_a_later_plan_may_use_objects_of_an_earlier_one(catalog: Catalog) -> None:
+    """An object is stored once; loading the later plan brings it and its ancestors along."""
+    row, ids = registered(catalog)
+    first = plan(catalog, row, ids, 0)
+    catalog.record_plan(first)
+    second = plan(catalog, row, ids, 1)
+    reused = PlanTables(
+        second.generation,
+        schemas.empty(schemas.OBJECT),
+        schemas.empty(schemas.EDGE),
+        second.uses.set_column(6, "object_id", first.uses["object_id"]),
+    )
+    assert catalog.record_plan(reused).objects == 0
+    found = catalog.load_plan(row.task_id, 1)
+    assert found is not None
+    assert found.objects.to_pylist() == first.objects.sort_by("object_id").to_pylist()
+    assert found.edges.num_rows == first.edges.num_rows
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.drop_columns(["key"]), "missing \\['key'\\]"),
+        (lambda t: t.append_column("colour", t["key"]), "not known \\['colour'\\]"),
+        (lambda t: t.set_column(1, "key", pa.nulls(t.num_rows, pa.string())), "key has nulls"),
+        (lambda t: t.set_column(0, "object_id", t["kind"]), "objects of a plan"),
+    ],
+)
+def test_a_plan_of_the_wrong_shape_is_refused(catalog: Catalog, change: object, says: str) -> None:
+    """The message names the table and the column; nothing is recorded."""
+    row, ids = registered(catalog, 2)
+    given = plan(catalog, row, ids)
+    with pytest.raises(errors.BadInput, match=says):
+        catalog.record_plan(PlanTables(given.generation, change(given.objects), given.edges, given.uses))  # type: ignore[operator]
+    assert catalog.load_generations(row.task_id) == []
+
+
+def test_a_plan_of_an_unknown_task_is_refused(catalog: Catalog) -> None:
+    """Its uses would belong to nobody."""
+    row, ids = registered(catalog, 2)
+    given = plan(catalog, row, ids)
+    from dataclasses import replace
+
+    with pytest.raises(errors.BadInput, match="not registered"):
+        catalog.record_plan(replace(given, generation=replace(given.generation, task_id=99)))
+
+
+def test_objects_are_found_by_key(catalog: Catalog) -> None:
+    """Known keys give ids, unknown ones nothing."""
+    row, ids = registered(catalog, 2)
+    given = plan(catalog, row, ids)
+    catalog.record_plan(given)
+    keys = [*given.objects["key"].to_pylist()[:3], "e" * 32]
+    found = catalog.objects_by_key(keys).to_pylist()
+    assert found == [{"key": key, "object_id": int(key, 16)} for key in keys[:3]]
+
+
+def test_copies_come_back_as_they_were_marked(catalog: Catalog) -> None:
+    """Every field survives, the last word per object and tier counts, other tiers are left alone."""
+    catalog.mark_ready([copy(1), copy(2), copy(1, tier="remote", bytes=7)])
+    catalog.mark_ready([copy(1, bytes=55)])
+    catalog.flush()
+    catalog.mark_gone([2], "policy", tier="local")
+    catalog.flush()
+    table = catalog.load_copies()
+    assert table.schema.names == schemas.COPY.names
+    assert table.to_pylist() == [
+        {name: getattr(row, name) for name in type(row).__slots__}
+        for row in (copy(1, bytes=55), copy(1, tier="remote", bytes=7))
+    ]
+
+
+def test_an_eviction_is_remembered_with_its_reason(catalog: Catalog) -> None:
+    """What was removed, how large it was and why stays queryable; removing nothing leaves no trace."""
+    row, ids = registered(catalog, 2)
+    catalog.record_plan(plan(catalog, row, ids))
+    catalog.mark_ready([copy(1)])
+    catalog.flush()
+    catalog.mark_gone([1, 2], "budget", tier="local")
+    catalog.flush()
+    found = catalog.query("read_evictions").to_pylist()
+    assert [(e["object_id"], e["bytes"], e["reason"]) for e in found] == [(1, 100, "budget")]
+
+
+def test_touching_moves_the_tick_forward_only(catalog: Catalog) -> None:
+    """A late report of an early read does not make a copy older; a copy that is gone is not revived."""
+    catalog.mark_ready([copy(1, access_tick=3)])
+    catalog.flush()
+    catalog.touch([1, 9], tier="local", tick=8)
+    catalog.touch([1], tier="local", tick=5)
+    catalog.flush()
+    catalog.touch([1], tier="local", tick=6)
+    catalog.flush()
+    assert catalog.load_copies()["access_tick"].to_pylist() == [8]
+
+
+def test_copies_of_changed_videos_are_found(catalog: Catalog) -> None:
+    """A changed file invalidates its own objects and no others."""
+    row, ids = registered(catalog, 4)
+    given = plan(catalog, row, ids)
+    catalog.record_plan(given)
+    catalog.mark_ready([copy(i) for i in given.objects["object_id"].to_pylist()])
+    catalog.flush()
+    found = catalog.copies_of_videos([ids[1]])
+    mine = [o["object_id"] for o in given.objects.to_pylist() if o["video_id"] == ids[1]]
+    assert found["object_id"].to_pylist() == sorted(mine)
+
+
+def test_progress_is_kept_per_rank(catalog: Catalog) -> None:
+    """The last report of each rank counts."""
+    row, _ = registered(catalog)
+    for seq in range(3):
+        for rank in range(2):
+            catalog.advance(ProgressRow(row.task_id, rank, 0, seq, seq, 0.5))
+        catalog.flush()
+    catalog.advance(ProgressRow(row.task_id, 1, 1, 0, 4, 0.25))
+    catalog.flush()
+    assert catalog.load_progress(row.task_id) == [
+        ProgressRow(row.task_id, 0, 0, 2, 2, 0.5),
+        ProgressRow(row.task_id, 1, 1, 0, 4, 0.25),
+    ]
+
+
+def test_measures_add_up(catalog: Catalog) -> None:
+    """Within a commit and over commits, per (op, size, codec, tier)."""
+    sample = IoSampleRow("decode", 20, "h264", "source", 2, 0.5, 1000)
+    catalog.add_io_samples([sample, sample])
+    catalog.flush()
+    catalog.add_io_samples([sample, IoSampleRow("load", 20, "raw", "local", 1, 0.1, 5)])
+    catalog.flush()
+    found = from_table(IoSampleRow, catalog.query("read_io_samples"))
+    assert sorted(found, key=lambda row: row.op) == [
+        IoSampleRow("decode", 20, "h264", "source", 6, 1.5, 3000),
+        IoSampleRow("load", 20, "raw", "local", 1, 0.1, 5),
+    ]
+
+
+def test_events_of_one_second_are_one_row(catalog: Catalog) -> None:
+    """Ten thousand hits are not ten thousand rows; other seconds and kinds are rows of their own."""
+    row, _ = registered(catalog)
+    catalog.add_events([EventRow("hit", row.task_id, bytes=10, seconds=0.5, at_s=100.25)] * 4)
+    catalog.add_events([EventRow("hit", row.task_id, at_s=101.0), EventRow("miss", row.task_id, at_s=100.0)])
+    catalog.flush()
+    catalog.add_events([EventRow("error", object_id=5, detail="bad_video: x", at_s=102.0)])
+    catalog.flush()
+    found = catalog.query("read_events").to_pylist()
+    assert [(e["kind"], e["count"], e["bytes"], e["seconds"]) for e in found] == [
+        ("miss", 1, 0, 0.0),
+        ("hit", 4, 40, 2.0),
+        ("hit", 1, 0, 0.0),
+        ("error", 1, 0, 0.0),
+    ]
+    assert len({e["event_id"] for e in found}) == 4
+
+
+def test_substitutions_are_rows(catalog: Catalog) -> None:
+    """No gap is silent (law 1): each use of a policy can be queried."""
+    row, ids = registered(catalog)
+    given = SubstitutionRow(row.task_id, 0, 3, -1, ids[0], "replace", "bad_video: torn", ids[1], 12.5)
+    catalog.add_substitutions([given])
+    catalog.flush()
+    assert from_table(SubstitutionRow, catalog.query("read_substitutions", task_id=row.task_id)) == [given]
+
+
+def test_settings_and_tiers_take_the_last_word(catalog: Catalog) -> None:
+    """Both may change from run to run."""
+    assert catalog.setting("seed") is None
+    for value in ("1", "2"):
+        catalog.set_setting("seed", value)
+        catalog.set_tiers([TierRow("local", "/store", int(value) * 10)])
+    assert catalog.setting("seed") == "2"
+    assert from_table(TierRow, catalog.query("read_tiers")) == [TierRow("local", "/store", 20)]
+
+
+def test_what_was_committed_is_there_after_reopening(where: str) -> None:
+    """Closing commits what waits; leases of an owner that is gone are forgotten on DuckDB."""
+    with Catalog.open(where) as catalog:
+        row, ids = registered(catalog)
+        generation = catalog.record_plan(plan(catalog, row, ids))
+        catalog.mark_ready([copy(1)])
+        catalog.hold([1], holder="worker 1", expires_at=1e12)
+    with Catalog.open(where, create=False) as catalog:
+        assert catalog.load_tasks() == [row]
+        assert catalog.load_generations(row.task_id) == [generation]
+        assert catalog.load_copies().num_rows == 1
+        assert catalog.next_object_id(1) == generation.objects + 1
+        leases = catalog.query("read_leases").num_rows
+        assert leases == (0 if catalog.dialect == "duckdb" else 1)
+
+
+def test_an_unknown_query_lists_the_known(catalog: Catalog) -> None:
+    """A mistyped name shows what there is; wrong parameters show what it takes."""
+    with pytest.raises(errors.NotFound, match="due_next"):
+        catalog.query("due_nxt")
+    with pytest.raises(errors.BadInput, match="window"):
+        catalog.query("due_next", n=1)
