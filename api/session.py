@@ -14,19 +14,24 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from viewcache.api.config import Config, Source, load
 from viewcache.api.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, TaskRow, TierRow
-from viewcache.errors import BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.batch import Batch
 from viewcache.materializer.dataset import Dataset, Progress
 from viewcache.materializer.engine import Engine, EngineSettings
 from viewcache.materializer.job import Place
 from viewcache.materializer.ledger import Ledger
+from viewcache.materializer.names import stem
 from viewcache.materializer.pool import WorkerPool
 from viewcache.materializer.read import Reader
 from viewcache.materializer.recover import Recovered, recover
+from viewcache.materializer.single import SingleWork
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.task import Task, TaskSettings
 from viewcache.store import LocalTier
@@ -99,6 +104,17 @@ def open_task(
     )
     settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
     return Task(spec, config.graph(spec), settings, catalog, dataset, row.task_id)
+
+
+def open_caches() -> tuple["Cache", ...]:
+    """The caches that are open in this process, the one that was opened last first.
+
+    Raises:
+        WrongProcess: the parent of this process had some open; they did not survive the fork.
+    """
+    for cache in _open_caches:
+        cache.check_open()
+    return tuple(reversed(_open_caches))
 
 
 class Cache:
@@ -184,6 +200,45 @@ class Cache:
         assert batch is not None  # only a cancelled read gives none
         return batch
 
+    def frame(self, task: str, video: str, i: int) -> NDArray[np.uint8]:
+        """Frame ``i`` of a video as decoded, uint8 (3,H,W).
+
+        Raises:
+            ViewNotFound: no such task, video or frame.
+            BadVideo: the video cannot give it.
+        """
+        singles = self.task(task).singles
+        return singles.read([singles.frame(video, i)])[0]
+
+    def aug(
+        self,
+        task: str,
+        video: str,
+        i: int,
+        depth: int,
+        *,
+        epoch: int | None = None,
+        sample: int = 0,
+        output: str | None = None,
+    ) -> NDArray[np.uint8]:
+        """Frame ``i`` of a video after the first ``depth`` augmentation steps, uint8 (3,H,W); see `Singles.aug`.
+
+        Raises:
+            ViewNotFound: no such task, video, frame, step, output, epoch or sample.
+            BadVideo: the video cannot give it.
+        """
+        singles = self.task(task).singles
+        return singles.read([singles.aug(video, i, depth, epoch=epoch, sample=sample, output=output)])[0]
+
+    def video(self, task: str, name: str) -> tuple[str, str]:
+        """Where a video's file is (absolute path or URL), and the file's extension, ``.mp4``.
+
+        Raises:
+            ViewNotFound: no such task or video.
+        """
+        _, found = self.task(task).task.dataset.one(name)
+        return found.uri, found.path[len(stem(found.path)) :]
+
     def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
         """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.
 
@@ -229,6 +284,8 @@ class Cache:
             return self._engine
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
+        if isinstance(work, SingleWork):  # a frame asked for by name has no substitute
+            return BadVideo(f"{why}; the frame cannot be made")
         for reader in self._readers.values():
             if reader.task.task_id == work.task_id:
                 self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])

@@ -1,7 +1,7 @@
 """Decoding against PyAV as tutorials write it, torchcodec and decord2 where they load, and the ffmpeg command.
 
-The work of a sample: 32 frames of one clip, short side to 256 pixels, a 224x224 crop, uint8 channels first. Ours reads a
-packet index that was made before, as it lies in the catalog; the others open the file, as on-demand loaders do.
+The work of a sample: 32 frames of one clip, short side to 256 pixels, a 224x224 crop, uint8 channels first. Ours reads
+a packet index that was made before, as it lies in the catalog; the others open the file, as on-demand loaders do.
 """
 
 import shutil
@@ -10,6 +10,7 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def ours(sample: Sample, stats: DecodeStats) -> np.ndarray:
 
 
 def tutorial(sample: Sample) -> np.ndarray:
-    """PyAV as tutorials use it: open, seek to the key frame, decode on, convert and resize each wanted frame to rgb24."""
+    """PyAV as tutorials use it: open, seek to the key frame, decode on, resize each wanted frame to rgb24."""
     out = np.empty((FRAMES, 3, CROP, CROP), np.uint8)
     y, x = sample.corner
     height, width = sample.size
@@ -87,9 +88,8 @@ def tutorial(sample: Sample) -> np.ndarray:
 def torchcodec(sample: Sample) -> np.ndarray:
     """torchcodec, one thread, exact seeking, antialiased bilinear resize by torch."""
     import torch
-    from torchcodec.decoders import VideoDecoder
 
-    decoder = VideoDecoder(sample.path, num_ffmpeg_threads=1)
+    decoder = import_module("torchcodec.decoders").VideoDecoder(sample.path, num_ffmpeg_threads=1)
     frames = decoder.get_frames_at(sample.frames.tolist()).data
     small = torch.nn.functional.interpolate(frames, sample.size, mode="bilinear", antialias=True)
     y, x = sample.corner
@@ -98,9 +98,9 @@ def torchcodec(sample: Sample) -> np.ndarray:
 
 def decord2(sample: Sample) -> np.ndarray:
     """decord2, one thread, its own resize."""
-    from decord import VideoReader, cpu
-
-    reader = VideoReader(sample.path, ctx=cpu(0), height=sample.size[0], width=sample.size[1], num_threads=1)
+    decord = import_module("decord")
+    height, width = sample.size
+    reader = decord.VideoReader(sample.path, ctx=decord.cpu(0), height=height, width=width, num_threads=1)
     frames = reader.get_batch(sample.frames.tolist()).asnumpy()
     y, x = sample.corner
     return np.ascontiguousarray(frames[:, y : y + CROP, x : x + CROP].transpose(0, 3, 1, 2))
@@ -158,7 +158,7 @@ def per_sample(paths: list[Path], stride: int, args: Namespace) -> Iterator[Resu
         ours(sample, stats)
     wanted = FRAMES * len(todo)
     yield Figure(
-        f"stride {stride}: packets fed / floor ({stats.packets} / {stats.floor} for {wanted} frames; {stats.decoded} decoded)",
+        f"stride {stride}: packets fed {stats.packets} / floor {stats.floor} for {wanted} frames, {stats.decoded} decoded",
         stats.packets / stats.floor,
         "x",
         Aim(at_most=1.0),

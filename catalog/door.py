@@ -7,6 +7,7 @@ return at once and are committed within a moment (``flush`` waits); the others r
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from socket import gethostname
 from time import time
 from types import TracebackType
 from typing import TypeVar
@@ -54,7 +55,8 @@ class Catalog:
         self._opened, self._pid, self._closed = opened, os.getpid(), False
         self.quarantined = opened.quarantined
         self._upkeep = snapshot.Upkeep(opened.engine, opened.layout) if opened.layout and writable else None
-        self._writer = Writer(opened.engine, self._make_room, self._idle) if writable else None
+        name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
+        self._writer = Writer(opened.engine, name, self._make_room, self._idle) if writable else None
 
     @classmethod
     def open(
@@ -178,19 +180,6 @@ class Catalog:
 
         Raises:
             NotFound: no such task.
-        """
-        return self._call(lambda session: tasks.forget_task(session, name))
-
-    def forget_task(self, name: str) -> int:
-        """Drop a task's draws, plans, progress and definition, so that its name can mean something else.
-
-        Its objects stay until they are evicted: a task that makes the same clips finds them.
-
-        Returns:
-            How many draws were forgotten.
-
-        Raises:
-            NotFound: no task of that name; the message lists those that there are.
         """
         return self._call(lambda session: tasks.forget_task(session, name))
 

@@ -1,7 +1,4 @@
-"""What registering means: datasets, videos, tasks, draws; each function is the work of one transaction.
-
-Each may be run again after a lost database, so each first looks up what is there.
-"""
+"""What registering means: datasets, videos, tasks, draws; each function is the work of one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,16 +16,11 @@ __all__ = [
     "claim_ids",
     "ensure_task",
     "forget_task",
-    "forget_task",
     "record_draws",
     "register_dataset",
     "set_video_columns",
     "upsert_videos",
 ]
-
-
-_PLANS = ("delete_uses", "delete_generations", "delete_progress")
-"""Statements that together forget what was planned for a task."""
 
 
 def claim_ids(session: Session, name: str, n: int) -> int:
@@ -107,18 +99,6 @@ def forget_task(session: Session, name: str) -> TaskRow:
     return known[name]
 
 
-def forget_task(session: Session, name: str) -> int:
-    """Drop a task with all that says what its paths mean; see ``Catalog.forget_task``."""
-    known = {row.name: row for row in from_table(TaskRow, session.run("read_tasks"))}
-    if name not in known:
-        raise errors.NotFound(f"no task {name!r} in the catalog; it has {', '.join(sorted(known)) or 'none'}")
-    task = {"task_id": known[name].task_id}
-    drawn = int(session.run("count_draws", task)["drawn"][0].as_py())
-    for statement in (*_PLANS, "delete_draws", "delete_substitutions", "delete_task"):
-        session.run(statement, task)
-    return drawn
-
-
 def record_draws(session: Session, draws: pa.Table) -> None:
     """Record an order; see ``Catalog.record_draws``."""
     table = schemas.conform(draws, schemas.DRAW, "draws")
@@ -147,5 +127,5 @@ def _forget_plans(session: Session, known: TaskRow) -> None:
             f"task {known.name!r} has another definition now, but {drawn} of its draws are recorded and a path never "
             "changes its meaning; give the changed task another tag, or restore its definition"
         )
-    for name in _PLANS:
+    for name in ("delete_uses", "delete_generations", "delete_progress"):
         session.run(name, {"task_id": known.task_id})

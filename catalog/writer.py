@@ -32,7 +32,6 @@ _RETRY_S = (1.0, 30.0)
 """First and longest pause after a write that failed, seconds."""
 _ATTEMPTS = 3
 """Tries of one transaction when the database is lost or space was freed in between."""
-_TICKET = "writer"
 
 T = TypeVar("T")
 _log = logging.getLogger("viewcache.catalog")
@@ -54,22 +53,23 @@ class _Job(Generic[T]):
 class Writer:
     """Owns every transaction that writes; started by the catalog, ended by ``close``."""
 
-    def __init__(self, engine: Engine, make_room: Callable[[], bool], idle: Callable[[], None]):
+    def __init__(self, engine: Engine, name: str, make_room: Callable[[], bool], idle: Callable[[], None]):
         """Start the thread.
 
         Args:
             engine: to write to.
+            name: of this writer among those of the database.
             make_room: frees space on a full disk; False when there is nothing left to free.
             idle: called on the writer's thread at least every half second, between transactions.
         """
-        self._engine, self._make_room, self._idle = engine, make_room, idle
+        self._engine, self._name, self._make_room, self._idle = engine, name, make_room, idle
         self._awake = threading.Condition()
         self._pending, self._since = Pending(), 0.0
         self._jobs: deque[_Job[object]] = deque()
         self._closing = False
         self._failure: Exception | None = None
         self._retry_at, self._pause_s = 0.0, _RETRY_S[0]
-        rows = engine.query("read_ticket", {"name": _TICKET})["ticket"].to_pylist()
+        rows = engine.query("read_ticket", {"name": self._name})["ticket"].to_pylist()
         self._ticket = int(rows[0] or 0)
         self._thread = threading.Thread(target=self._run, name="viewcache-catalog-writer", daemon=True)
         self._thread.start()
@@ -98,7 +98,7 @@ class Writer:
         """Run ``work`` in a transaction of its own, after every earlier change, and wait until it is committed.
 
         Args:
-            work: must do no harm when it is run again: after a lost database it may be.
+            work: is run again when its transaction was lost, and only then.
             timeout_s: seconds; None waits as long as it takes.
 
         Returns:
@@ -182,7 +182,7 @@ class Writer:
                 assert self._failure is not None
                 raise self._failure
             if job.work is not None:
-                job.done.set_result(self._commit(job.work))
+                job.done.set_result(self._commit(job.work, numbered=True))
             elif job.between is not None:
                 job.done.set_result(job.between())
         except Exception as error:
@@ -204,7 +204,7 @@ class Writer:
         self._failure, self._pause_s = None, _RETRY_S[0]
         return True
 
-    def _commit(self, work: Callable[[Session], T], *, numbered: bool = False) -> T:
+    def _commit(self, work: Callable[[Session], T], *, numbered: bool) -> T:
         """Run ``work`` in a transaction; ``numbered`` when doing it twice would differ from doing it once."""
         for _ in range(_ATTEMPTS):
             self._ticket += numbered
@@ -212,7 +212,7 @@ class Writer:
                 with self._engine.transaction() as session:
                     result = work(session)
                     if numbered:
-                        session.run("write_ticket", {"name": _TICKET, "ticket": self._ticket})
+                        session.run("write_ticket", {"name": self._name, "ticket": self._ticket})
                     failpoint("catalog.before-commit")
                 failpoint("catalog.after-commit")
                 return result
@@ -233,7 +233,7 @@ class Writer:
 
     def _was_committed(self) -> bool:
         """Look up whether the last numbered transaction is there: a commit that failed may have been written."""
-        rows = self._engine.query("read_ticket", {"name": _TICKET})["ticket"].to_pylist()
+        rows = self._engine.query("read_ticket", {"name": self._name})["ticket"].to_pylist()
         return bool(rows[0] == self._ticket)
 
     def _tick(self) -> None:

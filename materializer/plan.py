@@ -30,7 +30,7 @@ METADATA_BOUND = 8192
 """Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: row_of is cached
 class Videos:
     """The videos that a task draws from, sorted by name; arrays of length n."""
 

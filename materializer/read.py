@@ -21,6 +21,7 @@ from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.program import grow, source_frames
+from viewcache.materializer.single import Singles
 from viewcache.materializer.task import Task
 from viewcache.store import read_slots
 
@@ -72,6 +73,8 @@ class Reader:
         self.task = task
         self.spec = task.spec
         self.spent = Spent()
+        self.singles = Singles(task, catalog, root, engine)
+        """Single frames of the task's videos."""
         self._catalog = catalog
         self._root = root
         self._engine = engine
@@ -121,7 +124,40 @@ class Reader:
             if keys is not None:
                 self._note_progress(active, epoch, iteration, rank, rows)
                 return self._batch(active.plan, epoch, iteration, rows, out, keys, waited)
-        raise Broken(
+        raise self._too_damaged(epoch, iteration)
+
+    def clips(
+        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+    ) -> NDArray[np.uint8]:
+        """Some clips of a batch, uint8 (len(which), T,C,H,W), for whoever looks at a part; it does not count as read.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
+            BadInput: the batch is too small for so many ranks.
+        """
+        active = self.task.generation(self.task.generation_of(epoch))
+        rows = self.rows(active, epoch, iteration, rank, world)[which.start : which.stop]
+        out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
+        for _ in range(READ_TRIES):
+            if self._fill(active, rows, out, None)[1] is not None:
+                return out
+        raise self._too_damaged(epoch, iteration)
+
+    def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
+        """A batch as planned, without its pixels: ``video`` has the shape but takes no memory and holds zeros.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+            BadInput: the batch is too small for so many ranks.
+        """
+        active = self.task.generation(self.task.generation_of(epoch))
+        plan, rows = active.plan, self.rows(active, epoch, iteration, rank, world)
+        nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
+        return self._batch(plan, epoch, iteration, rows, nothing, tuple(plan.hex_keys[row] for row in rows), 0.0)
+
+    def _too_damaged(self, epoch: int, iteration: int) -> Broken:
+        return Broken(
             f"view {self.spec.name}/{epoch}/{iteration}: its clips were damaged {READ_TRIES} times in a row after "
             "being made anew; check the disk, then run `viewcache doctor`"
         )

@@ -180,12 +180,11 @@ class Task:
 
     def _with_substitutes(self, plan: GenerationPlan) -> GenerationPlan:
         """The plan with the clips that earlier runs had to replace replaced again."""
-        known = self._catalog.query(
-            "read_substitutions", task_id=self.task_id, first_epoch=plan.first_epoch, last_epoch=plan.last_epoch
-        ).to_pylist()
+        known = self._catalog.query("read_substitutions", task_id=self.task_id).to_pylist()
         rows, videos = [], []
-        for each in known:
-            if each["sample"] >= 0 and each["replacement_id"] in plan.videos.row_of:
+        for each in sorted(known, key=lambda record: float(record["at_s"])):  # a later one replaces an earlier
+            ours = plan.first_epoch <= each["epoch"] <= plan.last_epoch and each["sample"] >= 0
+            if ours and each["replacement_id"] in plan.videos.row_of:
                 rows.append(plan.row(each["epoch"], each["position"], each["sample"]))
                 videos.append(plan.videos.row_of[each["replacement_id"]])
         return plan.substituted(np.array(rows), np.array(videos)) if rows else plan

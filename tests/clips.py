@@ -175,7 +175,7 @@ def digest(frame: av.VideoFrame) -> int:
         if not layout.is_planar:
             row = plane.width * layout.padded_bits_per_pixel // 8
         view = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height, :row]
-        crc = zlib.crc32(np.ascontiguousarray(view), crc)
+        crc = zlib.crc32(view.tobytes(), crc)
     return crc
 
 

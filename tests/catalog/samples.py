@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.duck import DuckEngine
+from viewcache.catalog.postgres import PostgresEngine
 from viewcache.catalog.records import CopyRow, GenerationRow, PlanTables, TaskRow, VideoRow
 
 SAMPLES = 2
@@ -92,6 +94,20 @@ def plan(catalog: Catalog, row: TaskRow, video_ids: Sequence[int], number: int =
         pa.Table.from_pylist(edges, schemas.EDGE),
         pa.Table.from_pylist(uses, schemas.USE),
     )
+
+
+def select(catalog: Catalog, sql: str) -> list[tuple[object, ...]]:
+    """What a person's query over the public relations gives, in the owner's own process."""
+    engine = catalog._opened.engine
+    if isinstance(engine, PostgresEngine):
+        with engine._connect() as connection:
+            return connection.execute(sql.encode()).fetchall()
+    assert isinstance(engine, DuckEngine)
+    cursor, _ = engine._cursor()
+    try:
+        return cursor.execute(sql).fetchall()
+    finally:
+        cursor.close()
 
 
 def draws(row: TaskRow, epoch: int, video_ids: Sequence[int], first: int = 0) -> pa.Table:

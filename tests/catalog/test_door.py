@@ -1,9 +1,11 @@
 """The catalog's verbs, on DuckDB and on PostgreSQL."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from tests.catalog.samples import copy, draws, plan, registered, task, video
+from tests.catalog.samples import copy, draws, plan, registered, select, task, video
 from viewcache import errors
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import (
@@ -15,7 +17,6 @@ from viewcache.catalog.records import (
     TierRow,
     VideoColumnRow,
 )
-from viewcache.catalog.rows import from_table
 
 
 def test_a_dataset_keeps_its_id(catalog: Catalog) -> None:
@@ -156,13 +157,49 @@ def test_a_plan_comes_back_as_it_was_recorded(catalog: Catalog) -> None:
     assert catalog.load_plan(row.task_id, 1) is None
 
 
-def test_a_plan_is_recorded_once(catalog: Catalog) -> None:
-    """Repeating a plan that a crash left unacknowledged changes nothing."""
+def test_a_plan_takes_the_place_of_an_earlier_one(catalog: Catalog) -> None:
+    """When videos have changed a generation is planned anew; its old uses are gone, its old objects stay."""
+    row, ids = registered(catalog)
+    first = plan(catalog, row, ids)
+    catalog.record_plan(first)
+    second = plan(catalog, row, ids[:2])
+    generation = catalog.record_plan(second)
+    assert catalog.load_generations(row.task_id) == [generation]
+    found = catalog.load_plan(row.task_id, 0)
+    assert found is not None
+    assert found.uses.to_pylist() == second.uses.to_pylist()
+    assert catalog.objects_by_key(first.objects["key"]).num_rows == first.objects.num_rows
+
+
+def test_use_ids_come_in_reading_order(catalog: Catalog) -> None:
+    """Clip after clip, as batches are read."""
     row, ids = registered(catalog)
     given = plan(catalog, row, ids)
-    first = catalog.record_plan(given)
-    assert catalog.record_plan(given) == first
-    assert catalog.load_generations(row.task_id) == [first]
+    catalog.record_plan(given)
+    wanted = [use["object_id"] for use in given.uses.to_pylist() if use["epoch"] == 1]
+    assert catalog.load_use_ids(row.task_id, 1, 1)["object_id"].to_pylist() == wanted
+
+
+def test_objects_of_no_plan_are_found(catalog: Catalog) -> None:
+    """Single frames that somebody read are objects like any other."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    catalog.record_objects(given.objects.slice(0, 1))
+    assert catalog.objects_by_key(given.objects["key"]).num_rows == 1
+    assert select(catalog, "select kind, state, generation from objects") == [("frames", "planned", None)]
+
+
+def test_a_forgotten_task_leaves_its_name_free(catalog: Catalog) -> None:
+    """On purpose only: its draws, plans and progress go, so that the name can mean something else."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    catalog.record_draws(draws(row, 0, ids))
+    assert catalog.forget_task("train") == row
+    assert catalog.load_tasks() == []
+    assert catalog.ensure_task(task(row.dataset_id, definition_key="other")).task_id != row.task_id
+    assert select(catalog, "select count(*) from uses") == [(0,)]
+    with pytest.raises(errors.NotFound, match="'absent'"):
+        catalog.forget_task("absent")
 
 
 def test_uses_may_come_in_any_order(catalog: Catalog) -> None:
@@ -217,8 +254,6 @@ def test_a_plan_of_an_unknown_task_is_refused(catalog: Catalog) -> None:
     """Its uses would belong to nobody."""
     row, ids = registered(catalog, 2)
     given = plan(catalog, row, ids)
-    from dataclasses import replace
-
     with pytest.raises(errors.BadInput, match="not registered"):
         catalog.record_plan(replace(given, generation=replace(given.generation, task_id=99)))
 
@@ -256,8 +291,8 @@ def test_an_eviction_is_remembered_with_its_reason(catalog: Catalog) -> None:
     catalog.flush()
     catalog.mark_gone([1, 2], "budget", tier="local")
     catalog.flush()
-    found = catalog.query("read_evictions").to_pylist()
-    assert [(e["object_id"], e["bytes"], e["reason"]) for e in found] == [(1, 100, "budget")]
+    found = select(catalog, "select object_id, bytes, reason from evictions")
+    assert found == [(1, 100, "budget")]
 
 
 def test_touching_moves_the_tick_forward_only(catalog: Catalog) -> None:
@@ -306,11 +341,8 @@ def test_measures_add_up(catalog: Catalog) -> None:
     catalog.flush()
     catalog.add_io_samples([sample, IoSampleRow("load", 20, "raw", "local", 1, 0.1, 5)])
     catalog.flush()
-    found = from_table(IoSampleRow, catalog.query("read_io_samples"))
-    assert sorted(found, key=lambda row: row.op) == [
-        IoSampleRow("decode", 20, "h264", "source", 6, 1.5, 3000),
-        IoSampleRow("load", 20, "raw", "local", 1, 0.1, 5),
-    ]
+    found = select(catalog, "select op, size_bucket, n, seconds, bytes, seconds_each from io_samples order by op")
+    assert found == [("decode", 20, 6, 1.5, 3000, 0.25), ("load", 20, 1, 0.1, 5, 0.1)]
 
 
 def test_events_of_one_second_are_one_row(catalog: Catalog) -> None:
@@ -321,14 +353,14 @@ def test_events_of_one_second_are_one_row(catalog: Catalog) -> None:
     catalog.flush()
     catalog.add_events([EventRow("error", object_id=5, detail="bad_video: x", at_s=102.0)])
     catalog.flush()
-    found = catalog.query("read_events").to_pylist()
-    assert [(e["kind"], e["count"], e["bytes"], e["seconds"]) for e in found] == [
+    found = select(catalog, "select kind, count, bytes, seconds from events order by at_s, event_id")
+    assert found == [
         ("miss", 1, 0, 0.0),
         ("hit", 4, 40, 2.0),
         ("hit", 1, 0, 0.0),
         ("error", 1, 0, 0.0),
     ]
-    assert len({e["event_id"] for e in found}) == 4
+    assert select(catalog, "select count(distinct event_id) from events") == [(4,)]
 
 
 def test_substitutions_are_rows(catalog: Catalog) -> None:
@@ -337,7 +369,8 @@ def test_substitutions_are_rows(catalog: Catalog) -> None:
     given = SubstitutionRow(row.task_id, 0, 3, -1, ids[0], "replace", "bad_video: torn", ids[1], 12.5)
     catalog.add_substitutions([given])
     catalog.flush()
-    assert from_table(SubstitutionRow, catalog.query("read_substitutions", task_id=row.task_id)) == [given]
+    found = select(catalog, "select sample, video, policy, replacement, reason, at_s from substitutions")
+    assert found == [(-1, "0", "replace", "1", "bad_video: torn", 12.5)]
 
 
 def test_settings_and_tiers_take_the_last_word(catalog: Catalog) -> None:
@@ -347,7 +380,7 @@ def test_settings_and_tiers_take_the_last_word(catalog: Catalog) -> None:
         catalog.set_setting("seed", value)
         catalog.set_tiers([TierRow("local", "/store", int(value) * 10)])
     assert catalog.setting("seed") == "2"
-    assert from_table(TierRow, catalog.query("read_tiers")) == [TierRow("local", "/store", 20)]
+    assert select(catalog, "select tier, url, budget_bytes from tiers") == [("local", "/store", 20)]
 
 
 def test_what_was_committed_is_there_after_reopening(where: str) -> None:
@@ -362,8 +395,7 @@ def test_what_was_committed_is_there_after_reopening(where: str) -> None:
         assert catalog.load_generations(row.task_id) == [generation]
         assert catalog.load_copies().num_rows == 1
         assert catalog.next_object_id(1) == generation.objects + 1
-        leases = catalog.query("read_leases").num_rows
-        assert leases == (0 if catalog.dialect == "duckdb" else 1)
+        assert select(catalog, "select count(*) from leases") == [(0 if catalog.dialect == "duckdb" else 1,)]
 
 
 def test_an_unknown_query_lists_the_known(catalog: Catalog) -> None:

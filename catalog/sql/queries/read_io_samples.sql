@@ -1,3 +1,0 @@
--- Every measure.
--- Columns: op text, size_bucket integer, codec text, tier text, n bigint, seconds double, bytes bigint
-select op, size_bucket, codec, tier, n, seconds, bytes from io_sample order by op, size_bucket, codec, tier

@@ -1,0 +1,356 @@
+"""Single frames by name: frame i of a video, and the same after the first d augmentation steps (SAND Table 1).
+
+They are planned like clips of one frame and made by the same engine, so a frame after its last step is, to the bit,
+what the batch holds. A step has a single-frame meaning as long as no merge lies before it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog, schemas
+from viewcache.errors import BadVideo, Broken, ViewNotFound
+from viewcache.materializer.engine import Engine
+from viewcache.materializer.job import Job, Made, Place, Recipe
+from viewcache.materializer.ledger import Copy
+from viewcache.materializer.ops import get
+from viewcache.materializer.plan import GenerationPlan, clip_bound, content_key
+from viewcache.materializer.program import Instruction, Program
+from viewcache.materializer.resolve import ResolvedStream, resolve_stream
+from viewcache.materializer.scan import Scanned
+from viewcache.materializer.spec import StepSpec
+from viewcache.materializer.task import Task
+from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.work import SECONDS_PER_FRAME, RowState, Work
+from viewcache.store import read_slots
+
+__all__ = ["SingleFrame", "SingleWork", "Singles"]
+
+_log = logging.getLogger("viewcache.read")
+
+READ_TRIES = 5
+"""How often frames are read again when they turn out damaged; each time they have been made anew."""
+
+KNOWN_IDS = 4096
+"""Object ids of single frames that stay in memory."""
+
+_registering = threading.Lock()
+"""Two threads that ask for the same new frame must not give it two ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFrame:
+    """One frame, decided but not made."""
+
+    video_id: int
+    video: str
+    """The video's name in paths."""
+    uri: str
+    video_key: str
+    index: VideoIndex
+    frame: int
+    depth: int
+    """Augmentation steps done."""
+    recipe: Recipe
+    """Of a clip of one frame: shape (1,3,H,W)."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(3,H,W)."""
+        _, channels, height, width = self.recipe.shape
+        return channels, height, width
+
+    @property
+    def time_s(self) -> float:
+        """Presentation time in seconds."""
+        return float(self.index.times_s(np.array([self.frame]))[0])
+
+
+class SingleWork(Work):
+    """Single frames to be made for one reader; each row is a frame."""
+
+    def __init__(self, task_id: int, wanted: Sequence[SingleFrame], object_ids: dict[str, int]) -> None:
+        """Take the frames and the ids of their objects by key."""
+        self.task_id = task_id
+        self._wanted = wanted
+        self._object_ids = object_ids
+        self._states = [RowState.PLANNED] * len(wanted)
+
+    @property
+    def bound(self) -> int:
+        """Most bytes that one row's object takes on disk."""
+        return max(each.recipe.bound for each in self._wanted)
+
+    def key(self, row: int) -> str:
+        """Content key of a row's object."""
+        return self._wanted[row].recipe.key
+
+    def video(self, row: int) -> int:
+        """Which video a row is made of."""
+        return self._wanted[row].video_id
+
+    def due(self, row: int) -> int:
+        """At once: a reader waits."""
+        return 0
+
+    def state(self, row: int) -> RowState:
+        """How far a row is."""
+        return self._states[row]
+
+    def set_state(self, row: int, state: RowState) -> None:
+        """Note how far a row is."""
+        self._states[row] = state
+
+    def set_state_of(self, key: str, state: RowState) -> None:
+        """The same for all rows of an object, unless it is being made."""
+        for row, each in enumerate(self._wanted):
+            if each.recipe.key == key and self._states[row] != RowState.MAKING:
+                self._states[row] = state
+
+    def job(self, number: int, rows: list[int], place: Place) -> Job:
+        """Describe the making of some rows of one video."""
+        first = self._wanted[rows[0]]
+        return Job(
+            number=number,
+            uri=first.uri,
+            name=first.video,
+            video_key=first.video_key,
+            index=first.index.to_bytes(),
+            clips=tuple(self._wanted[row].recipe for row in rows),
+            place=place,
+            estimate_s=SECONDS_PER_FRAME * first.index.frames,
+        )
+
+    def copy(self, made: Made, rows: list[int]) -> Copy:
+        """The catalog's and the store's view of an object that was just made."""
+        return Copy(self._object_ids[made.key], made.key, made.stored, made.written.bytes)
+
+
+class Singles:
+    """The single frames of one task. Thread-safe."""
+
+    def __init__(self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine]) -> None:
+        """Find frames of ``task``, in the store at ``root`` or made by the engine."""
+        self._task = task
+        self._catalog = catalog
+        self._root = root
+        self._engine = engine
+        self._ids: dict[str, int] = {}
+
+    # Deciding ------------------------------------------------------------------------------------------------------
+
+    def frame(self, video: str, i: int) -> SingleFrame:
+        """Frame ``i`` as decoded.
+
+        Raises:
+            ViewNotFound: no such video or frame; the message has the range.
+            BadVideo: the video cannot be decoded.
+        """
+        video_id, found, index = self._video(video, i)
+        return _single(video_id, found, index, i, 0, Program(()), np.zeros(0, np.int32), index.shown_size)
+
+    def aug(
+        self, video: str, i: int, depth: int, *, epoch: int | None = None, sample: int = 0, output: str | None = None
+    ) -> SingleFrame:
+        """Frame ``i`` after the first ``depth`` steps, with the numbers that a clip of the video drew.
+
+        Args:
+            video: its name in paths.
+            i: any frame of it, in the clip or not.
+            depth: steps in the order in which they run, from 1.
+            epoch: of the clip; None = the first use in the generation that the task is in.
+            sample: ordinal of the clip among the video's clips in its epoch.
+            output: which output of a step that has several; None = the first.
+
+        Raises:
+            ViewNotFound: no such video, frame, step, output, epoch or sample, a step after a merge, or the video is
+                not drawn in that epoch; the message has what there is.
+            BadVideo: the video cannot be decoded.
+        """
+        video_id, found, index = self._video(video, i)
+        step, stream = self._step(depth, output)
+        plan, row = self._clip(video_id, video, epoch, sample)
+        resolved = resolve_stream(
+            self._task.graph, depth, stream, self._task.spec.sampling.frames_per_video, plan.clip(row)
+        )
+        chain = _chain(resolved)
+        if chain is None:
+            raise ViewNotFound(
+                f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} comes after a merge, where a single frame "
+                f"has no meaning of its own; single frames exist after steps {_listed(self.depths())}"
+            )
+        return _single(video_id, found, index, i, depth, *chain, (resolved.height, resolved.width))
+
+    def depths(self) -> tuple[int, ...]:
+        """The steps, from 1, after which single frames have a meaning."""
+        joined: set[str] = set()
+        depths = []
+        for depth, step in enumerate(self._task.graph.steps, 1):
+            if step.branch_type == "merge" or joined.intersection(step.inputs):
+                joined.update(step.outputs)
+            else:
+                depths.append(depth)
+        return tuple(depths)
+
+    def _video(self, video: str, i: int) -> tuple[int, Scanned, VideoIndex]:
+        video_id, found = self._task.dataset.one(video)
+        if found.index is None:
+            raise BadVideo(found.error)
+        if not 0 <= i < found.index.frames:
+            raise ViewNotFound(f"video {video!r} has frames 0 to {found.index.frames - 1}; asked for {i}")
+        return video_id, found, found.index
+
+    def _step(self, depth: int, output: str | None) -> tuple[StepSpec, str]:
+        steps, name = self._task.graph.steps, self._task.spec.name
+        if not steps:
+            raise ViewNotFound(f"task {name!r} has no augmentation steps; asked for step {depth}")
+        if not 1 <= depth <= len(steps):
+            raise ViewNotFound(f"task {name!r} has augmentation steps 1 to {len(steps)}; asked for {depth}")
+        step = steps[depth - 1]
+        if output is not None and output not in step.outputs:
+            raise ViewNotFound(f"step {depth} ({step.name!r}) makes {', '.join(step.outputs)}; asked for {output!r}")
+        return step, output or step.outputs[0]
+
+    def _clip(self, video_id: int, video: str, epoch: int | None, sample: int) -> tuple[GenerationPlan, int]:
+        """The plan and the row of the clip that is meant."""
+        task = self._task
+        samples = task.spec.sampling.samples_per_video
+        if not 0 <= sample < samples:
+            raise ViewNotFound(f"task {task.spec.name!r} has samples 0 to {samples - 1} of a video; asked for {sample}")
+        plan = task.generation(self._current() if epoch is None else task.generation_of(epoch)).plan
+        place = plan.videos.row_of.get(video_id, -1)
+        rows = np.flatnonzero((plan.video == place) & (plan.sample == sample))
+        drawn = np.unique(plan.epoch[rows])
+        if epoch is not None:
+            rows = rows[plan.epoch[rows] == epoch]
+        if not len(rows):
+            where = f"epochs {plan.first_epoch} to {plan.last_epoch}" if epoch is None else f"epoch {epoch}"
+            hint = f"; of epochs {plan.first_epoch} to {plan.last_epoch} it is in {_listed(drawn.tolist())}"
+            raise ViewNotFound(
+                f"video {video!r} is not drawn in {where} of task {task.spec.name!r}{hint if len(drawn) else ''}"
+            )
+        return plan, int(rows[0])
+
+    def _current(self) -> int:
+        """The generation that the task's readers have reached."""
+        reached = max((row.epoch for row in self._catalog.load_progress(self._task.task_id)), default=0)
+        return self._task.generation_of(min(reached, self._task.spec.epochs - 1))
+
+    # Reading -------------------------------------------------------------------------------------------------------
+
+    def read(self, wanted: Sequence[SingleFrame]) -> list[NDArray[np.uint8]]:
+        """Pixels of some frames, uint8 (3,H,W) each; those that are not in the store are made now, a video at a time.
+
+        Raises:
+            BadVideo: a video cannot give a frame.
+            Broken: frames were damaged again and again.
+        """
+        out = [np.empty(each.recipe.shape, np.uint8) for each in wanted]
+        if not wanted:
+            return []
+        engine, work = self._engine(), SingleWork(self._task.task_id, wanted, self._object_ids(wanted))
+        for _ in range(READ_TRIES):
+            with engine.fetch(work, range(len(wanted))) as fetched:
+                damaged = read_slots(self._root, [copy.stored for copy in fetched.copies], out)
+            if not damaged:
+                return [array[0] for array in out]
+            for position, damage in damaged.items():
+                _log.warning("rebuilding a frame: %s", damage, extra={"action": "rebuild"})
+                engine.damaged(fetched.copies[position])
+        raise Broken(
+            f"frames of {wanted[0].video!r} were damaged {READ_TRIES} times in a row after being made anew; check the "
+            "disk, then run `viewcache doctor`"
+        )
+
+    def _object_ids(self, wanted: Sequence[SingleFrame]) -> dict[str, int]:
+        """Id of each frame's object by key; new ones get a row in the catalog."""
+        fresh = {each.recipe.key: each for each in wanted}
+        with _registering:
+            ids = {key: self._ids[key] for key in fresh if key in self._ids}
+            missing = [key for key in fresh if key not in ids]
+            if missing:
+                found = self._catalog.objects_by_key(missing)
+                ids |= dict(zip(found["key"].to_pylist(), found["object_id"].to_pylist(), strict=True))
+                missing = [key for key in missing if key not in ids]
+            if missing:
+                first = self._catalog.next_object_id(len(missing))
+                ids |= {key: first + k for k, key in enumerate(missing)}
+                self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
+            self._ids |= ids
+            while len(self._ids) > KNOWN_IDS:
+                del self._ids[next(iter(self._ids))]
+        return ids
+
+
+def _single(
+    video_id: int,
+    found: Scanned,
+    index: VideoIndex,
+    i: int,
+    depth: int,
+    program: Program,
+    drawn: NDArray[np.int32],
+    size: tuple[int, int],
+) -> SingleFrame:
+    frames = np.array([i], np.int32)
+    shape = (1, 3, *size)
+    parts = bytes.fromhex(found.key), program.signature, frames.astype("<i4").tobytes(), drawn.astype("<i4").tobytes()
+    bound = clip_bound(3 * size[0] * size[1], 1)
+    recipe = Recipe(content_key("single", *parts), program, drawn, frames, shape, 0, bound)
+    return SingleFrame(video_id, found.name, found.uri, found.key, index, i, depth, recipe)
+
+
+def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None:
+    """The frame operations that lead to the stream, numbered anew, and their part of the row; None after a merge.
+
+    Operations on the order of frames are left out: they move a frame and do not change it.
+    """
+    made = {each.target: each for each in resolved.program.instructions}
+    way: list[Instruction] = []
+    stream = resolved.number
+    while stream:
+        instruction = made[stream]
+        if instruction.kind != "op":
+            return None
+        if get(instruction.name).stage == "frame":
+            way.append(instruction)
+        (stream,) = instruction.sources
+    instructions, drawn, column = [], [np.zeros(0, np.int32)], 0
+    for k, each in enumerate(reversed(way)):
+        instructions.append(Instruction("op", (k,), k + 1, each.name, each.params, column, each.width))
+        drawn.append(resolved.row[each.column : each.column + each.width])
+        column += each.width
+    return Program(tuple(instructions)), np.concatenate(drawn)
+
+
+def _rows(fresh: list[SingleFrame], ids: dict[str, int]) -> pa.Table:
+    """The frames as the catalog records them."""
+    count = len(fresh)
+    sizes = [int(np.prod(each.recipe.shape)) for each in fresh]
+    return pa.table(
+        {
+            "object_id": [ids[each.recipe.key] for each in fresh],
+            "key": [each.recipe.key for each in fresh],
+            "kind": ["aug"] * count,
+            "video_id": [each.video_id for each in fresh],
+            "depth": [each.depth for each in fresh],
+            "est_bytes": sizes,
+            "cost_s": [SECONDS_PER_FRAME] * count,
+            "keep": [False] * count,
+            "shape": ["x".join(map(str, each.recipe.shape)) for each in fresh],
+            "frame_start": [each.frame for each in fresh],
+            "frame_stride": [1] * count,
+            "frame_count": [1] * count,
+            "frame_list": [None] * count,
+        },
+        schema=schemas.OBJECT,
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"
