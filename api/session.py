@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from viewcache.api.config import Config, Source, load
 from viewcache.api.loader import Loader
 from viewcache.catalog import Catalog
+from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import EventRow, TaskRow, TierRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.batch import Batch
@@ -131,11 +133,15 @@ class Cache:
         root = spec.tiers[0].url
         where = root if spec.catalog == "duckdb" else spec.catalog
         tier = LocalTier(root, spec.tiers[0].budget_bytes)
+        # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
+        self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
         self.catalog = Catalog.open(where)
+        recovered = False
         try:
             clean = self.catalog.setting(_CLEAN) == "yes"
             self.catalog.set_setting(_CLEAN, "no")
             self.recovered: Recovered = recover(self.catalog, tier, TIER, clean=clean)
+            recovered = True
             config = config.with_used_bytes(tier.used_bytes)
             tier.budget_bytes = config.cache.tiers[0].budget_bytes
             self.config = config
@@ -143,10 +149,11 @@ class Cache:
             self.catalog.set_tiers([TierRow(TIER, root, tier.budget_bytes)])
             self._ledger = Ledger(self.catalog, TIER)
             self._ledger.adopt(self.recovered.copies)
+            self._shrink()
             self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
             self._check_budget()
         except BaseException:
-            self.catalog.close()
+            self._let_go(clean=recovered)
             raise
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
         _open_caches.append(self)
@@ -155,6 +162,13 @@ class Cache:
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
         return Reader(task, self.catalog, self.tier.root, self._engine_now, lambda n: self._look_ahead(spec.name, n))
+
+    def _shrink(self) -> None:
+        """Evict what a budget that was lowered since the last run has no room for."""
+        over = self.tier.used_bytes - self.tier.budget_bytes
+        if over > 0:
+            for copy in self._ledger.victims(over, set(), lambda _: True):
+                self.tier.delete(copy.stored.physical)
 
     def _check_budget(self) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
@@ -348,10 +362,17 @@ class Cache:
         self._planner.shutdown(cancel_futures=True)
         if self._engine is not None:
             self._engine.close()
+        self._let_go(clean=True)
+
+    def _let_go(self, *, clean: bool) -> None:
+        """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
         try:
-            self.catalog.set_setting(_CLEAN, "yes")
+            if clean:
+                self.catalog.set_setting(_CLEAN, "yes")
         finally:
             self.catalog.close()
+            if self._owner is not None:
+                self._owner.release()
 
     def __enter__(self) -> Self:
         """The cache itself."""

@@ -67,7 +67,7 @@ class Task:
         self.dataset = dataset
         self._settings = settings
         self._catalog = catalog
-        self._lock = threading.RLock()
+        self._planning = threading.RLock()
         self._generations: dict[int, ActiveGeneration] = {}
         self._grid = spec.sampling.frame_stride
         self._cost = CostModel()
@@ -117,19 +117,20 @@ class Task:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
             BadInput: the task selects no video, or its clips would differ in shape.
         """
-        with self._lock:
+        active = self._generations.get(number)
+        if active is not None:
+            return active
+        with self._planning:  # readers of other generations go on meanwhile
             active = self._generations.get(number)
             if active is None:
-                active = self._plan(number)
-                self._generations[number] = active
+                active = self._generations[number] = self._plan(number)
                 while len(self._generations) > KEEP_GENERATIONS:
                     del self._generations[next(iter(self._generations))]
             return active
 
     def planned(self, number: int) -> ActiveGeneration | None:
         """A generation, if it is planned already."""
-        with self._lock:
-            return self._generations.get(number)
+        return self._generations.get(number)
 
     def batch_bound(self) -> tuple[int, int]:
         """Most bytes that the clips of one batch take in the store, and how many clips that are."""
@@ -265,7 +266,7 @@ class Task:
 
         The replacement of a clip depends on its place alone, not on when its damage was found (law 3).
         """
-        with self._lock:
+        with self._planning:
             plan = active.plan
             if self.spec.dataset.on_bad_video == "raise" or len(plan.videos) < 2:
                 return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")

@@ -1,0 +1,233 @@
+"""What is due, demanded and evictable, against a small model in Python, on both databases."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.catalog.samples import copy, draws, plan, registered, select, video
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import ProgressRow, TaskRow
+
+PACE_S = 0.5
+"""Seconds per iteration; exact in binary, so that sums in any order are equal."""
+
+
+@dataclass(slots=True)
+class Use:
+    """One use to come or past."""
+
+    task_id: int
+    seq: int
+    epoch: int
+    position: int
+    object_id: int
+
+
+@dataclass(slots=True)
+class Demand:
+    """How much an object is wanted."""
+
+    refs: int = 0
+    drawn_refs: int = 0
+    next_iterations: int = 1 << 60
+
+    def add(self, other: "Demand") -> None:
+        self.refs += other.refs
+        self.drawn_refs += other.drawn_refs
+        self.next_iterations = min(self.next_iterations, other.next_iterations)
+
+
+@dataclass(slots=True)
+class Model:
+    """The catalog's state as sets."""
+
+    uses: list[Use] = field(default_factory=list)
+    parents: dict[int, list[int]] = field(default_factory=dict)
+    copies: dict[int, int] = field(default_factory=dict)
+    """Bytes by object."""
+    drawn: dict[tuple[int, int], int] = field(default_factory=dict)
+    at: dict[int, int] = field(default_factory=dict)
+    """Next seq by task."""
+
+    def own(self) -> dict[int, Demand]:
+        found: dict[int, Demand] = {}
+        for use in self.uses:
+            ahead = use.seq - self.at[use.task_id]
+            if ahead >= 0:
+                drawn = use.position < self.drawn.get((use.task_id, use.epoch), 0)
+                found.setdefault(use.object_id, Demand()).add(Demand(1, int(drawn), ahead))
+        return found
+
+    def demand(self) -> dict[int, Demand]:
+        found = self.own()
+        for object_id, wanted in list(self.own().items()):
+            front = [object_id]
+            while front:
+                node = front.pop()
+                if node not in self.copies:
+                    for parent in self.parents.get(node, ()):
+                        found.setdefault(parent, Demand()).add(wanted)
+                        front.append(parent)
+        return found
+
+    def due(self, n: int, window: int) -> list[tuple[int, int]]:
+        own = {i: d for i, d in self.own().items() if i not in self.copies and d.next_iterations < window}
+        return sorted(((d.next_iterations, i) for i, d in own.items()))[:n]
+
+    def victims(self, need: int, spare: set[int]) -> list[int]:
+        wanted = self.demand()
+        ranked = []
+        for object_id, size in self.copies.items():
+            d = wanted.get(object_id)
+            if object_id in spare:
+                continue
+            if d is None:
+                ranked.append((0, 0.0, object_id, size))
+            elif d.drawn_refs == 0:
+                ranked.append((1, float(d.refs), object_id, size))
+            else:
+                ranked.append((2, -d.next_iterations * PACE_S, object_id, size))
+        chosen, freed = [], 0
+        for _, _, object_id, size in sorted(ranked):
+            if freed >= need:
+                break
+            chosen.append(object_id)
+            freed += size
+        return chosen
+
+
+class Walk:
+    """A random history, told to the catalog and to the model alike."""
+
+    def __init__(self, catalog: Catalog, seed: int):
+        self.catalog, self.random, self.model = catalog, random.Random(seed), Model()
+        self.tasks: list[tuple[TaskRow, list[int]]] = [registered(catalog, 6, name) for name in ("train", "val")]
+        self.planned = {row.task_id: 0 for row, _ in self.tasks}
+        self.model.at = {row.task_id: 0 for row, _ in self.tasks}
+        self.objects: list[int] = []
+
+    def step(self) -> None:
+        self.random.choice([self.plan, self.draw, self.make, self.make, self.remove, self.advance])()
+        self.catalog.flush()
+
+    def plan(self) -> None:
+        row, ids = self.random.choice(self.tasks)
+        if self.planned[row.task_id] == 3:
+            return
+        order = self.random.sample(ids, len(ids))
+        given = plan(self.catalog, row, order, self.planned[row.task_id])
+        self.planned[row.task_id] += 1
+        self.catalog.record_plan(given)
+        for u in given.uses.to_pylist():
+            self.model.uses.append(Use(u["task_id"], u["seq"], u["epoch"], u["position"], u["object_id"]))
+        for e in given.edges.to_pylist():
+            self.model.parents.setdefault(e["child_id"], []).append(e["parent_id"])
+        self.objects += given.objects["object_id"].to_pylist()
+
+    def draw(self) -> None:
+        row, ids = self.random.choice(self.tasks)
+        key = row.task_id, self.random.randrange(4)
+        first = self.model.drawn.get(key, 0)
+        last = self.random.randint(first, len(ids))
+        if last > first:
+            self.catalog.record_draws(draws(row, key[1], ids[first:last], first))
+            self.model.drawn[key] = last
+
+    def make(self) -> None:
+        for object_id in self.random.sample(self.objects, min(len(self.objects), 8)):
+            size = self.random.randint(1, 100)
+            self.catalog.mark_ready([copy(object_id, bytes=size)])
+            self.model.copies[object_id] = size
+
+    def remove(self) -> None:
+        gone = self.random.sample(sorted(self.model.copies), len(self.model.copies) // 4)
+        self.catalog.mark_gone(gone, "test", tier="local")
+        for object_id in gone:
+            del self.model.copies[object_id]
+
+    def advance(self) -> None:
+        row, _ = self.random.choice(self.tasks)
+        self.model.at[row.task_id] += self.random.randint(0, 3)
+        seq = self.model.at[row.task_id]
+        self.catalog.advance(ProgressRow(row.task_id, 0, seq // 3, seq % 3, seq, PACE_S))
+        self.catalog.advance(ProgressRow(row.task_id, 1, seq // 3, seq % 3, seq + 1, PACE_S))
+
+    def check(self) -> None:
+        found = select(self.catalog, "select object_id, refs, drawn_refs, next_iterations from object_demand")
+        assert {i: Demand(*rest) for i, *rest in found} == self.model.demand()  # type: ignore[arg-type]
+        counted = select(self.catalog, "select object_id, refs, drawn_refs, next_iterations from refcounts")
+        assert {i: Demand(*rest) for i, *rest in counted} == self.model.own()  # type: ignore[arg-type]
+        n, window = self.random.randint(1, 20), self.random.randint(1, 10)
+        due = self.catalog.due_next(n, window)
+        pairs = zip(due["iterations_ahead"].to_pylist(), due["object_id"].to_pylist(), strict=True)
+        assert list(pairs) == self.model.due(n, window)
+        need = self.random.randint(1, 1 + sum(self.model.copies.values()))
+        spare = self.random.sample(sorted(self.model.copies), len(self.model.copies) // 5)
+        victims = self.catalog.eviction_candidates("local", need, spare)
+        assert victims["object_id"].to_pylist() == self.model.victims(need, set(spare))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_demand_equals_the_model(catalog: Catalog, seed: int) -> None:
+    """After any history, what is due, demanded and offered for eviction is what the definitions say."""
+    walk = Walk(catalog, seed)
+    for _ in range(25):
+        walk.step()
+        walk.check()
+
+
+def test_the_slowest_rank_counts(catalog: Catalog) -> None:
+    """An object is wanted as long as one rank has not read it."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    for rank, seq in ((0, 3), (1, 1)):
+        catalog.advance(ProgressRow(row.task_id, rank, 0, seq, seq, 1.0))
+    catalog.flush()
+    assert select(catalog, "select min(seq) from deadlines") == [(1,)]
+
+
+def test_an_unknown_pace_counts_iterations(catalog: Catalog) -> None:
+    """Before anything is measured the order of needs is that of the batches."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    assert select(catalog, "select count(*) from deadlines where need_s <> iterations_ahead") == [(0,)]
+
+
+def test_what_is_held_is_never_offered(catalog: Catalog) -> None:
+    """A lease protects its object until it expires."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    catalog.mark_ready([copy(1), copy(2), copy(3)])
+    catalog.hold([1], holder="reader", expires_at=1e12)
+    catalog.hold([2], holder="reader", expires_at=1.0)
+    catalog.flush()
+    assert 1 not in catalog.eviction_candidates("local", 1 << 40)["object_id"].to_pylist()
+    catalog.release([1], holder="reader")
+    catalog.flush()
+    assert {1, 2, 3} == set(catalog.eviction_candidates("local", 1 << 40)["object_id"].to_pylist())
+
+
+def test_what_cannot_be_made_again_is_never_offered(catalog: Catalog) -> None:
+    """When a source is gone, copies that are still wanted are all there is (law 6)."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    catalog.record_plan(given)
+    clips = [o["object_id"] for o in given.objects.to_pylist() if o["video_id"] == ids[0] and o["kind"] == "clip"]
+    catalog.mark_ready([copy(object_id) for object_id in clips])
+    catalog.upsert_videos(row.dataset_id, [video(0, status="gone")])
+    catalog.flush()
+    assert catalog.eviction_candidates("local", 1 << 40).num_rows == 0
+    catalog.advance(ProgressRow(row.task_id, 0, 9, 0, 99, 1.0))
+    catalog.flush()
+    assert catalog.eviction_candidates("local", 1 << 40)["object_id"].to_pylist() == clips
+
+
+def test_eviction_stops_at_what_is_needed(catalog: Catalog) -> None:
+    """The last victim is the one that makes the sum reach the need; another tier is left alone."""
+    catalog.mark_ready([copy(i, bytes=10) for i in range(1, 9)] + [copy(1, tier="remote")])
+    catalog.flush()
+    found = catalog.eviction_candidates("local", 25)
+    assert found["object_id"].to_pylist() == [1, 2, 3]
+    assert found["reason"].to_pylist() == ["nothing wants it"] * 3
+    assert catalog.eviction_candidates("local", 0).num_rows == 0
