@@ -24,8 +24,10 @@ class PlainClip:
     path: str
     rotation: int
     """Degrees counter-clockwise by which the decoded picture is turned to be shown."""
-    times_s: Sequence[float]
-    """Presentation times of its frames, in order; a frame may come twice."""
+    frames: Sequence[int]
+    """Its source frames in clip order; one may come twice."""
+    pts: Sequence[int]
+    """Their presentation times, in units of the stream."""
     size: tuple[int, int]
     """Height and width after the resize."""
     crop: tuple[int, int, int, int]
@@ -42,25 +44,38 @@ def decode_plainly(clip: PlainClip) -> NDArray[np.uint8]:
     Raises:
         Broken: a frame of the clip does not come out of the decoder.
     """
-    y, x, height, width = clip.crop
-    wanted = {round(time_s, 4): [] for time_s in clip.times_s}  # type: dict[float, list[int]]
-    for position, time_s in enumerate(clip.times_s):
-        wanted[round(time_s, 4)].append(position)
-    out = np.empty((len(clip.times_s), 3, height, width), np.uint8)
-    left = set(wanted)
+    left: dict[int, list[int]] = {}
+    for position, pts in enumerate(clip.pts):
+        left.setdefault(pts, []).append(position)
+    _, _, height, width = clip.crop
+    out = np.empty((len(clip.pts), 3, height, width), np.uint8)
     with av.open(clip.path) as container:
         stream = container.streams.video[0]
         stream.thread_type = "SLICE"  # clips are decoded side by side, one core each
-        first = min(clip.times_s)
-        container.seek(max(0, int((first - 0.001) / stream.time_base)), stream=stream)
+        container.seek(min(left), stream=stream)
         for frame in container.decode(stream):
-            time = round(float(frame.time), 4)
-            if time in left:
-                left.discard(time)
-                rgb = to_rgb(frame, *clip.size, rotation=clip.rotation)[:, y : y + height, x : x + width]
-                out[wanted[time]] = rgb[:, :, ::-1] if clip.flip else rgb
-                if not left:
-                    break
-    if left:
-        raise Broken(f"{clip.path}: a plain decode did not give the frames at {sorted(left)[:4]} s")
-    return out
+            for position in left.pop(int(frame.pts or 0), ()):
+                out[position] = _picture(frame, clip)
+            if not left:
+                return out
+    return _counting(clip, out)
+
+
+def _counting(clip: PlainClip, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """From the start of the file, for containers in which a seek does not land before the clip."""
+    left: dict[int, list[int]] = {}
+    for position, number in enumerate(clip.frames):
+        left.setdefault(int(number), []).append(position)
+    with av.open(clip.path) as container:
+        for number, frame in enumerate(container.decode(video=0)):
+            for position in left.pop(number, ()):
+                out[position] = _picture(frame, clip)
+            if not left:
+                return out
+    raise Broken(f"{clip.path}: a plain decode does not give the frames {sorted(left)[:4]}")
+
+
+def _picture(frame: av.VideoFrame, clip: PlainClip) -> NDArray[np.uint8]:
+    y, x, height, width = clip.crop
+    rgb = to_rgb(frame, *clip.size, rotation=clip.rotation)[:, y : y + height, x : x + width]
+    return rgb[:, :, ::-1] if clip.flip else rgb

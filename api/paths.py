@@ -6,7 +6,7 @@ The last component decides what a path names, so a video called `12` and epoch 1
 import re
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from viewcache.errors import BadUrl
 
@@ -54,6 +54,16 @@ class ViewPath:
     """For ``aug``: which output of a step that has several."""
     inside: str = ""
     """For ``zarr``: the path inside the group; empty = the group itself."""
+
+    def __str__(self) -> str:
+        """The shortest text that means the same, without ``view://``."""
+        given: dict[str, object] = {}
+        if self.kind == "aug":
+            given = {"epoch": self.epoch, "sample": self.sample or None, "output": self.output}
+        elif self.world != 1:
+            given = {"rank": self.rank, "world": self.world}
+        query = urlencode({name: value for name, value in given.items() if value is not None})
+        return "/".join(self.parts) + ("?" + query if query else "")
 
 
 def parse_path(path: str) -> ViewPath:

@@ -112,11 +112,12 @@ def open_caches() -> tuple["Cache", ...]:
     """The caches that are open in this process, the one that was opened last first.
 
     Raises:
-        WrongProcess: the parent of this process had some open; they did not survive the fork.
+        WrongProcess: only the parent of this process had some open; they did not survive the fork.
     """
-    for cache in _open_caches:
-        cache.check_open()
-    return tuple(reversed(_open_caches))
+    own = tuple(cache for cache in reversed(_open_caches) if cache._pid == os.getpid())
+    if _open_caches and not own:
+        _open_caches[-1].check_open()
+    return own
 
 
 class Cache:

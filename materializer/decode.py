@@ -226,7 +226,7 @@ class _Decoder:
                     held.append((packet, frame))
 
         try:
-            for number, packet in enumerate(packets, start):
+            for number, fed in enumerate(packets, start):
                 flag = flags[number - start]
                 skip = skips and not flag & REFERENCE and rank[number - start] not in wanted
                 if skip != skipping:
@@ -236,10 +236,10 @@ class _Decoder:
                     pending[number] = None
                     if next(iter(pending)) < number - DEEPEST:
                         del pending[next(iter(pending))]  # it is not coming any more
-                packet.pts = packet.dts = number  # comes back as the frame's pts: which packet a frame is of
+                fed.pts = fed.dts = number  # comes back as the frame's pts: which packet a frame is of
                 stats.packets += 1
                 try:
-                    take(context.decode(packet))
+                    take(context.decode(fed))
                 except DAMAGE as bad:
                     damage[number] = f"undecodable ({_reason(bad)})"
                     pending.pop(number, None)

@@ -5,7 +5,7 @@ and for streams that need more than payload and extradata.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import av
 from av.codec import CodecContext
@@ -20,6 +20,9 @@ from viewcache.store.checksum import crc32c
 if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.codeccontext import VideoCodecContext
+    from av.video.stream import VideoStream
+
+    VideoPacket = Packet[VideoStream]
 
 __all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only"]
 
@@ -37,7 +40,7 @@ class Feed(Protocol):
 
     context: "VideoCodecContext"
 
-    def packets(self, start: int, stop: int) -> Iterator[Packet]:
+    def packets(self, start: int, stop: int) -> "Iterator[VideoPacket]":
         """The packets start…stop-1 in decode order. It may replace ``context``, so look at that afterwards."""
 
 
@@ -58,11 +61,11 @@ class RangeFeed:
         self._source = source
         self._index = index
         self._gap = LOCAL_GAP if isinstance(source, LocalSource) else REMOTE_GAP
-        self.context = CodecContext.create(index.decoder, "r")
+        self.context = cast("VideoCodecContext", CodecContext.create(index.decoder, "r"))
         self.context.extradata = index.extradata or None
         configure(self.context, index.codec, _most_pixels(index), threads)
 
-    def packets(self, start: int, stop: int) -> Iterator[Packet]:
+    def packets(self, start: int, stop: int) -> "Iterator[VideoPacket]":
         """The packets start…stop-1."""
         index = self._index
         pos, size, crcs = (array[start:stop].tolist() for array in (index.pos, index.size, index.crc))
@@ -79,8 +82,8 @@ class RangeFeed:
                 if len(payload) != length:
                     raise BadVideo(f"{shown(self._source.uri)}: ends before byte {offset + length}; {ANOTHER}")
                 # Allocated by FFmpeg: decoders read a little past a packet's end, where a view of ours has no room.
-                packet = Packet(length)
-                packet.update(payload)
+                packet: VideoPacket = Packet(length)
+                packet.update(payload)  # type: ignore[arg-type]  # takes any buffer
                 if crc32c(payload) != crc:
                     raise BadVideo(f"{shown(self._source.uri)}: other bytes at {offset} than before; {ANOTHER}")
                 yield packet
@@ -116,7 +119,7 @@ class ContainerFeed:
         self.close()
         self._manager = open_container(self._source)
         self._opened = self._manager.__enter__()
-        self._stream = self._opened.streams[self._index.stream]
+        self._stream = cast("VideoStream", self._opened.streams[self._index.stream])
         only(self._opened, self._index.stream)
         self.context = self._stream.codec_context
         configure(self.context, self._index.codec, _most_pixels(self._index), self._threads)
@@ -129,7 +132,7 @@ class ContainerFeed:
             self._opened = None
             self._manager.__exit__(None, None, None)
 
-    def all_packets(self) -> Iterator[Packet]:
+    def all_packets(self) -> "Iterator[VideoPacket]":
         """Every packet from the start."""
         self._rewind()
         return self._demuxed
@@ -139,9 +142,9 @@ class ContainerFeed:
             self._open()
         self._fresh = False
 
-    def packets(self, start: int, stop: int) -> Iterator[Packet]:
+    def packets(self, start: int, stop: int) -> "Iterator[VideoPacket]":
         """The packets start…stop-1, complete and checked before the first is given."""
-        found: list[Packet] | None = None
+        found: list[VideoPacket] | None = None
         for seek in self._seeks(start):
             assert self._opened is not None
             self._fresh = False
@@ -168,9 +171,10 @@ class ContainerFeed:
             if time != NO_TIME:
                 yield int(time)
 
-    def _read(self, start: int, stop: int) -> list[Packet] | None:
+    def _read(self, start: int, stop: int) -> "list[VideoPacket] | None":
         """Read on to the wanted packets; None if they do not come as the index says."""
-        index, found = self._index, list[Packet]()
+        index = self._index
+        found: list[VideoPacket] = []
         try:
             for count, packet in enumerate(self._demuxed):
                 at = start + len(found)
@@ -185,7 +189,7 @@ class ContainerFeed:
         return None
 
 
-def _same(packet: Packet, index: VideoIndex, at: int) -> bool:
+def _same(packet: "VideoPacket", index: VideoIndex, at: int) -> bool:
     times = (NO_TIME if packet.pts is None else packet.pts, NO_TIME if packet.dts is None else packet.dts)
     if packet.size != index.size[at] or times != (index.pts[at], index.dts[at]):
         return False
@@ -204,8 +208,8 @@ def only(container: "InputContainer", stream: int) -> None:
             each.discard = Discard.all
 
 
-def demux(container: "InputContainer", stream: int) -> Iterator[Packet]:
+def demux(container: "InputContainer", stream: int) -> "Iterator[VideoPacket]":
     """The packets of one stream, without the empty one that ends it."""
-    for packet in container.demux(container.streams[stream]):
+    for packet in container.demux(cast("VideoStream", container.streams[stream])):
         if packet.size:
             yield packet

@@ -12,12 +12,14 @@ import av
 import numpy as np
 from av.video.format import VideoFormat
 from av.video.reformatter import Interpolation, VideoReformatter
+from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.video import VideoIndex
 
 if TYPE_CHECKING:
     from av import VideoFrame
+    from av.video.plane import VideoPlane
 
 __all__ = [
     "INTERPOLATIONS",
@@ -52,6 +54,12 @@ def _reformatter() -> VideoReformatter:
     return kept
 
 
+def _rows(plane: "VideoPlane") -> NDArray[np.uint8]:
+    """A plane's memory, padding included, as rows of bytes."""
+    memory: NDArray[np.uint8] = np.frombuffer(plane, np.uint8)  # type: ignore[call-overload]  # a plane is a buffer
+    return memory[: len(memory) // plane.line_size * plane.line_size].reshape(-1, plane.line_size)
+
+
 def _flags(interpolation: str) -> int:
     try:
         return INTERPOLATIONS[interpolation]
@@ -65,7 +73,7 @@ def to_rgb(
     width: int | None = None,
     interpolation: str = "bilinear",
     rotation: int = 0,
-) -> np.ndarray:
+) -> NDArray[np.uint8]:
     """Convert a decoded frame to RGB and resize it, in one step.
 
     Args:
@@ -94,7 +102,7 @@ def to_rgb(
     return np.ascontiguousarray(planes)
 
 
-def resize_rgb(rgb: np.ndarray, height: int, width: int, interpolation: str = "bilinear") -> np.ndarray:
+def resize_rgb(rgb: NDArray[np.uint8], height: int, width: int, interpolation: str = "bilinear") -> NDArray[np.uint8]:
     """Resize an RGB frame by the same swscale step.
 
     Args:
@@ -111,21 +119,19 @@ def resize_rgb(rgb: np.ndarray, height: int, width: int, interpolation: str = "b
     """
     frame = av.VideoFrame(rgb.shape[2], rgb.shape[1], "gbrp")
     for channel, number in enumerate(_RGB_PLANES):
-        plane = frame.planes[number]
-        np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: rgb.shape[1], : rgb.shape[2]] = rgb[channel]
+        _rows(frame.planes[number])[: rgb.shape[1], : rgb.shape[2]] = rgb[channel]
     frame.color_range = 2
     return _convert(frame, height, width, _flags(interpolation))
 
 
-def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> np.ndarray:
+def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> NDArray[np.uint8]:
     try:
         made = _reformatter().reformat(frame, width, height, "gbrp", interpolation=flags, threads=1)
     except (av.error.FFmpegError, ValueError) as bad:
         raise BadVideo(f"a {frame.width}x{frame.height} {frame.format.name} frame cannot be converted ({bad})") from bad
     out = np.empty((3, height, width), np.uint8)
     for channel, number in enumerate(_RGB_PLANES):
-        plane = made.planes[number]
-        out[channel] = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[:height, :width]
+        out[channel] = _rows(made.planes[number])[:height, :width]
     return out
 
 
@@ -162,7 +168,7 @@ def can_keep_planes(index: VideoIndex) -> bool:
     return plane_shapes(index.pix_fmt, index.width, index.height) is not None
 
 
-def planes_of(frame: "VideoFrame") -> np.ndarray:
+def planes_of(frame: "VideoFrame") -> NDArray[np.uint8]:
     """A frame's native planes, one after another, without padding.
 
     Returns:
@@ -175,13 +181,12 @@ def planes_of(frame: "VideoFrame") -> np.ndarray:
     out = np.empty(sum(rows * row for rows, row in shapes), np.uint8)
     at = 0
     for plane, (rows, row) in zip(frame.planes, shapes, strict=True):
-        view = np.frombuffer(plane, np.uint8)[: rows * plane.line_size].reshape(rows, plane.line_size)
-        out[at : at + rows * row].reshape(rows, row)[:] = view[:, :row]
+        out[at : at + rows * row].reshape(rows, row)[:] = _rows(plane)[:rows, :row]
         at += rows * row
     return out
 
 
-def frame_from_planes(planes: np.ndarray, index: VideoIndex) -> "VideoFrame":
+def frame_from_planes(planes: NDArray[np.uint8], index: VideoIndex) -> "VideoFrame":
     """A frame that converts to the same bytes as the decoded one that `planes_of` was given.
 
     Args:
@@ -200,8 +205,7 @@ def frame_from_planes(planes: np.ndarray, index: VideoIndex) -> "VideoFrame":
     frame = av.VideoFrame(index.width, index.height, index.pix_fmt)
     at = 0
     for plane, (rows, row) in zip(frame.planes, shapes, strict=True):
-        view = np.frombuffer(plane, np.uint8)[: rows * plane.line_size].reshape(rows, plane.line_size)
-        view[:, :row] = planes[at : at + rows * row].reshape(rows, row)
+        _rows(plane)[:rows, :row] = planes[at : at + rows * row].reshape(rows, row)
         at += rows * row
     frame.colorspace = index.color_space
     frame.color_range = index.color_range

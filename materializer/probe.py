@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from av.packet import Packet
+from av.video.stream import VideoStream
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.bitstream import INTRA_ONLY, READABLE, Headers
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from av import VideoFrame
     from av.container import InputContainer
     from av.video.codeccontext import VideoCodecContext
-    from av.video.stream import VideoStream
+    from av.packet import PktSideDataT
 
 __all__ = ["DEFAULT_MAX_PIXELS", "probe"]
 
@@ -41,7 +42,7 @@ DRAINED = 64
 """Packets to feed after one so that its frame, and all that is shown before it, has come out as in a full decode."""
 PROGRESSIVE = (0, 1)
 """AVFieldOrder: unknown, progressive."""
-STATEFUL_SIDE_DATA = ("new_extradata", "param_change", "palette")
+STATEFUL_SIDE_DATA: "tuple[PktSideDataT, ...]" = ("new_extradata", "param_change", "palette")
 """Side data that changes the decoder for all that follows, so that decoding cannot start just anywhere."""
 PAYLOAD_OFFSETS = range(33)
 """Where a payload may begin after `packet.pos`, in bytes: 0 in mp4 and avi, 4 in most Matroska blocks, more with
@@ -104,7 +105,7 @@ class _Output:
     damage: str = ""
 
     def feed(
-        self, context: "VideoCodecContext", packet: Packet | None, number: int, digested: Callable[[int], bool]
+        self, context: "VideoCodecContext", packet: "Packet[VideoStream] | None", number: int, digested: Callable[[int], bool]
     ) -> None:
         """Decode one packet, or drain the decoder, and note the frames that come out."""
         if packet is not None:
@@ -149,12 +150,12 @@ class _Probe:
             return self._without_doubtful_keys(index, packets.doubtful)
         return self._stepped_down(index, output.digests)
 
-    def _choose(self, container: "InputContainer") -> "VideoStream":
+    def _choose(self, container: "InputContainer") -> VideoStream:
         stream = container.streams.best("video")
-        if stream is None:
+        if not isinstance(stream, VideoStream):
             kinds = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
             raise BadVideo(f"{self._name}: no video stream (the file holds {kinds})")
-        context = stream.codec_context
+        context: VideoCodecContext | None = stream.codec_context
         if context is None:
             raise BadVideo(f"{self._name}: this FFmpeg has no decoder for the video stream")
         if context.width * context.height > self._max_pixels:
@@ -167,7 +168,7 @@ class _Probe:
         configure(context, self._codec, self._max_pixels, 1)
         return stream
 
-    def _read(self, container: "InputContainer", stream: "VideoStream") -> tuple[_Packets, _Output]:
+    def _read(self, container: "InputContainer", stream: VideoStream) -> tuple[_Packets, _Output]:
         """Demux all packets; decode until enough frames are out to check their order."""
         context = stream.codec_context
         headers = Headers(self._codec, context.extradata or b"")
@@ -194,7 +195,7 @@ class _Probe:
             output.damage = f"truncated: its header lists {len(listed)} packets, {len(found.size)} are in the file"
         return found, output
 
-    def _note(self, found: _Packets, packet: Packet, payloads: "_Payloads", headers: Headers) -> None:
+    def _note(self, found: _Packets, packet: "Packet[VideoStream]", payloads: "_Payloads", headers: Headers) -> None:
         data = bytes(packet)
         said = headers.read(data)
         found.crc.append(crc32c(data))
@@ -211,7 +212,7 @@ class _Probe:
         found.stateful |= any(packet.has_sidedata(kind) for kind in STATEFUL_SIDE_DATA)
         found.bare &= not packet.has_sidedata("matroska_block_additional")
 
-    def _index(self, stream: "VideoStream", found: _Packets, output: _Output) -> VideoIndex:
+    def _index(self, stream: VideoStream, found: _Packets, output: _Output) -> VideoIndex:
         """The index as the packets' timestamps and headers have it."""
         first, context = output.first, stream.codec_context
         assert first is not None
@@ -329,7 +330,7 @@ class _Payloads:
         self._source = source
         self._missed = False
 
-    def find(self, packet: Packet, data: bytes) -> int:
+    def find(self, packet: "Packet[VideoStream]", data: bytes) -> int:
         """Offset in bytes, or -1; after the first miss the rest is not looked for, since one miss decides."""
         if self._missed or packet.pos is None:
             self._missed = True
@@ -353,7 +354,7 @@ def _quarter(degrees: float) -> int:
     return ROTATIONS[round(degrees / 90) % 4]
 
 
-def _fps(stream: "VideoStream", times: np.ndarray, base: Fraction) -> float:
+def _fps(stream: VideoStream, times: np.ndarray, base: Fraction) -> float:
     if stream.average_rate:
         return float(stream.average_rate)
     span = float(times[-1] - times[0]) * float(base) if len(times) > 1 else 0.0

@@ -7,6 +7,7 @@ decoded (DECODE.md §0). It costs some 12 bytes a packet in the catalog.
 import json
 import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -246,12 +247,14 @@ class VideoIndex:
             arrays[name] = np.cumsum(differences, dtype=dtype)
             arrays[name].flags.writeable = False
             at += dtype.itemsize * count
+        scalars: dict[str, Any] = {name: str(head[name]) for name in _TEXT}
+        scalars |= {name: int(head[name]) for name in _WHOLE}
+        numerator, denominator = (_whole(part, 1 << 40, least=1) for part in head["time_base"])
         return cls(
-            **{name: str(head[name]) for name in _TEXT},
-            **{name: int(head[name]) for name in _WHOLE},
             extradata=data[:extra],
             fps=float(head["fps"]),
-            time_base=(int(head["time_base"][0]), _whole(head["time_base"][1], 1 << 40, least=1)),
+            time_base=(numerator, denominator),
+            **scalars,
             **_checked(head["mode"], arrays),
         )
 
@@ -262,7 +265,7 @@ def _whole(value: object, most: int, least: int = 0) -> int:
     return value
 
 
-def _checked(mode: object, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _checked(mode: object, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if mode not in MODES:
         raise ValueError(f"mode {mode!r}, not one of {MODES}")
     order, packets = arrays["order"], len(arrays["flags"])

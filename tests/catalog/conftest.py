@@ -34,6 +34,9 @@ def server() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_template(server: str) -> str:
     """The server, with a migrated database to copy."""
+    for setting in ("fsync", "full_page_writes"):  # a crash of this server is nothing that we test
+        execute(server, f"alter system set {setting} = off")
+    execute(server, "select pg_reload_conf()")
     execute(server, f"create database {_TEMPLATE}")
     Catalog.open(database_url(server, _TEMPLATE)).close()
     return server
