@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except ViewcacheError as error:
         return _told(error, terminal)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the exit code must say that it is not the user's fault
+    except Exception as error:
         traceback.print_exc()
         terminal.say(f"viewcache: unexpected {type(error).__name__}; please report it with the lines above")
         return exit_code(error)

@@ -119,7 +119,7 @@ class PayloadFile(io.RawIOBase):
         if last > max(first, skip):
             if self._flat is None:
                 self._flat = self._payload.load(range(self._payload.rows)).reshape(-1)
-            parts.append(memoryview(self._flat)[max(first - skip, 0) : last - skip])
+            parts.append(self._flat.data[max(first - skip, 0) : last - skip])
         return parts
 
     def _check_open(self) -> None:

@@ -4,11 +4,11 @@ Listing asks the plan only: it forces and records the draw of what it lists, but
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,18 @@ class Entry:
         return self.size is None
 
 
+class _SharedBuffers(Buffers):
+    """Buffers for the files that any thread opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
+        with self._lock:
+            return super().take(shape)
+
+
 class Tree:
     """The views of one open cache as files and folders. Thread-safe."""
 
@@ -54,7 +66,7 @@ class Tree:
         """Show ``cache``."""
         self._cache = cache
         self._lock = threading.Lock()
-        self._buffers = Buffers()
+        self._buffers = _SharedBuffers()
         self._groups: dict[ViewPath, tuple[GenerationPlan, dict[str, Payload]]] = {}
 
     # Names and sizes -----------------------------------------------------------------------------------------------
@@ -191,7 +203,7 @@ class Tree:
 
             opened: IO[bytes] = fsspec.open(found.uri).open()
             return opened
-        return PayloadFile(self._file(path, where), path)  # type: ignore[return-value]  -- RawIOBase is one in all but name
+        return cast(IO[bytes], PayloadFile(self._file(path, where), path))
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """The bytes of a file, or a range as Python's slices count; makes no more than the range needs."""
@@ -256,12 +268,7 @@ class Tree:
         def load(which: range) -> NDArray[np.uint8]:
             if len(which) < len(rows):
                 return reader.clips(epoch, where.iteration, which, where.rank, where.world)
-            with self._lock:
-                buffers, self._buffers = self._buffers, Buffers()
-            try:
-                batch = reader.read(epoch, where.iteration, where.rank, where.world, buffers)
-            finally:
-                self._buffers = buffers
+            batch = reader.read(epoch, where.iteration, where.rank, where.world, self._buffers)
             assert batch is not None  # only a cancelled read gives none
             return batch.video
 

@@ -1,7 +1,7 @@
 """A batch as a Zarr v3 group: the files that a Zarr client asks for, made up from the plan when it asks.
 
-Nothing of it is stored. One chunk of ``video`` is one clip, so a client that wants a clip makes one clip; every key that
-the metadata promises is there, because a Zarr client takes a missing chunk for zeros.
+Nothing of it is stored. One chunk of ``video`` is one clip, so a client that wants a clip makes one clip; every key
+that the metadata promises is there, because a Zarr client takes a missing chunk for zeros.
 """
 
 import json

@@ -238,9 +238,7 @@ def bench(args: Namespace) -> Iterator[Result]:
 
 def arguments(parser: ArgumentParser) -> None:
     """Which videos, how many samples."""
-    parser.add_argument(
-        "--videos", type=Path, help="a folder of videos (default: the real training clips, else encoded)"
-    )
+    parser.add_argument("--videos", type=Path, help="a folder of videos; default: the real clips, else encoded ones")
     parser.add_argument("--samples", type=int, default=2, help="samples a video (default 2)")
 
 

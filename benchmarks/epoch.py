@@ -49,6 +49,7 @@ def bench(args: Namespace) -> Iterator[Result]:
                     began_s=0.0,
                     budget_bytes=NAIVE.get(name, BUDGET),
                     seed=args.seed + repeat,
+                    opencv=args.opencv,
                 )
                 setting = replace(setting, **QUICK) if args.quick else replace(setting, videos_per_batch=size)
                 runs[name].append(_run(setting, args.dir))
@@ -139,6 +140,7 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.set_defaults(repeats=3)
     parser.add_argument("--videos", type=Path, default=default, help=f"folder of clips (default {default})")
     parser.add_argument("--dir", type=Path, help="where stores are made (default: the system's temporary folder)")
+    parser.add_argument("--opencv", action="store_true", help="the rivals resize with OpenCV: cheaper, with aliasing")
     parser.add_argument("--quick", action="store_true", help="three epochs of tiny batches, to see that all of it runs")
 
 

@@ -1,7 +1,7 @@
 """The loaders that `benchmarks.epoch` races, each run in a process of its own: ``python -m benchmarks.rivals SETTING``.
 
-The rivals are written as people write them, and spared what they can be: their workers live on from epoch to epoch,
-frames stay (H,W,C), OpenCV resizes with a cheap filter. Their starts, crops and flips are as random as ours.
+The rivals are written as people write them, and spared what they can be: their workers live on from epoch to epoch and
+frames stay (H,W,C). They resize with the filter that ours has, swscale's, and their draws are as random.
 """
 
 import json
@@ -56,6 +56,8 @@ class Setting:
     stride: int = 2
     short_side: int = 256
     crop: int = 224
+    opencv: bool = False
+    """Let the rivals convert at full size and resize with OpenCV's plain bilinear filter: less CPU, and aliasing."""
     step_s: float = 0.3
     """What the consumer takes for one batch."""
 
@@ -128,12 +130,19 @@ class _OnDemand:
         out = np.empty((setting.frames, setting.crop, setting.crop, 3), np.uint8)
         count = 0
         for frame in islice(_decoded(video, start), 0, None, setting.stride):
-            out[count] = _resized(frame, video)[rows, columns]
+            out[count] = self.resized(frame, video)[rows, columns]
             count += 1
             if count == setting.frames:
                 break
         out[count:] = out[count - 1]  # times are rounded: the last clip of a video may end a frame early
         return out
+
+    def resized(self, frame: av.VideoFrame, video: _Video) -> Bytes:
+        """(H,W,3) at the size of the resize."""
+        if not self.setting.opencv:
+            return frame.to_ndarray(format="rgb24", width=video.width, height=video.height)
+        full = frame.to_ndarray(format="rgb24")
+        return np.asarray(cv2.resize(full, (video.width, video.height), interpolation=cv2.INTER_LINEAR), np.uint8)
 
 
 def _clips(folder: str) -> list[Path]:
@@ -161,12 +170,6 @@ def _decoded(video: _Video, start: int = 0) -> Iterator[av.VideoFrame]:
         for frame in container.decode(stream):
             if frame.pts is None or frame.pts >= first - half_a_frame:
                 yield frame
-
-
-def _resized(frame: av.VideoFrame, video: _Video, out: Bytes | None = None) -> Bytes:
-    full = frame.to_ndarray(format="rgb24")
-    resized = cv2.resize(full, (video.width, video.height), dst=out, interpolation=cv2.INTER_LINEAR)
-    return np.asarray(resized, np.uint8)
 
 
 class _Naive(_OnDemand):
@@ -200,7 +203,7 @@ class _Naive(_OnDemand):
         frames = np.empty((video.frames, video.height, video.width, 3), np.uint8)
         count = 0
         for frame in islice(_decoded(video), video.frames):
-            _resized(frame, video, frames[count])
+            frames[count] = self.resized(frame, video)
             count += 1
         part = kept.with_suffix(f".{os.getpid()}.part")
         with part.open("wb") as file:

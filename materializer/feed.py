@@ -82,7 +82,7 @@ class RangeFeed:
                 if len(payload) != length:
                     raise BadVideo(f"{shown(self._source.uri)}: ends before byte {offset + length}; {ANOTHER}")
                 # Allocated by FFmpeg: decoders read a little past a packet's end, where a view of ours has no room.
-                packet: VideoPacket = Packet(length)
+                packet = cast("VideoPacket", Packet(length))
                 packet.update(payload)  # type: ignore[arg-type]  # takes any buffer
                 if crc32c(payload) != crc:
                     raise BadVideo(f"{shown(self._source.uri)}: other bytes at {offset} than before; {ANOTHER}")

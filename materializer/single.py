@@ -181,8 +181,8 @@ class Singles:
         chain = _chain(resolved)
         if chain is None:
             raise ViewNotFound(
-                f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} comes after a merge, where a single frame "
-                f"has no meaning of its own; single frames exist after steps {_listed(self.depths())}"
+                f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} comes after a merge, where single "
+                f"frames have no meaning of their own; they exist after steps {_listed(self.depths())}"
             )
         return _single(video_id, found, index, i, depth, *chain, (resolved.height, resolved.width))
 

@@ -4,16 +4,17 @@ Every family of test runs on encoded clips, so that the suite is whole without t
 here makes.
 """
 
-import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 import av
 import numpy as np
 import pytest
+from av.video.stream import VideoStream
 
 __all__ = ["FAMILIES", "encode", "encode_family", "pictures", "real_clip", "real_clips", "rotate_mp4", "sequential"]
 
@@ -119,19 +120,19 @@ def encode(
     """
     space, range_ = colors or (None, None)
     with av.open(str(path), "w", options=muxer or {}) as container:
-        stream = container.add_stream(codec, rate=25, options={"threads": "1", **(options or {})})
+        stream = cast(VideoStream, container.add_stream(codec, rate=25, options={"threads": "1", **(options or {})}))
         stream.width, stream.height, stream.pix_fmt = *size, pix_fmt
         stream.codec_context.gop_size = gop
         stream.codec_context.time_base = Fraction(1, ticks)
-        if space is not None:
-            stream.codec_context.colorspace, stream.codec_context.color_range = space, range_
+        if colors is not None:
+            stream.codec_context.colorspace, stream.codec_context.color_range = colors
         time = 0
         for number, picture in enumerate(source if source is not None else pictures(frames, *size)):
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
                 format=pix_fmt, dst_colorspace=space, dst_color_range=range_
             )
-            if space is not None:
-                frame.colorspace, frame.color_range = space, range_
+            if colors is not None:
+                frame.colorspace, frame.color_range = colors
             frame.pts, frame.time_base, frame.pict_type = time, Fraction(1, ticks), 0
             time += 20 + 13 * (number % 5) if irregular else ticks // 25
             container.mux(stream.encode(frame))
@@ -174,7 +175,8 @@ def digest(frame: av.VideoFrame) -> int:
         row = plane.width * sum(-(-part.bits // 8) for part in parts)
         if not layout.is_planar:
             row = plane.width * layout.padded_bits_per_pixel // 8
-        view = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height, :row]
+        memory = np.frombuffer(plane, np.uint8)  # type: ignore[call-overload]  # a plane is a buffer
+        view = memory.reshape(-1, plane.line_size)[: plane.height, :row]
         crc = zlib.crc32(view.tobytes(), crc)
     return crc
 
@@ -189,8 +191,3 @@ def rotate_mp4(path: Path, degrees: int) -> Path:
         data[at + 4 * k : at + 4 * k + 4] = value.to_bytes(4, "big", signed=True)
     path.write_bytes(data)
     return path
-
-
-def as_bytes(path: Path) -> io.BytesIO:
-    """A file's bytes as a file object."""
-    return io.BytesIO(path.read_bytes())

@@ -1,0 +1,14 @@
+-- Where is each task, and how much of what it still needs is ready?
+select
+    t.task, t.epochs, t.generations, p.rank, p.epoch, p.iteration, p.seconds_per_iteration as seconds_each,
+    v.clips as clips_to_come, v.ready as ready_to_come
+from tasks t
+left join progress p on p.task_id = t.task_id
+left join (
+    select w.task_id, cast(sum(w.clips) as bigint) as clips, cast(sum(w.ready) as bigint) as ready
+    from views w
+    left join (select task_id, min(seq) as seq from progress group by task_id) q on q.task_id = w.task_id
+    where w.seq >= coalesce(q.seq, 0)
+    group by w.task_id
+) v on v.task_id = t.task_id
+order by t.task, p.rank

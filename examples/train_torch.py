@@ -1,0 +1,49 @@
+"""Train a small 3D network on views: `python examples/train_torch.py examples/slowfast.yaml`.
+
+Stop it with Ctrl-C and start it again: it goes on at the batch where it was.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import viewcache
+
+
+def main(config: str) -> None:
+    """Two epochs of a classifier over whatever labels the dataset has."""
+    checkpoint = Path("checkpoint.pt")
+    with viewcache.open(config) as cache:
+        task = cache.tasks[0]
+        loader = cache.loader(task, layout="CTHW", epochs=min(2, cache.task(task).spec.epochs))
+        classes = max(2, len(cache.task(task).task.dataset.classes))
+        model = nn.Sequential(
+            nn.Conv3d(3, 16, kernel_size=(3, 7, 7), stride=(2, 4, 4)),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool3d(1),
+            nn.Flatten(),
+            nn.Linear(16, classes),
+        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        if checkpoint.exists():
+            state = torch.load(checkpoint, weights_only=True)
+            model.load_state_dict(state["model"])
+            loader.load_state_dict(state["loader"])
+        try:
+            for batch in loader:
+                video = batch["video"].float() / 255
+                label = batch["label"].clamp(0, classes - 1)
+                loss = nn.functional.cross_entropy(model(video), label)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                print(f"{loader.state_dict()}: loss {loss.item():.3f}")
+        except KeyboardInterrupt:
+            torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, checkpoint)
+            print(f"stopped; {checkpoint} has the state")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

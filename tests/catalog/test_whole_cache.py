@@ -1,0 +1,72 @@
+"""A whole cache on a PostgreSQL catalog: what holds on DuckDB holds there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import viewcache
+from tests.clips import encode
+from viewcache.errors import CatalogBusy
+
+
+def _config(folder: Path, store: str, catalog: str) -> dict[str, object]:
+    return {
+        "cache": {"store": str(folder / store), "catalog": catalog.replace(":@", "@"), "budget": "20MB", "workers": 1},
+        "dataset": {
+            "tag": "train",
+            "video_dataset_path": str(folder / "videos"),
+            "input_source": "file",
+            "epochs": 2,
+            "sampling": {"videos_per_batch": 2, "frames_per_video": 4, "frame_stride": 2},
+            "augmentation": [
+                {
+                    "name": "crop",
+                    "branch_type": "single",
+                    "inputs": ["frame"],
+                    "outputs": ["a0"],
+                    "config": [{"resize": {"short_side": 48}}, {"random_crop": {"shape": [32, 32]}}],
+                }
+            ],
+        },
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two clips of 30 frames."""
+    (tmp_path / "videos").mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        encode(tmp_path / "videos" / name, frames=30, size=(80, 64))
+    return tmp_path
+
+
+def _read_all(config: dict[str, object]) -> list[np.ndarray]:
+    with viewcache.open(config) as cache:
+        return [cache.read("train", epoch, 0).video.copy() for epoch in range(2)]
+
+
+def test_bytes_do_not_depend_on_the_catalog(folder: Path, empty_database: str) -> None:
+    """Law 3: the same configuration gives the same batches on DuckDB and on PostgreSQL, cold and warm."""
+    duck = _read_all(_config(folder, "duck", "duckdb"))
+    cold = _read_all(_config(folder, "pg", empty_database))
+    warm = _read_all(_config(folder, "pg", empty_database))
+    for epoch in range(2):
+        assert np.array_equal(duck[epoch], cold[epoch])
+        assert np.array_equal(duck[epoch], warm[epoch])
+
+
+def test_a_warm_start_makes_nothing_again(folder: Path, empty_database: str) -> None:
+    """What was made before is found through PostgreSQL after a restart."""
+    config = _config(folder, "pg", empty_database)
+    _read_all(config)
+    with viewcache.open(config) as cache:
+        cache.read("train", 0, 0)
+        assert cache.task("train").spent.misses == 0
+
+
+def test_a_store_has_one_owner_beside_postgresql_too(folder: Path, empty_database: str) -> None:
+    """Law 9: two caches on one store are refused also where the database would let both in."""
+    config = _config(folder, "pg", empty_database)
+    with viewcache.open(config), pytest.raises(CatalogBusy):
+        viewcache.open(config)

@@ -1,0 +1,297 @@
+"""The one writer: order, batching, lost databases, full disks, closed and forked handles."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.catalog.conftest import execute
+from tests.catalog.samples import copy, draws, plan, registered, select
+from viewcache import errors
+from viewcache.catalog import Catalog
+from viewcache.catalog.engine import Session
+from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow
+
+
+def test_small_changes_are_committed_without_a_flush(catalog: Catalog) -> None:
+    """They wait a moment for company, not for somebody to ask."""
+    written = threading.Event()
+    commit = catalog._own()._commit
+
+    def watched(work: object, *, numbered: bool) -> object:
+        result = commit(work, numbered=numbered)  # type: ignore[arg-type]
+        written.set()
+        return result
+
+    catalog._own()._commit = watched  # type: ignore[assignment, method-assign]
+    catalog.mark_ready([copy(1)])
+    assert written.wait(10)
+    assert catalog.load_copies().num_rows == 1
+
+
+def test_many_small_changes_are_few_commits(catalog: Catalog) -> None:
+    """Readers of a whole epoch cost a handful of transactions."""
+    commits = []
+    commit = catalog._own()._commit
+    catalog._own()._commit = lambda work, numbered: (commits.append(1), commit(work, numbered=numbered))[1]  # type: ignore[method-assign]
+    for i in range(500):
+        catalog.mark_ready([copy(i)])
+        catalog.advance(ProgressRow(1, 0, 0, i, i, 0.1))
+    catalog.flush()
+    assert len(commits) < 100
+    assert catalog.load_copies().num_rows == 500
+
+
+def test_later_changes_see_earlier_ones(catalog: Catalog) -> None:
+    """A bulk verb comes after the small changes before it: nothing overtakes."""
+    catalog.mark_ready([copy(1)])
+    catalog.set_setting("after", "1")
+    assert catalog.load_copies().num_rows == 1
+
+
+def test_threads_may_write_at_once(catalog: Catalog) -> None:
+    """Eight threads, every change kept, every block of ids its own."""
+    with ThreadPoolExecutor(8) as pool:
+        starts = list(pool.map(lambda _: catalog.next_object_id(10), range(40)))
+        list(pool.map(lambda i: catalog.mark_ready([copy(i)]), range(200)))
+    catalog.flush()
+    assert len({start // 10 for start in starts}) == 40
+    assert catalog.load_copies().num_rows == 200
+
+
+def test_a_refused_change_leaves_the_others(catalog: Catalog) -> None:
+    """One caller's mistake rolls back that caller's transaction alone."""
+    catalog.mark_ready([copy(1)])
+
+    def half(session: Session) -> None:
+        session.run("write_setting", {"name": "half", "value": "1"})
+        raise errors.BadInput("a mistake")
+
+    with pytest.raises(errors.BadInput, match="a mistake"):
+        catalog._call(half)
+    assert catalog.setting("half") is None
+    assert catalog.load_copies().num_rows == 1
+
+
+def test_a_closed_catalog_says_so(where: str) -> None:
+    """Reads and writes after close name the cure; closing again is harmless."""
+    catalog = Catalog.open(where)
+    catalog.close()
+    catalog.close()
+    for use in (catalog.load_tasks, catalog.flush, lambda: catalog.mark_ready([copy(1)])):
+        with pytest.raises(errors.Closed, match="open the cache again"):
+            use()
+
+
+def _try_in_child(catalog: Catalog, told: "multiprocessing.Queue[str]") -> None:
+    for use in (catalog.load_tasks, catalog.flush):
+        try:
+            use()
+        except errors.WrongProcess as error:
+            told.put(str(error))
+    catalog.close()
+
+
+def test_a_forked_child_is_refused(catalog: Catalog) -> None:
+    """A child's writes would be lost and come back as phantom rows (RELIABILITY F2); its close closes nothing."""
+    context = multiprocessing.get_context("fork")
+    told: multiprocessing.Queue[str] = context.Queue()
+    child = context.Process(target=_try_in_child, args=(catalog, told))
+    child.start()
+    for _ in range(2):
+        assert f"opened by process {os.getpid()}" in told.get(timeout=20)
+    child.join(20)
+    assert child.exitcode == 0
+    catalog.set_setting("still", "open")
+
+
+def test_reading_only_writes_nothing(where: str) -> None:
+    """A catalog that nobody owns can be looked at by several; writing verbs say how to get to write."""
+    with Catalog.open(where) as catalog:
+        catalog.set_setting("a", "1")
+    with Catalog.open(where, writable=False) as one, Catalog.open(where, writable=False) as two:
+        assert one.setting("a") == two.setting("a") == "1"
+        with pytest.raises(errors.Misuse, match="writable=True"):
+            one.set_setting("a", "2")
+
+
+def test_a_lost_postgresql_connection_comes_back(empty_database: str) -> None:
+    """A server that drops everybody loses nothing that was acknowledged; the next write is committed once."""
+    with Catalog.open(empty_database) as catalog:
+        sample = IoSampleRow("decode", 1, "h264", "source", 1, 0.5, 10)
+        catalog.add_io_samples([sample])
+        catalog.flush()
+        catalog.load_tasks()
+        execute(empty_database, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+        catalog.add_io_samples([sample])
+        catalog.flush()
+        assert select(catalog, "select n from io_samples") == [(2,)]
+        assert catalog.load_tasks() == []
+
+
+FULL_DISK = """
+import resource, signal, sys
+from tests.catalog.samples import copy
+from viewcache import errors
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow
+
+folder, how = sys.argv[1:]
+catalog = Catalog.open(folder)
+catalog.add_events([EventRow("hit", detail="before", at_s=1.0)])
+catalog.flush()
+size = (catalog._opened.layout.database if how == "checkpoint" else catalog._opened.layout.log).stat().st_size
+unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+if how == "checkpoint":
+    catalog.mark_ready([copy(i, physical="x" * 500) for i in range(2000)])
+    catalog.flush()
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 4096, unlimited[1]))
+try:
+    if how == "checkpoint":
+        catalog.publish_snapshot()
+    else:
+        catalog.mark_ready([copy(i, physical="x" * 500) for i in range(2000)])
+        catalog.add_events([EventRow("hit", detail="during", at_s=2.0)])
+        catalog.flush()
+    print("no error")
+except errors.ViewcacheError as error:
+    print(error.kind)
+print(catalog.query("count_draws", task_id=1)["drawn"].to_pylist())
+resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+catalog.add_events([EventRow("hit", detail="after", at_s=3.0)])
+catalog.flush()
+print(catalog.failure, catalog.load_copies().num_rows)
+catalog.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["log", "checkpoint"])
+def test_a_full_disk_is_an_error_and_then_is_not(folder: Path, how: str) -> None:
+    """Writes fail as `full`, reads go on, nothing is lost or doubled, and everything is committed once there is room."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(folder), how], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["full", "[0]", "None 2000"]
+    with Catalog.open(folder) as catalog:
+        events = select(catalog, "select detail, count from events order by at_s")
+        assert events == [("before", 1)] + [("during", 1)] * (how == "log") + [("after", 1)]
+
+
+def test_the_reserve_is_freed_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk the transaction is tried again with the space that was held back for it."""
+    with Catalog.open(folder) as catalog:
+        layout = catalog._opened.layout
+        assert layout is not None
+        assert layout.reserve.stat().st_size == 16 << 20
+        engine = catalog._opened.engine
+        transaction = engine.transaction
+
+        def full_while_reserved() -> object:
+            if layout.reserve.exists():
+                raise errors.Full("no space left")
+            return transaction()
+
+        monkeypatch.setattr(engine, "transaction", full_while_reserved)
+        catalog.set_setting("a", "1")
+        assert catalog.setting("a") == "1"
+        assert not layout.reserve.exists()
+    Catalog.open(folder).close()
+    assert layout.reserve.exists()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_lost_database_is_looked_up(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool) -> None:
+    """When a commit fails with the outcome unknown, sums are added once: neither lost nor doubled (RELIABILITY F4)."""
+    engine = catalog._opened.engine
+    transaction = engine.transaction
+    failures = iter([True])
+
+    class Losing:
+        def __enter__(self) -> Session:
+            self.inner = transaction()
+            return self.inner.__enter__()
+
+        def __exit__(self, *exception: object) -> None:
+            lose = next(failures, False)
+            if lose and not committed:
+                error = errors.CatalogDamaged("lost before the commit")
+                self.inner.__exit__(type(error), error, None)
+            else:
+                self.inner.__exit__(None, None, None)
+            if lose:
+                engine.lost = True
+                raise errors.CatalogDamaged("lost")
+
+    monkeypatch.setattr(engine, "transaction", Losing)
+    catalog.add_io_samples([IoSampleRow("decode", 1, "h264", "source", 1, 0.5, 10)])
+    catalog.flush()
+    assert select(catalog, "select n from io_samples") == [(1,)]
+    assert not engine.lost
+
+
+def test_kept_changes_come_before_newer_ones(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be written waits, and the last word still wins when it can."""
+    engine = catalog._opened.engine
+    transaction = engine.transaction
+
+    def failing() -> object:
+        raise errors.Full("no space left")
+
+    monkeypatch.setattr(engine, "transaction", failing)
+    catalog.mark_ready([copy(1, bytes=1), copy(2)])
+    catalog.add_events([EventRow("hit", at_s=5.0)])
+    with pytest.raises(errors.Full):
+        catalog.flush()
+    assert isinstance(catalog.failure, errors.Full)
+    catalog.mark_ready([copy(1, bytes=3)])
+    catalog.mark_gone([2], "test", tier="local")
+    catalog.add_events([EventRow("hit", at_s=5.5)])
+    monkeypatch.setattr(engine, "transaction", transaction)
+    catalog.flush()
+    assert catalog.failure is None
+    assert catalog.load_copies()["bytes"].to_pylist() == [3]
+    assert select(catalog, "select count from events") == [(2,)]
+
+
+def test_waiting_is_bounded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that gives a limit gets a Timeout, not a hang."""
+    release = threading.Event()
+    slow = threading.Thread(target=lambda: catalog._own().between(lambda: release.wait(30)))
+    slow.start()
+    try:
+        with pytest.raises(errors.Timeout, match="within 0.05 s"):
+            catalog.flush(timeout_s=0.05)
+    finally:
+        release.set()
+        slow.join()
+
+
+def test_readers_see_whole_transactions(catalog: Catalog) -> None:
+    """While plans are recorded, a reader sees all of one or nothing of it."""
+    row, ids = registered(catalog)
+    stop = threading.Event()
+    seen: set[int] = set()
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.add(catalog.load_use_ids(row.task_id, 0, 99).num_rows)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        sizes = [0]
+        for number in range(5):
+            given = plan(catalog, row, ids, number)
+            catalog.record_plan(given)
+            catalog.record_draws(draws(row, number, ids))
+            sizes.append(sizes[-1] + given.uses.num_rows)
+    finally:
+        stop.set()
+        reader.join()
+    assert seen <= set(sizes)
