@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_WHERE = "a YAML file, or a cache's folder (default: $VIEWCACHE, the nearest viewcache.yaml, or the only YAML file here)"
+_WHERE = (
+    "a YAML file, or a cache's folder (default: $VIEWCACHE, the nearest viewcache.yaml, or the only YAML file here)"
+)
 
 
 def add_commands(commands: "Commands") -> None:

@@ -109,9 +109,11 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
             parts = sorted(busy.items(), key=lambda item: -item[1])
             terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
         if counts.get("planned"):
-            terminal.show(f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read")
+            terminal.show(
+                f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read"
+            )
     if counts.get("failed"):
-        terminal.say(f"{counted(counts['failed'], 'clip')} could not be made: `viewcache sql \"from errors\"` says why")
+        terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
         return 1
     return 0
 

@@ -58,7 +58,9 @@ class Terminal:
         console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else 200)
         table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
         for position, name in enumerate(columns):
-            numeric = rows and all(isinstance(row[position], int | float | Decimal) for row in rows if row[position] is not None)
+            numeric = rows and all(
+                isinstance(row[position], int | float | Decimal) for row in rows if row[position] is not None
+            )
             table.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text(printable(_cell(value))) for value in row))

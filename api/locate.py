@@ -1,7 +1,7 @@
 """Which cache a command is about: a configuration, a cache's folder, or the one that is near (DESIGN §5).
 
-Nothing named: ``VIEWCACHE`` in the environment, else the nearest ``viewcache.yaml`` upward, else the one configuration in
-the working directory.
+Nothing named: ``VIEWCACHE`` in the environment, else the nearest ``viewcache.yaml`` upward, else the one configuration
+in the working directory.
 """
 
 import os
@@ -67,7 +67,9 @@ def locate(named: str | None = None) -> Located:
     path = Path(named) if named is not None else nearest()
     if path.is_dir():
         if not any((path / mark).exists() for mark in _MARKS):
-            raise BadInput(f"{path} is no cache: it has neither {' nor '.join(_MARKS)}; name its folder or a configuration")
+            raise BadInput(
+                f"{path} is no cache: it has neither {' nor '.join(_MARKS)}; name its folder or a configuration"
+            )
         return Located(str(path.absolute()), str(path.absolute()))
     config = configuration([str(path)])
     root = config.cache.tiers[0].url
@@ -92,7 +94,9 @@ def nearest() -> Path:
         return found[0]
     if found:
         raise BadInput(f"several configurations are here ({', '.join(each.name for each in found)}): name one")
-    raise NotFound(f"no configuration is named, {ENVIRONMENT} is not set, and neither {NAME} nor another one is near {here}")
+    raise NotFound(
+        f"no configuration is named, {ENVIRONMENT} is not set, and neither {NAME} nor another one is near {here}"
+    )
 
 
 def _is_configuration(path: Path) -> bool:

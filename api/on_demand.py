@@ -1,7 +1,7 @@
 """The same clips without a cache: a plain PyAV loop, as training scripts have it, for comparison.
 
-Honest means: same frames, same pixels, all cores, one seek per clip. It opens the file, seeks to the key frame before the
-clip, decodes forward, and converts, crops and flips only what the clip shows.
+Honest means: same frames, same pixels, all cores, one seek per clip. It opens the file, seeks to the key frame before
+the clip, decodes forward, and converts, crops and flips only what the clip shows.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """What a configuration would make, without making or recording any of it.
 
-The plan is worked out on a copy of the catalog that is thrown away, so that looking at a plan draws nothing for ever, and
-works while another process trains. What the catalog knows of the videos is used; only new and changed files are looked at.
+The plan is worked out on a copy of the catalog that is thrown away, so that looking at a plan draws nothing for ever,
+and works while another process trains. What the catalog knows of the videos is used; only new and changed files are
+looked at.
 """
 
 import tempfile
@@ -204,8 +205,9 @@ def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:
     """
     sampling = spec.sampling
     lines = [
-        f"{spec.name}: {sampling.frames_per_video} frames every {sampling.frame_stride}, {sampling.samples_per_video} x "
-        f"{sampling.videos_per_batch} clips a batch, {spec.epochs} epochs, from {spec.dataset.uri}"
+        f"{spec.name}: {sampling.frames_per_video} frames every {sampling.frame_stride}, "
+        f"{sampling.samples_per_video} x {sampling.videos_per_batch} clips a batch, "
+        f"{spec.epochs} epochs, from {spec.dataset.uri}"
     ]
     seen: set[int] = set()
 
@@ -229,7 +231,10 @@ def _described(step: StepSpec, final: str) -> str:
     if step.branch_type == "single":
         what = ", ".join(map(_call, step.ops)) or "nothing"
     elif step.branches:
-        arms = [f"{_when(each.condition, each.prob)}: {', '.join(map(_call, each.ops)) or 'nothing'}" for each in step.branches]
+        arms = [
+            f"{_when(each.condition, each.prob)}: {', '.join(map(_call, each.ops)) or 'nothing'}"
+            for each in step.branches
+        ]
         what = f"{step.branch_type} ({'; '.join(arms)})"
     elif step.branch_type == "merge":
         what = f"merge {' + '.join(step.inputs)} by {step.merge}"

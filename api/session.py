@@ -169,7 +169,7 @@ class Cache:
         over = self.tier.used_bytes - self.tier.budget_bytes
         if over > 0:
             for copy in self._ledger.victims(over, set(), lambda _: True):
-                self.tier.delete(copy.stored.physical)
+                self.tier.delete(copy.stored.physical, copy.bytes)
 
     def _check_budget(self) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
@@ -279,7 +279,7 @@ class Cache:
     # Making --------------------------------------------------------------------------------------------------------
 
     def busy_seconds(self) -> dict[str, float]:
-        """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store, load."""
+        """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store."""
         return dict(self._engine.busy) if self._engine is not None else {}
 
     def _engine_now(self) -> Engine:

@@ -64,7 +64,11 @@ class Status:
             ready = f"{row['ready_to_come'] or 0} of {row['clips_to_come'] or 0}"
             pace = duration(_number(row["seconds_each"])) if row["seconds_each"] else ""
             rows.append((row["task"], row["epochs"], row["generations"], row["rank"], at, pace, ready))
-        return "tasks", ("task", "epochs", "planned", "rank", "next", "per iteration", "clips to come that are ready"), rows
+        return (
+            "tasks",
+            ("task", "epochs", "planned", "rank", "next", "per iteration", "clips to come that are ready"),
+            rows,
+        )
 
     def _objects(self) -> Table:
         rows: list[tuple[object, ...]] = [
@@ -90,7 +94,12 @@ class Status:
             for row in self.stalls()
         ]
         rows += [
-            (row["task"], {"hit": "clips that were there", "miss": "clips that were not"}.get(str(row["kind"]), row["kind"]), row["count"], "")
+            (
+                row["task"],
+                {"hit": "clips that were there", "miss": "clips that were not"}.get(str(row["kind"]), row["kind"]),
+                row["count"],
+                "",
+            )
             for row in self.parts["waiting"]
             if row["kind"] != "stall"
         ]

@@ -89,7 +89,8 @@ class Tree:
             if where.inside in files:
                 return Entry(path, files[where.inside].size)
             if where.inside and not any(name.startswith(where.inside + "/") for name in files):
-                raise ViewNotFound(f"{path}: the group has no {where.inside!r}; it has {', '.join(files)}")
+                arrays = ", ".join(name.removesuffix("/zarr.json") for name in files if name.endswith("/zarr.json"))
+                raise ViewNotFound(f"{path}: nothing is there; the group's arrays are {arrays}")
             return Entry(path)
         return Entry(path, self._payload(where).size)
 

@@ -140,7 +140,7 @@ class _OnDemand:
     def resized(self, frame: av.VideoFrame, video: _Video) -> Bytes:
         """(H,W,3) at the size of the resize."""
         if not self.setting.opencv:
-            return frame.to_ndarray(format="rgb24", width=video.width, height=video.height)
+            return np.asarray(frame.to_ndarray(format="rgb24", width=video.width, height=video.height), np.uint8)
         full = frame.to_ndarray(format="rgb24")
         return np.asarray(cv2.resize(full, (video.width, video.height), interpolation=cv2.INTER_LINEAR), np.uint8)
 

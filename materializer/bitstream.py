@@ -73,7 +73,7 @@ class Headers:
         pictures, temporal, reference, random_access = 0, 0, False, False
         sets: set[bytes] = set()
         for nal in nals:
-            if len(nal) < 3:
+            if len(nal) < (2 if h264 else 3):
                 continue
             if self._is_set(nal):
                 sets.add(bytes(nal))

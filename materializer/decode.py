@@ -14,6 +14,7 @@ from av.video.format import VideoFormat
 
 from viewcache.errors import BadVideo, ViewNotFound
 from viewcache.materializer.feed import DAMAGE, ContainerFeed, Feed, RangeFeed
+from viewcache.materializer.pixels import plain
 from viewcache.materializer.source import Source, open_source, shown
 from viewcache.materializer.video import HIDDEN, KEY, REFERENCE, Gop, VideoIndex
 
@@ -272,11 +273,11 @@ class _Decoder:
         return ""
 
     def _finished(self, frame: "VideoFrame", number: int) -> "VideoFrame":
-        """Give a frame its time and the video's size, format and colours: a bare decoder knows no container's."""
+        """Give a frame its time and the video's size, format and marks: a bare decoder knows no container's."""
         index = self._index
         if frame.width != index.width or frame.height != index.height or frame.format.name != self._format:
             frame = frame.reformat(index.width, index.height, index.pix_fmt, interpolation="BICUBIC", threads=1)
-        frame.colorspace, frame.color_range = index.color_space, index.color_range
+        frame = plain(frame, index)
         frame.pts, frame.time_base = int(index.frame_pts[number]), Fraction(*index.time_base)
         return frame
 
@@ -303,13 +304,16 @@ class _Decoder:
 
 
 def _sequential(feed: "ContainerFeed", stats: DecodeStats) -> "Iterator[VideoFrame | str]":
-    """All frames from the start, and in between the reasons why a packet gave none."""
+    """All frames from the start, and after the first key frame also the reasons why a packet gave none."""
+    started = False
     for packet in feed.all_packets():
         stats.packets += 1
+        started |= packet.is_keyframe
         try:
             frames = feed.context.decode(packet)
         except DAMAGE as bad:
-            yield f"undecodable ({_reason(bad)})"
+            if started:
+                yield f"undecodable ({_reason(bad)})"
             continue
         stats.decoded += len(frames)
         yield from frames

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.board import Board, Fetched
@@ -18,7 +18,7 @@ from viewcache.materializer.job import Job, Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
 from viewcache.materializer.work import RowState, Work
-from viewcache.store import LocalTier, Reservation
+from viewcache.store import LocalTier, Reservation, Written
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -55,6 +55,9 @@ class _Running:
     """Key → rows that need it; what is left to be made."""
     reservations: dict[str, Reservation]
     """Key → room for its object."""
+    made: list[Written] = field(default_factory=list)
+    seconds: Counter[str] = field(default_factory=Counter)
+    """Busy seconds by stage."""
 
 
 class Engine:
@@ -138,7 +141,7 @@ class Engine:
         """Forget a copy whose bytes are not what they were; whoever needs it has it made again."""
         with self._board.changed:  # no job may make the object again before its old bytes are gone
             if self._ledger.drop(copy, "rebuild"):
-                self._tier.delete(copy.stored.physical)
+                self._tier.delete(copy.stored.physical, copy.bytes)
                 self._board.unmake(copy, self._works())
 
     def wait_idle(self, timeout_s: float) -> bool:
@@ -274,7 +277,7 @@ class Engine:
         # A good share at a time: the query costs the same for one object as for a hundred.
         share = max(short, self._tier.budget_bytes // 20)
         for copy in self._ledger.victims(share, self._board.protected_keys(), may_leave):
-            self._tier.delete(copy.stored.physical)
+            self._tier.delete(copy.stored.physical, copy.bytes)
             self._board.unmake(copy, works)
 
     def _no_room(self, work: Work, rows: list[int]) -> Full:
@@ -300,14 +303,17 @@ class Engine:
         running.reservations.pop(made.key).commit(0 if made.written.existed else made.written.bytes)
         rows = running.rows.pop(made.key)
         self._ledger.add(running.work.copy(made, rows), made.written)
+        running.made.append(made.written)
+        running.seconds.update(made.seconds)
         self.busy.update(made.seconds)
         self._board.mark(running.work, rows, RowState.READY)
 
     def _ended(self, running: _Running, report: Report) -> None:
         self._release(running)
         self.busy.update(report.seconds)
-        self.frames.update(report.frames)
-        self._ledger.add_samples(running.job, report)
+        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "bytes_read")})
+        running.seconds.update(report.seconds)
+        self._ledger.add_samples(running.job.place.codec, dict(running.seconds), report.frames, running.made)
         for key, why in report.failed.items():
             self._bad(running.work, running.rows.pop(key, []), why)
         left = [row for rows in running.rows.values() for row in rows]

@@ -153,12 +153,12 @@ class ContainerFeed:
             except DAMAGE:
                 continue
             self._demuxed = demux(self._opened, self._index.stream)
-            found = self._read(start, stop)
+            found = self._read(start, stop, whole=False)
             if found is not None:
                 break
         if found is None:
             self._rewind()
-            found = self._read(start, stop)
+            found = self._read(start, stop, whole=True)
         if found is None:
             raise BadVideo(f"{shown(self._source.uri)}: holds other packets than before; {ANOTHER}")
         return iter(found)
@@ -171,18 +171,19 @@ class ContainerFeed:
             if time != NO_TIME:
                 yield int(time)
 
-    def _read(self, start: int, stop: int) -> "list[VideoPacket] | None":
-        """Read on to the wanted packets; None if they do not come as the index says."""
+    def _read(self, start: int, stop: int, *, whole: bool) -> "list[VideoPacket] | None":
+        """Read on to the wanted packets; None if they do not come as the index says, or not soon after a seek."""
         index = self._index
         found: list[VideoPacket] = []
         try:
             for count, packet in enumerate(self._demuxed):
-                at = start + len(found)
-                if _same(packet, index, at):
+                if whole and count < start:
+                    continue
+                if _same(packet, index, start + len(found)):
                     found.append(packet)
-                    if at + 1 == stop:
+                    if start + len(found) == stop:
                         return found
-                elif found or count > start or (packet.dts or NO_TIME) > index.dts[start] != NO_TIME:
+                elif whole or found or (packet.dts or NO_TIME) > index.dts[start]:
                     return None
         except DAMAGE:
             return None

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
-from viewcache.materializer.job import Job, Report
 from viewcache.store import Stored, Written
 
 if TYPE_CHECKING:
@@ -135,17 +134,27 @@ class Ledger:
             copies = [self._copies[self._keys[each]] for each in candidates if each in self._keys]
         return self._forget([copy for copy in copies if may_leave(copy)], "evict", unless_held=True)
 
-    def add_samples(self, job: Job, report: Report) -> None:
-        """Record what a job's stages cost, for the planner's estimates."""
-        raw = sum(int(clip.bound) for clip in job.clips)
-        bucket = max(raw, 1).bit_length() - 1
+    def add_samples(self, codec: str, seconds: dict[str, float], frames: dict[str, int], made: list[Written]) -> None:
+        """Record what a job's stages cost, in the common currency of the planner's estimates.
+
+        Args:
+            codec: of the objects.
+            seconds: busy seconds by stage.
+            frames: `Report.frames`.
+            made: its objects.
+        """
+        frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
+        work = {
+            "decode": (frames.get("decoded", 0), frame_bytes),
+            "convert": (frames.get("wanted", 0), frame_bytes),
+            "augment": (len(made), clip_bytes // max(1, len(made))),
+            "store": (len(made), clip_bytes // max(1, len(made))),
+        }
         self._catalog.add_io_samples(
             [
-                IoSampleRow(
-                    op, bucket, job.place.codec, self.tier, max(1, report.frames.get("wanted", 0)), seconds, raw
-                )
-                for op, seconds in report.seconds.items()
-                if seconds > 0
+                IoSampleRow(op, max(each, 1).bit_length() - 1, codec, self.tier, n, seconds[op], n * each)
+                for op, (n, each) in work.items()
+                if n and seconds.get(op)
             ]
         )
 

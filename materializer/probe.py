@@ -102,6 +102,8 @@ class _Output:
     digests: dict[int, int] = field(default_factory=dict)
     """Packet → digest of its frame, for some."""
     first: "VideoFrame | None" = None
+    started: bool = False
+    """A key frame was fed; what cannot be decoded before it is cut off, not damaged."""
     damage: str = ""
 
     def feed(
@@ -110,11 +112,13 @@ class _Output:
         """Decode one packet, or drain the decoder, and note the frames that come out."""
         if packet is not None:
             packet.pts = packet.dts = number  # comes back as the frame's pts
+            self.started |= packet.is_keyframe
         try:
             frames = context.decode(packet)
         except DAMAGE as bad:
             what = "the last frames" if packet is None else f"packet {number}"
-            self.damage = self.damage or f"{what} cannot be decoded ({getattr(bad, 'strerror', None) or bad})"
+            if self.started:
+                self.damage = self.damage or f"{what} cannot be decoded ({getattr(bad, 'strerror', None) or bad})"
             return
         for frame in frames:
             at = -1 if frame.pts is None else frame.pts
@@ -271,7 +275,10 @@ class _Probe:
         for start in np.unique(index.starts[frames]):
             # Each start on its own: what an earlier one has left in the decoder must not help.
             decoded = decode_from(self._source, index, frames[index.starts[frames] == start], stats=stats)
-            got |= {frame: _digest(picture) for frame, picture in decoded}
+            try:
+                got |= {frame: _digest(picture) for frame, picture in decoded}
+            except BadVideo:  # packets do not come back as they came before
+                return False
         return got == expected and stats.packets == stats.floor
 
     def _without_doubtful_keys(self, index: VideoIndex, doubtful: list[int]) -> VideoIndex:

@@ -53,7 +53,6 @@ def recover(catalog: Catalog, tier: LocalTier, name: str, *, clean: bool) -> Rec
         tier.settle(sum(copy.bytes for copy in copies.values()))
         return Recovered(tuple(copies.values()), walked=False, swept_bytes=swept)
     there = dict(tier.iter_objects())
-    tier.settle(sum(there.values()))
     missing = [physical for physical in copies if physical not in there]
     catalog.mark_gone([copies.pop(physical).object_id for physical in missing], "missing", tier=name)
     unknown = [physical for physical in there if physical not in copies]
@@ -71,6 +70,8 @@ def recover(catalog: Catalog, tier: LocalTier, name: str, *, clean: bool) -> Rec
             copies[physical] = Copy(ids[each.key], each.key, each.stored, each.bytes)
         catalog.mark_ready(rows)
         adopted += len(rows)
+    # By row, as `delete` will give it back: an object that was cut short since counts what it had.
+    tier.settle(sum(copy.bytes for copy in copies.values()))
     catalog.flush()
     if adopted or missing or deleted:
         _log.warning(

@@ -39,6 +39,9 @@ READ_TRIES = 5
 KNOWN_IDS = 4096
 """Object ids of single frames that stay in memory."""
 
+ID_BLOCK = 64
+"""Object ids that are claimed at once: a claim is a commit, which costs more than making a frame."""
+
 _registering = threading.Lock()
 """Two threads that ask for the same new frame must not give it two ids."""
 
@@ -141,6 +144,7 @@ class Singles:
         self._root = root
         self._engine = engine
         self._ids: dict[str, int] = {}
+        self._free_ids = range(0)
 
     # Deciding ------------------------------------------------------------------------------------------------------
 
@@ -278,13 +282,21 @@ class Singles:
                 ids |= dict(zip(found["key"].to_pylist(), found["object_id"].to_pylist(), strict=True))
                 missing = [key for key in missing if key not in ids]
             if missing:
-                first = self._catalog.next_object_id(len(missing))
-                ids |= {key: first + k for k, key in enumerate(missing)}
+                ids |= {key: self._next_id(len(missing)) for key in missing}
                 self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
             self._ids |= ids
             while len(self._ids) > KNOWN_IDS:
                 del self._ids[next(iter(self._ids))]
         return ids
+
+
+    def _next_id(self, least: int) -> int:
+        if not self._free_ids:
+            count = max(least, ID_BLOCK)
+            first = self._catalog.next_object_id(count)
+            self._free_ids = range(first, first + count)
+        taken, self._free_ids = self._free_ids[0], self._free_ids[1:]
+        return taken
 
 
 def _single(

@@ -22,6 +22,8 @@ NO_TIME = -(1 << 63)
 """A timestamp that the container does not give."""
 MODES = ("packets", "container", "counted")
 COLOR_SPACES = {0: "rgb", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc"}
+LEFT_SITED = frozenset({"h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4", "h263", "vc1", "wmv3", "flv1"})
+"""Codecs of the MPEG family; the others (JPEG, VP8, VP9, AV1, …) are taken for centred, as their FFmpeg decoders say."""
 COLOR_RANGES = {1: "limited", 2: "full"}
 _MAGIC = b"VCIX\x01"
 _ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("crc", "<u4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))
@@ -141,6 +143,15 @@ class VideoIndex:
     def color_range_name(self) -> str:
         """``limited``, ``full`` or ``unspecified``."""
         return COLOR_RANGES.get(self.color_range, "unspecified")
+
+    @property
+    def chroma_location(self) -> str:
+        """Where shared chroma samples lie, ``left`` or ``center``: the default of the codec, for all of its frames.
+
+        Stated per stream in rare cases; it moves colour by a fraction of a pixel. Frames that were kept as planes
+        cannot say it: one rule for all is what makes them convert to the same bytes (law 3).
+        """
+        return "left" if self.codec in LEFT_SITED else "center"
 
     @property
     def duration_s(self) -> float:

@@ -3,6 +3,7 @@
 ``HEAD`` lets an open compare revisions without importing Alembic (0.4 s); a test keeps it equal to the scripts.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,10 +58,9 @@ def is_known(revision: str) -> bool:
     return any(path.name.startswith(f"{revision}_") for path in (_HOME / "versions").glob("*.py"))
 
 
-def compared(item: "SchemaItem", name: str | None, kind: str, reflected: bool, compare_to: "SchemaItem | None") -> bool:
-    """Alembic's ``include_object``: an index made for PostgreSQL alone is not missing on DuckDB."""
-    from alembic import context
-
+def compared(dialect: str) -> "Callable[[SchemaItem, str | None, str, bool, SchemaItem | None], bool]":
+    """Alembic's ``include_object`` for a database: an index made for PostgreSQL alone is not missing on DuckDB."""
     from viewcache.catalog.tables import POSTGRESQL_INDEXES
 
-    return not (kind == "index" and name in POSTGRESQL_INDEXES and context.get_context().dialect.name == "duckdb")
+    left_out = set() if dialect == "postgresql" else set(POSTGRESQL_INDEXES)
+    return lambda item, name, kind, reflected, compare_to: not (kind == "index" and name in left_out)

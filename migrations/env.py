@@ -35,7 +35,7 @@ def _run(connection: Connection) -> None:
     context.configure(
         connection=connection,
         target_metadata=metadata,
-        include_object=compared,
+        include_object=compared(connection.dialect.name),
         render_as_batch=True,
         compare_type=True,
     )

@@ -144,11 +144,16 @@ class LocalTier:
                     continue
                 yield physical, _folder_bytes(entry.path)
 
-    def delete(self, physical: str) -> int:
+    def delete(self, physical: str, counted: int | None = None) -> int:
         """Remove one object; others see it whole or not at all.
 
+        Args:
+            physical: its folder below the root.
+            counted: bytes that the count has for it, given back even if the object is damaged or gone; None = what
+                lies there.
+
         Returns:
-            The bytes given back to the budget; 0 if it was not there.
+            The bytes given back to the budget.
 
         Raises:
             Misuse: ``physical`` is not the place of an object.
@@ -157,15 +162,16 @@ class LocalTier:
         self._check_process()
         dying = f"{self.root}/{temporary_name(check_physical(physical))}"
         place = f"{self.root}/{physical}"
-        size = _folder_bytes(place)
+        size = _folder_bytes(place) if counted is None else counted
         try:
             os.rename(place, dying)
         except FileNotFoundError:
-            return 0
+            size = counted or 0
         except OSError as error:
             raise Broken(f"cannot delete {place}: {error.strerror}; check the folder's permissions") from error
-        failpoint("store.mid-delete")
-        _remove(dying)
+        else:
+            failpoint("store.mid-delete")
+            _remove(dying)
         with self._lock:
             self._used = max(0, self._used - size)
         return size

@@ -33,10 +33,10 @@ from viewcache.store.format import (
     index_size,
     physical_of,
 )
-from viewcache.store.reader import FoundObject, verify_object
+from viewcache.store.reader import FoundObject, scan_object, verify_object
 from viewcache.store.temporary import temporary_name
 
-__all__ = ["ObjectWriter", "Written", "bound_bytes", "write_object"]
+__all__ = ["ObjectWriter", "Written", "bound_bytes", "find_written", "write_object"]
 
 Bytes = NDArray[np.uint8]
 Blob = bytes  # the type's own name is a field's below
@@ -105,6 +105,30 @@ def write_object(
         for chunk, part in enumerate(parts):
             writer.put(chunk, part)
         return writer.commit()
+
+
+def find_written(root: Root, key: str) -> Written | None:
+    """What a writer published under this key before it died without saying so; None if nothing whole is there."""
+    try:
+        return _written(scan_object(root, physical_of(key)), 0.0, existed=False)
+    except ChunkDamaged:
+        return None
+
+
+def _written(found: FoundObject, seconds: float, *, existed: bool) -> Written:
+    return Written(
+        key=found.key,
+        physical=found.physical,
+        bytes=found.bytes,
+        raw_bytes=found.meta.raw_bytes,
+        codec=found.meta.codec,
+        shape=found.meta.shape,
+        chunk_rows=found.meta.chunk[0],
+        table=found.table.to_bytes(),
+        crc=found.table.digest(),
+        seconds=seconds,
+        existed=existed,
+    )
 
 
 class ObjectWriter:
@@ -208,20 +232,7 @@ class ObjectWriter:
             self.abort()
         self._folder = ""
         mine = FoundObject(self._key, self._physical, self._meta, table, self._end + len(index) + len(text))
-        kept = found or mine
-        return Written(
-            key=self._key,
-            physical=self._physical,
-            bytes=kept.bytes,
-            raw_bytes=kept.meta.raw_bytes,
-            codec=kept.meta.codec,
-            shape=kept.meta.shape,
-            chunk_rows=kept.meta.chunk[0],
-            table=kept.table.to_bytes(),
-            crc=kept.table.digest(),
-            seconds=time.perf_counter() - self._started,
-            existed=found is not None,
-        )
+        return _written(found or mine, time.perf_counter() - self._started, existed=found is not None)
 
     def abort(self) -> None:
         """Close and remove what is not published; harmless after `commit`."""

@@ -172,7 +172,7 @@ catalog.close()
 
 @pytest.mark.parametrize("how", ["log", "checkpoint"])
 def test_a_full_disk_is_an_error_and_then_is_not(folder: Path, how: str) -> None:
-    """Writes fail as `full`, reads go on, nothing is lost or doubled, and everything is committed once there is room."""
+    """Writes fail as `full`, reads go on, nothing is lost or doubled, and all is committed once there is room."""
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, str(folder), how], capture_output=True, text=True, timeout=120, check=False
     )
@@ -265,7 +265,7 @@ def test_waiting_is_bounded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -
     slow = threading.Thread(target=lambda: catalog._own().between(lambda: release.wait(30)))
     slow.start()
     try:
-        with pytest.raises(errors.Timeout, match="within 0.05 s"):
+        with pytest.raises(errors.Timeout, match=r"within 0\.05 s"):
             catalog.flush(timeout_s=0.05)
     finally:
         release.set()

@@ -1,4 +1,4 @@
-"""Decoded frames become RGB by one defined step: right colours, and the same bytes from kept planes as from the decoder."""
+"""Frames become RGB by one defined step: right colours, the same bytes from kept planes as from the decoder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from av.video.reformatter import VideoReformatter
 
-from tests.clips import encode, rotate_mp4
+from tests.clips import FAMILIES, encode, real_clips, rotate_mp4
 from viewcache.errors import BadInput
 from viewcache.materializer.decode import decode
 from viewcache.materializer.pixels import (
     INTERPOLATIONS,
     can_keep_planes,
     frame_from_planes,
+    plain,
     plane_shapes,
     planes_of,
     resize_rgb,
@@ -26,8 +27,17 @@ from viewcache.materializer.probe import probe
 from viewcache.materializer.video import VideoIndex
 
 BT601, BT709, BT2020 = (0.299, 0.114), (0.2126, 0.0722), (0.2627, 0.0593)
-FORMATS = ["yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", "yuv410p", "yuv411p", "yuv440p", "yuva420p", "yuva444p", "nv12", "nv21", "nv16", "nv24", "p010le", "p016le", "p210le", "yuyv422", "uyvy422", "yvyu422", "yuv420p10le", "yuv420p10be", "yuv422p10le", "yuv444p12le", "yuv420p9le", "yuv420p16le", "yuva444p10le", "gray", "gray10le", "gray16be", "rgb24", "bgr24", "rgba", "argb", "rgb0", "bgr0", "rgb565le", "bgr555le", "rgb444le", "rgb48le", "rgba64be", "gbrp", "gbrap", "gbrp10le", "gbrp16le", "gbrpf32le", "grayf32le", "xyz12le", "y210le", "x2rgb10le", "ya8", "ya16le", "rgb8", "bgr8", "vuya", "vuyx", "xv30le", "xv36le"]
-"""Pixel formats of real decoders and some that only converters make: planar, half-planar, packed, 8 to 32 bits, alpha."""
+# fmt: off
+FORMATS = [
+    "yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", "yuv410p", "yuv411p", "yuv440p", "yuva420p", "yuva444p",
+    "nv12", "nv21", "nv16", "nv24", "p010le", "p016le", "p210le", "yuyv422", "uyvy422", "yvyu422", "yuv420p10le",
+    "yuv420p10be", "yuv422p10le", "yuv444p12le", "yuv420p9le", "yuv420p16le", "yuva444p10le", "gray", "gray10le",
+    "gray16be", "rgb24", "bgr24", "rgba", "argb", "rgb0", "bgr0", "rgb565le", "bgr555le", "rgb444le", "rgb48le",
+    "rgba64be", "gbrp", "gbrap", "gbrp10le", "gbrp16le", "gbrpf32le", "grayf32le", "xyz12le", "y210le", "x2rgb10le",
+    "ya8", "ya16le", "rgb8", "bgr8", "vuya", "vuyx", "xv30le", "xv36le",
+]
+# fmt: on
+"""Of real decoders, and some that only converters make: planar, half-planar, packed, 8 to 32 bits, alpha."""
 
 
 def noise(width: int, height: int, pix_fmt: str) -> av.VideoFrame:
@@ -50,6 +60,7 @@ def index_like(frame: av.VideoFrame) -> VideoIndex:
             height=frame.height,
             color_space=int(frame.colorspace),
             color_range=int(frame.color_range),
+            chroma_location="left",
         ),
     )
 
@@ -82,7 +93,7 @@ def test_colours_follow_the_standard(space: int, weights: tuple[float, float], c
 @pytest.mark.parametrize("color_range", [1, 2])
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 def test_colours_survive_a_video(space: int, color_range: int, suffix: str, tmp_path: Path) -> None:
-    """A picture that is encoded with a colour tag comes back in its colours, though the container is never opened."""
+    """A picture that is encoded with a colour tag comes back in its colours, without its container."""
     bars = np.repeat(np.repeat(np.random.default_rng(2).integers(0, 256, (4, 6, 3), dtype=np.uint8), 32, 0), 32, 1)
     path = encode(
         tmp_path / f"bars.{suffix}",
@@ -109,6 +120,7 @@ def test_planes_give_the_same_bytes(pix_fmt: str) -> None:
     for width, height in ((64, 48), (37, 29)):
         frame = noise(width, height, pix_fmt)
         index = index_like(frame)
+        frame = plain(frame, index)
         assert can_keep_planes(index)
         again = frame_from_planes(planes_of(frame), index)
         for size in ((height, width), (20, 22), (50, 71)):
@@ -193,23 +205,44 @@ def test_rotation_is_applied(degrees: int, tmp_path: Path) -> None:
     assert to_rgb(frame, 40, 30, rotation=index.rotation).shape == (3, 40, 30)
 
 
-def test_every_family_converts(family: Callable[[str], Path]) -> None:
-    """10-bit, 4:4:4, alpha, grey, RGB and odd sizes all become RGB, from the frame and from its planes alike."""
-    for name in (
-        "h264_10bit.mp4",
-        "h264_444_odd.mp4",
-        "vp9_alpha.webm",
-        "ffv1.mkv",
-        "rgb.mkv",
-        "prores.mov",
-        "mjpeg.avi",
-    ):
-        path = family(name)
-        index = probe(str(path))
-        (_, frame), *_ = decode(str(path), index, np.array([7]))
-        rgb = to_rgb(frame, 40, 50)
-        assert rgb.std() > 10
-        assert np.array_equal(rgb, to_rgb(frame_from_planes(planes_of(frame), index), 40, 50))
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_converts_alike(name: str, family: Callable[[str], Path]) -> None:
+    """Any kind of video becomes RGB, the same from its kept planes as from the decoder's frames (law 3)."""
+    path = family(name)
+    index = probe(str(path))
+    for _, frame in decode(str(path), index, np.array([0, 7, 30])):
+        again = frame_from_planes(planes_of(frame), index)
+        for size in ((40, 50), (96, 128), (67, 31)):
+            rgb = to_rgb(frame, *size)
+            assert rgb.std() > 10
+            assert np.array_equal(rgb, to_rgb(again, *size))
+
+
+@pytest.mark.parametrize("clip", real_clips("train", "edge"), ids=lambda path: path.name)
+def test_real_clips_convert_alike(clip: Path) -> None:
+    """Real clips too: whatever their decoder marks frames with, planes give the same bytes."""
+    index = probe(str(clip))
+    for _, frame in decode(str(clip), index, np.array([0, 3])):
+        again = frame_from_planes(planes_of(frame), index)
+        assert np.array_equal(to_rgb(frame, 90, 160), to_rgb(again, 90, 160))
+
+
+@pytest.mark.parametrize("name", ["h264_bframes.mp4", "hevc_10bit.mkv", "vp9_hidden.webm", "mpeg4.mp4", "mjpeg.avi"])
+def test_chroma_lies_where_the_codec_says(name: str, family: Callable[[str], Path]) -> None:
+    """Marking a frame changes nothing where the stream states nothing unusual: it is the decoder's own picture."""
+    path = family(name)
+    index = probe(str(path))
+    with av.open(str(path)) as container:
+        native = next(container.decode(video=0))
+        (_, ours), *_ = decode(str(path), index, np.array([0]))
+        assert np.array_equal(to_rgb(native, 50, 60), to_rgb(ours, 50, 60))
+
+
+def test_interlaced_frames_are_whole_pictures(family: Callable[[str], Path]) -> None:
+    """Frames marked as interlaced are resized as pictures, not field by field."""
+    path = family("h264_interlaced.mp4")
+    (_, frame), *_ = decode(str(path), probe(str(path)), np.array([3]))
+    assert not frame.interlaced_frame
 
 
 def test_unknown_names_are_refused() -> None:

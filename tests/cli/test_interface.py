@@ -1,0 +1,132 @@
+"""What scripts rely on: names of commands, exit codes, JSON on stdout, words on stderr."""
+
+import argparse
+import json
+import math
+import re
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+
+from tests.cli.site import Site
+from tests.house.tree import ROOT
+from viewcache import errors
+from viewcache.api.cli import EXIT_CODES, exit_code, main, parser
+from viewcache.api.cli_terminal import as_json, duration, printable, size
+
+DOC = (ROOT / "docs" / "cli.md").read_text()
+
+
+def _commands(top: argparse.ArgumentParser, before: str = "") -> dict[str, argparse.ArgumentParser]:
+    found: dict[str, argparse.ArgumentParser] = {}
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, each in action.choices.items():
+                below = _commands(each, f"{before}{name} ")
+                found |= below or {f"{before}{name}": each}
+    return found
+
+
+COMMANDS = _commands(parser())
+
+
+def test_commands_are_pinned() -> None:
+    """Names are a promise: removing one needs a CHANGELOG line."""
+    wanted = "plan run demo status sql lint verify doctor forget".split()
+    assert sorted(COMMANDS) == sorted([*wanted, "db upgrade"])
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    """docs/cli.md has a heading for each command and names each of its options there."""
+    match = re.search(rf"^## `{name}`$(.*?)(?=^## |\Z)", DOC, re.MULTILINE | re.DOTALL)
+    assert match, f"docs/cli.md has no heading for {name}"
+    options = {option for action in COMMANDS[name]._actions for option in action.option_strings} - {"-h", "--help"}
+    assert not [option for option in options if f"`{option}" not in match[1]]
+
+
+def test_every_exit_code_is_documented() -> None:
+    """docs/cli.md lists the codes with the words of the code."""
+    assert not [code for code in EXIT_CODES if f"| {code} |" not in DOC]
+
+
+def _tree(kind: type[errors.ViewcacheError]) -> list[type[errors.ViewcacheError]]:
+    return [kind, *(each for below in kind.__subclasses__() for each in _tree(below))]
+
+
+@pytest.mark.parametrize("kind", _tree(errors.ViewcacheError))
+def test_every_error_has_its_code(kind: type[errors.ViewcacheError]) -> None:
+    """By the groups of the error tree, so that a new class has one too."""
+    groups = {errors.BadInput: 2, errors.NotFound: 3, errors.BadVideo: 1, errors.Busy: 4, errors.Broken: 5}
+    expected = next((code for group, code in groups.items() if issubclass(kind, group)), 5)
+    assert exit_code(kind.__new__(kind)) == expected
+
+
+def test_help_needs_no_library() -> None:
+    """`viewcache --help` imports neither torch nor av, duckdb or rich."""
+    code = (
+        "import sys, viewcache.api.cli as cli\ntry: cli.main(['--help'])\nexcept SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'av', 'duckdb', 'numpy', 'rich', 'yaml', 'cv2', 'pyarrow'} & {m.split('.')[0] for m in sys.modules}\n"
+        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["sql"], ["plan", "--generation", "x"], ["sql", "q", "--json", "--csv"]]
+)
+def test_wrong_arguments_are_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and the usage on stderr."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: viewcache" in capsys.readouterr().err
+
+
+def test_errors_are_json_too(site: Site) -> None:
+    """With --json stdout holds one JSON value also when the command fails: the kind, the message and the place."""
+    site.config.write_text("dataset: {tagg: x}\n")
+    error = site.json("plan", code=2)["error"]
+    assert isinstance(error, dict)
+    assert (error["kind"], error["line"], error["column"]) == ("config", 1, 11)
+    assert site.words.startswith("viewcache: ")
+
+
+def test_a_closed_pipe_is_no_error(made: Site) -> None:
+    """`viewcache sql … | head -1` ends quietly."""
+    command = f"{sys.executable} -m viewcache.api.cli sql --csv 'select * from range(200000)' --rows 200000 | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=made.folder, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_unexpected_errors_are_told_as_such(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug ends with 5, a trace and a request to report it, never with a code that means something else."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("viewcache.api.locate.locate", broken)
+    site.run("status", code=5)
+    assert "ZeroDivisionError" in site.words
+    assert "please report" in site.words
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    """Escape sequences out of file names or errors are shown, not obeyed."""
+    assert printable("a\x1b[2Jb\u202ec\nd") == "a\\x1b[2Jb\\x202ec\nd"
+
+
+def test_json_of_every_value() -> None:
+    """What a query may give is JSON: decimals, bytes, not-a-number, nested values."""
+    value = {"a": Decimal(3), "b": Decimal("0.5"), "c": b"\x00\xff", "d": math.nan, "e": (1, {2: None})}
+    assert json.loads(as_json(value)) == {"a": 3, "b": 0.5, "c": "00ff", "d": None, "e": [1, {"2": None}]}
+
+
+def test_sizes_and_durations_for_people() -> None:
+    """Three digits, a unit, no more."""
+    assert [size(n) for n in (0, 999, 1500, 193_000_000, 5e12)] == ["0 B", "999 B", "1.5 kB", "193 MB", "5 TB"]
+    assert [duration(s) for s in (0.0421, 75.3, 200, 7500)] == ["0.042 s", "75 s", "3 min 20 s", "2 h 5 min"]

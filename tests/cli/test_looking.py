@@ -1,0 +1,225 @@
+"""status, sql, lint and finding the cache: nothing is changed, also while another process trains."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.cli.site import Site
+from viewcache.api.sql_door import question, questions
+
+HOSTILE = (
+    "delete from task",
+    "with gone as (delete from task returning *) select * from gone",
+    "select 1; drop table task",
+    "update setting set value = 'x'",
+    "create table t as select 1",
+    "insert into setting values ('a', 'b')",
+    "attach '/etc/passwd' as p",
+    "copy task to 'stolen.csv'",
+    "select * from read_csv('/etc/passwd')",
+    "select * from read_text('train.yaml')",
+    "select * from 'train.yaml'",
+    "install httpfs",
+    "load httpfs",
+    "set enable_external_access = true",
+    "pragma database_list",
+    "call checkpoint()",
+    "explain analyze select 1",
+    "",
+    "select",
+    "not sql at all",
+)
+
+
+def test_sql_as_a_table(made: Site) -> None:
+    """The README's question is answered, and stderr says what was seen."""
+    text = made.run("sql", "select kind, state, count(*), sum(bytes) from objects group by all")
+    assert "clip" in text
+    assert "ready" in text
+    assert "no process has it open" in made.words
+
+
+def test_sql_as_json(made: Site) -> None:
+    """Columns and rows are JSON: numbers stay numbers, bytes become hex, NaN becomes null."""
+    answer = made.json("sql", "select 1 as a, 2 as a, 'x' as b, '\\xFF'::blob as c, 'nan'::double as d, sum(1) as e")
+    assert answer["columns"] == ["a", "a", "b", "c", "d", "e"]
+    assert answer["rows"] == [[1, 2, "x", "ff", None, 1]]
+    assert answer["source"] == "file"
+
+
+def test_sql_as_csv(made: Site) -> None:
+    """Rows for other tools, with a line of names, quoted where need be."""
+    rows = list(csv.reader(io.StringIO(made.run("sql", "select 'a,b' as x, 2 as y", "--csv"))))
+    assert rows == [["x", "y"], ["a,b", "2"]]
+
+
+def test_sql_limits_rows_and_says_so(made: Site) -> None:
+    """A query that gives more rows than wanted is cut, audibly."""
+    assert made.json("sql", "select * from range(100)", "--rows", "3")["truncated"] is True
+    assert "there are more" in made.words
+
+
+def test_sql_limits_time(made: Site) -> None:
+    """A query without end is stopped and refused."""
+    made.run("sql", "select count(*) from range(10000000000) a, range(1000) b", "--seconds", "0.5", code=2)
+    assert "was stopped" in made.words
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+def test_sql_refuses_all_but_one_select(made: Site, query: str) -> None:
+    """Nothing is written, no file is read, and the exit code is that of bad input."""
+    before = {path: path.stat().st_mtime_ns for path in Path(".").iterdir()}
+    assert made.json("sql", query, code=2)["error"]["kind"] == "query_refused"  # type: ignore[index]
+    assert "root:" not in made.words
+    assert {path: path.stat().st_mtime_ns for path in Path(".").iterdir()} == before
+
+
+def test_sql_from_another_process_sees_a_snapshot(made: Site) -> None:
+    """While a run is on, another process reads what was committed, and is told how old it is and who owns it."""
+    with viewcache.open(made.config) as cache:
+        cache.read("train", 0, 0)
+        asked = made.spawn("sql", "train.yaml", "select sum(refs) as n from objects where kind = 'clip'", "--json")
+        out, err = asked.communicate(timeout=60)
+    assert asked.returncode == 0, err
+    answer = json.loads(out)
+    assert answer["source"] == "snapshot"
+    assert answer["owner"] > 0
+    assert answer["rows"] == [[8]]
+    assert f"owner pid {answer['owner']}" in err
+
+
+def test_status_from_another_process(made: Site) -> None:
+    """Tasks, progress, objects by state, budget and stalls, while the owner reads."""
+    with viewcache.open(made.config) as cache:
+        cache.read("train", 0, 0)
+        asked = made.spawn("status", "--json")
+        out, err = asked.communicate(timeout=60)
+    assert asked.returncode == 0, err
+    answer = json.loads(out)
+    assert answer["tasks"][0]["iteration"] == 1
+    assert {(row["kind"], row["state"]) for row in answer["objects"]} >= {("clip", "ready")}
+    assert answer["tiers"][0]["budget_bytes"] == 64_000_000
+    assert "owner pid" in answer["seen"]
+
+
+def test_status_says_what_reading_waited_for(site: Site) -> None:
+    """Seconds of a cold read are attributed to stages, whose shares add up to one."""
+    with viewcache.open(site.config) as cache:
+        cache.read("train", 0, 0)
+    stalls = site.json("status")["stalls"]
+    assert isinstance(stalls, list)
+    assert sum(row["share"] for row in stalls) == pytest.approx(1)
+    assert {row["waiting_for"] for row in stalls} & {"decode", "start", "making", "store"}
+    assert "what reading waited for" in site.run("status")
+
+
+def test_every_question_that_ships_is_answered(made: Site) -> None:
+    """The demo's and the status's SQL works on the public relations, and says what it is for."""
+    for name in questions():
+        made.run("sql", question(name))
+
+
+def test_the_near_configuration_is_meant(made: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a name: the variable VIEWCACHE, then the nearest viewcache.yaml upward, then the only configuration here."""
+    made.run("status")
+    Path("other.yaml").write_text("cache: {store: ./other}\n")
+    made.run("status", code=2)
+    assert "other.yaml, train.yaml" in made.words
+    monkeypatch.setenv("VIEWCACHE", str(made.store))
+    made.run("status")
+    monkeypatch.delenv("VIEWCACHE")
+    Path("train.yaml").rename("viewcache.yaml")
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    made.run("status")
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("sql", "select 1"), ("verify",), ("db", "upgrade")])
+def test_what_is_not_there_is_not_found(site: Site, arguments: tuple[str, ...]) -> None:
+    """Looking at a cache that was never made makes none."""
+    site.run(*arguments, code=3)
+    assert not site.store.exists()
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "missing-folder"])
+def test_a_name_that_is_not_there_is_not_found(site: Site, name: str) -> None:
+    """The message names it."""
+    site.run("status", name, code=3)
+    assert name in site.words
+
+
+def test_a_folder_that_is_no_cache_is_refused(site: Site) -> None:
+    """Another folder is never taken for a cache."""
+    site.run("status", "videos", code=2)
+    site.run("plan", "videos", code=2)
+
+
+BAD = """\
+cache:
+  budjet: 1GB
+  memory: lots
+dataset:
+- tag: one
+  video_dataset_path: ./videos
+  epochs: five
+  sampling: {videos_per_batch: 2, frames_per_video: 8, frame_strid: 2}
+  augmentation:
+  - name: a
+    branch_type: single
+    inputs: [frame]
+    outputs: [x]
+    config:
+    - rezise: {short_side: 256}
+    - flip: {flip_prob: 5}
+- tag: two
+  sampling: {videos_per_batch: 2, frames_per_video: 8}
+  augmentation: []
+"""
+
+
+def test_lint_finds_all_errors(site: Site) -> None:
+    """One line for each mistake at its place, none for what merely follows from another."""
+    site.config.write_text(BAD)
+    answer = site.json("lint", "train.yaml", code=1)
+    places = [(each["place"]["line"], each["place"]["column"]) for each in answer["problems"]]  # type: ignore[attr-defined]
+    assert places == [(2, 3), (3, 11), (7, 11), (8, 56), (15, 7), (16, 7), (17, 3)]
+    text = site.run("lint", "train.yaml", code=1)
+    assert "train.yaml:2:3: error: unknown key 'budjet'" in text
+    assert "did you mean resize?" in text
+
+
+def test_lint_is_content_with_a_good_file(site: Site) -> None:
+    """Exit code 0, and no cache is made."""
+    site.run("lint")
+    assert "no problem" in site.words
+    assert not site.store.exists()
+
+
+def test_lint_survives_what_is_not_yaml(site: Site) -> None:
+    """A syntax error is one problem with its place; other files are checked nevertheless."""
+    Path("bad.yaml").write_text("dataset: [\n")
+    Path("worse.yaml").write_text("dataset: {tagg: x}\n")
+    answer = site.json("lint", "bad.yaml", "worse.yaml", code=1)
+    assert {Path(each["place"]["file"]).name for each in answer["problems"]} == {"bad.yaml", "worse.yaml"}  # type: ignore[attr-defined]
+
+
+def test_lint_warns_of_what_is_odd(site: Site) -> None:
+    """A large batch, a small budget and long clips are allowed, so they are warnings and the exit code is 0."""
+    site.edit("videos_per_batch: 2", "videos_per_batch: 20")
+    site.edit("64MB", "100kB")
+    text = site.run("lint")
+    assert "a batch has 20 videos, the dataset 3" in text
+    assert "keeps about" in text
+    site.edit("frame_stride: 2", "frame_stride: 9")
+    text = site.run("lint", "--scan")
+    assert "3 of 3 videos are shorter" in text
+
+
+def test_lint_misses_no_dataset(site: Site) -> None:
+    """A folder that is not there is an error of the configuration."""
+    site.edit("./videos", "./nowhere")
+    site.run("lint", code=1)

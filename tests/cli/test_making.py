@@ -1,0 +1,128 @@
+"""plan and run: look before anything happens, make ahead, stop and go on."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.cli.site import Site
+
+
+def test_plan_says_what_would_be_made(site: Site) -> None:
+    """Graph, objects per kind, bytes, decode seconds and packets with on-demand beside them, what is kept."""
+    text = site.run("plan", "train.yaml")
+    for word in ("resize", "random_crop", "clip", "frames", "packets decoded", "core seconds", "on demand", "budget"):
+        assert word in text
+    (task,) = site.json("plan", "train.yaml")["tasks"]  # type: ignore[misc]
+    assert task["summary"]["uses"] == 12
+    assert task["summary"]["packets"] <= task["summary"]["packets_on_demand"]
+    assert {kind["kind"] for kind in task["objects"]} >= {"clip", "frames"}
+    assert task["shape"] == [8, 3, 32, 32]
+
+
+def test_plan_records_nothing(site: Site) -> None:
+    """Looking at a plan draws nothing: the configuration may be changed afterwards and planned again."""
+    site.run("plan", "train.yaml")
+    assert not site.store.exists()
+    site.edit("frames_per_video: 8", "frames_per_video: 4")
+    site.run("plan", "train.yaml")
+    site.run("run", "train.yaml")
+    assert site.json("plan")["tasks"][0]["summary"]["frames"] > 0  # type: ignore[index]
+
+
+def test_plan_of_a_changed_task_warns(made: Site) -> None:
+    """A definition that a run would refuse is planned nevertheless, with the refusal as a warning."""
+    made.edit("frames_per_video: 8", "frames_per_video: 4")
+    made.run("plan", "train.yaml")
+    assert "would refuse" in made.words
+
+
+def test_plan_works_while_another_process_trains(made: Site) -> None:
+    """The owner of the cache is not disturbed, and its draws are seen."""
+    with viewcache.open(made.config):
+        ended = made.spawn("plan", "train.yaml", "--json")
+        out, err = ended.communicate(timeout=60)
+    assert ended.returncode == 0, err
+    assert '"uses": 12' in out
+
+
+@pytest.mark.parametrize("arguments", [("plan", "--generation", "7"), ("run", "--epochs", "0")])
+def test_numbers_out_of_range_are_refused(site: Site, arguments: tuple[str, ...]) -> None:
+    """The message says the valid range."""
+    site.run(*arguments, code=2)
+    assert re.search(r"0 to 0|at least 1", site.words)
+
+
+def test_run_makes_everything(site: Site) -> None:
+    """After a run every clip is ready, and a second run has nothing to do."""
+    answer = site.json("run", "train.yaml")
+    assert answer["clips"] == {"planned": 0, "making": 0, "ready": 12, "failed": 0}
+    files = site.objects()
+    assert site.json("run", "train.yaml")["clips"] == answer["clips"]
+    assert site.objects() == files
+
+
+def test_run_prints_progress_without_a_terminal(site: Site) -> None:
+    """Lines on stderr tell how far it came; stdout has the summary alone."""
+    out = site.run("run")
+    assert "12 clips ready" in out
+    assert "making clips: 12/12" in site.words
+
+
+def test_dry_run_makes_nothing(site: Site) -> None:
+    """The plans of all generations are shown, and no cache is there afterwards."""
+    site.edit("epochs: 2\n  sampling", "epochs: 4\n  sampling")
+    assert site.run("run", "--dry-run").count("generation") == 2
+    assert not site.store.exists()
+
+
+def test_run_ends_when_the_budget_is_full(site: Site) -> None:
+    """What does not fit is told, and is no failure."""
+    site.edit("64MB", "330kB")
+    assert "did not fit" in site.run("run")
+
+
+def test_a_budget_below_one_batch_is_refused(site: Site) -> None:
+    """The message has the minimum."""
+    site.edit("64MB", "40kB")
+    assert site.json("run", code=2)["error"]["kind"] == "budget_too_small"  # type: ignore[index]
+    assert "the minimum is" in site.words
+    site.run("plan")
+    assert "would refuse" in site.words
+
+
+def test_a_broken_video_is_named(site: Site) -> None:
+    """By the policy raise a run ends with 1 and the file's name."""
+    Path("videos/broken.mp4").write_bytes(b"no video")
+    site.run("run", code=1)
+    assert "broken.mp4" in site.words
+    site.edit("  epochs: 2\n  sampling", "  epochs: 2\n  on_bad_video: skip\n  sampling")
+    site.run("run")
+
+
+def test_a_second_owner_is_told_who_holds_it(made: Site) -> None:
+    """Exit code 4, the holder's pid, and how to look nevertheless."""
+    with viewcache.open(made.config):
+        second = made.spawn("run", "train.yaml")
+        _, err = second.communicate(timeout=60)
+    assert second.returncode == 4
+    assert "viewcache sql" in err
+    assert re.search(r"process \d+", err)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_goes_on(site: Site, number: signal.Signals) -> None:
+    """Ctrl-C, or the scheduler's SIGTERM, ends with 130 and no trace; the same command finishes the work."""
+    site.edit("epochs: 2\n  sampling", "epochs: 400\n  sampling")
+    running = site.spawn("run", "train.yaml")
+    while not site.store.is_dir() or not site.objects():
+        assert running.poll() is None, running.communicate()
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    site.run("verify")
+    site.edit("epochs: 400\n  sampling", "epochs: 4\n  sampling")
+    assert site.json("run")["clips"]["ready"] == 24  # type: ignore[index]

@@ -1,0 +1,203 @@
+"""An engine put together by hand over a real catalog, store and plan, with a real or a scripted pool of workers."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tests.faults.caches import config
+from viewcache.api.config import load
+from viewcache.api.session import open_task
+from viewcache.catalog import Catalog
+from viewcache.materializer.engine import Engine, EngineSettings
+from viewcache.materializer.generation import ActiveGeneration
+from viewcache.materializer.job import Job, Made, Place, Recipe, Report
+from viewcache.materializer.ledger import Ledger
+from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.store import ArrayMeta, LocalTier, Written, write_object
+
+__all__ = ["WAIT_S", "Kitchen", "Reading", "ScriptedPool", "until"]
+
+WAIT_S = 20.0
+"""Longest that a test waits for something that takes milliseconds."""
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that another thread does; fails the test after `WAIT_S`."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for: {what}"
+        time.sleep(0.001)
+
+
+class ScriptedPool(WorkerPool):
+    """A pool without processes: the test says when a job's objects are made (of zeros) and when it ends."""
+
+    def __init__(self, size: int = 1) -> None:
+        super().__init__(size, memory_bytes=1 << 30)
+        self.given: list[Job] = []
+        """All jobs so far."""
+        self.running: list[Job] = []
+        self.asked: list[int] = []
+        """Numbers of jobs that were asked to yield."""
+        self._events: deque[Event] = deque()
+        self._news = threading.Condition()
+        self.deaf = False
+        """Say nothing more to the dispatcher: what workers did reaches it no more."""
+
+    @property
+    def busy(self) -> int:
+        """How many jobs run now."""
+        return len(self.running)
+
+    def submit(self, job: Job) -> None:
+        """Note the job."""
+        with self._news:
+            self.given.append(job)
+            self.running.append(job)
+
+    def ask_to_yield(self, numbers: set[int]) -> None:
+        """Note who was asked."""
+        with self._news:
+            self.asked += [job.number for job in self.running if job.number in numbers - set(self.asked)]
+
+    def wake(self) -> None:
+        """End a poll."""
+        with self._news:
+            self._news.notify_all()
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """What the test said meanwhile."""
+        with self._news:
+            if not self._events:
+                self._news.wait(timeout_s)
+            events = [] if self.deaf else list(self._events)
+            self._events.clear()
+            for event in events:
+                if event.kind != "made":
+                    self.running.remove(event.job)
+            return events
+
+    def write(self, job: Job, recipe: Recipe) -> Written:
+        """Publish an object as a worker does, without saying so."""
+        meta = ArrayMeta(recipe.shape, recipe.shape, job.place.codec, {})
+        return write_object(job.place.root, recipe.key, np.zeros(recipe.shape, np.uint8), meta)
+
+    def make(self, job: Job, *keys: str) -> None:
+        """Make some of a job's objects, or all of them."""
+        for recipe in job.clips:
+            if not keys or recipe.key in keys:
+                self.say(Event("made", job, made=Made(recipe.key, self.write(job, recipe), {})))
+
+    def end(self, job: Job, report: Report | None = None) -> None:
+        """The job is over."""
+        self.say(Event("report", job, report=report or Report()))
+
+    def die(self, job: Job) -> None:
+        """Its worker is gone."""
+        self.say(Event("died", job, reason="killed by SIGKILL"))
+
+    def say(self, event: Event) -> None:
+        """Queue news."""
+        with self._news:
+            self._events.append(event)
+            self._news.notify_all()
+
+    def nth(self, number: int) -> Job:
+        """The job with this ordinal from 0, when it has been given."""
+        until(lambda: len(self.given) > number, f"job {number} to be given")
+        return self.given[number]
+
+
+class Reading(threading.Thread):
+    """A reader in a thread: holds what it fetched until `release`."""
+
+    def __init__(self, kitchen: "Kitchen", rows: list[int], *, hold: bool = False) -> None:
+        super().__init__(name="test-reader", daemon=True)
+        self._kitchen, self.rows = kitchen, rows
+        self.cancelled = threading.Event()
+        self.got = threading.Event()
+        self._let_go = threading.Event()
+        self.error: BaseException | None = None
+        if not hold:
+            self._let_go.set()
+        waiting = kitchen.waiting()
+        self.start()
+        until(lambda: kitchen.waiting() > waiting or self.got.is_set() or self.error is not None, "a reader to wait")
+
+    def run(self) -> None:
+        """Fetch, hold, let go."""
+        try:
+            with self._kitchen.engine.fetch(self._kitchen.active, self.rows, cancelled=self.cancelled):
+                self.got.set()
+                self._let_go.wait(WAIT_S)
+        except BaseException as error:
+            self.error = error
+
+    def release(self) -> None:
+        """Let go of what it holds and end."""
+        self._let_go.set()
+        self.end()
+
+    def end(self) -> "BaseException | None":
+        """Wait for its end; the error it got."""
+        self.join(WAIT_S)
+        assert not self.is_alive(), "a reader is stuck"
+        return self.error
+
+
+class Kitchen:
+    """Everything below a session, for one task; use it as a context manager."""
+
+    def __init__(
+        self, store: Path, videos: Path, pool: WorkerPool, *, budget: int = 10**8, reserve: int = 0, on_bad: str = "raise"
+    ) -> None:
+        self.store = store
+        self.pool = pool
+        self.tier = LocalTier(store, budget)
+        self.catalog = Catalog.open(str(store))
+        self.ledger = Ledger(self.catalog, "local")
+        parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad))
+        self.task = open_task(parsed, parsed.tasks[0], self.catalog, budget)
+        self.active: ActiveGeneration = self.task.generation(0)
+        place = Place(self.tier.root, "raw", False)
+        self.engine = Engine(
+            self.ledger,
+            self.tier,
+            pool,
+            EngineSettings(place, 1 << 28, reserve),
+            lambda work, rows, why: self.task.substitute(self.active, rows, why),
+        )
+
+    @property
+    def bound(self) -> int:
+        """Most bytes of one clip."""
+        return self.active.bound
+
+    def rows_of(self, video: int) -> list[int]:
+        """All rows of a video."""
+        return [row for row in range(len(self.active.plan)) if self.active.video(row) == video]
+
+    def waiting(self) -> int:
+        """How many readers wait."""
+        return len(self.engine._board._waiting)
+
+    def assert_counted(self) -> None:
+        """The count of the budget is what lies on disk, and nothing is promised any more."""
+        assert (self.tier.used_bytes, self.tier.reserved_bytes) == (self.tier.measure(), 0)
+
+    def close(self) -> None:
+        """Engine and catalog."""
+        self.engine.close()
+        self.catalog.close()
+
+    def __enter__(self) -> "Kitchen":
+        """Itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close."""
+        self.close()

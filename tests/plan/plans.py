@@ -1,0 +1,106 @@
+"""Plans of videos that need not exist: planning reads no file."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tests.tiny import AUGMENTATION
+from viewcache.api.config import load
+from viewcache.materializer import keyed
+from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.order import draw_epoch
+from viewcache.materializer.plan import GenerationPlan, Videos, plan_generation
+from viewcache.materializer.resolve import Clips
+from viewcache.materializer.spec import TaskSpec
+
+__all__ = ["clips_of", "plan_of", "task_of", "videos_of"]
+
+
+def task_of(
+    steps: Sequence[object] = AUGMENTATION,
+    *,
+    batch: int = 2,
+    frames: int = 4,
+    stride: int = 2,
+    samples: int = 2,
+    spread: float = 0.4,
+    coordination: str = "shared",
+    tag: str = "train",
+    **dataset: object,
+) -> tuple[TaskSpec, AbstractGraph]:
+    """A task and its graph, read as a configuration is."""
+    config = load(
+        {
+            "dataset": {
+                "tag": tag,
+                "video_dataset_path": "/videos",
+                "sampling": {
+                    "videos_per_batch": batch,
+                    "frames_per_video": frames,
+                    "frame_stride": stride,
+                    "samples_per_video": samples,
+                    "spread": spread,
+                    "coordination": coordination,
+                },
+                "augmentation": list(steps),
+                **dataset,
+            }
+        }
+    )
+    return config.tasks[0], config.graph(config.tasks[0])
+
+
+def videos_of(
+    count: int,
+    *,
+    frames: int | Sequence[int] = 100,
+    height: int | Sequence[int] = 48,
+    width: int = 64,
+    prefix: str = "v",
+) -> Videos:
+    """Videos named v0000, v0001, …; ids start at 1."""
+    names = tuple(f"{prefix}{k:04}" for k in range(count))
+    return Videos(
+        ids=np.arange(count, dtype=np.int64) + 1,
+        names=names,
+        uris=tuple(f"/videos/{name}.mp4" for name in names),
+        keys=tuple(f"{keyed.word(name):016x}" * 2 for name in names),
+        words=np.array([keyed.word(name) for name in names], np.uint64),
+        frames=np.broadcast_to(np.asarray(frames, np.int64), (count,)).copy(),
+        height=np.broadcast_to(np.asarray(height, np.int64), (count,)).copy(),
+        width=np.full(count, width, np.int64),
+    )
+
+
+def plan_of(
+    task: tuple[TaskSpec, AbstractGraph],
+    videos: Videos,
+    *,
+    epochs: int = 2,
+    number: int = 0,
+    seed: int = 0,
+    grid: int = 2,
+) -> GenerationPlan:
+    """A generation with the order that a task alone draws."""
+    spec, graph = task
+    first = number * epochs
+    draws = np.stack([draw_epoch(seed, spec.name, epoch, len(videos)) for epoch in range(first, first + epochs)])
+    return plan_generation(spec, graph, videos, draws, seed=seed, number=number, first_epoch=first, grid=grid)
+
+
+def clips_of(
+    count: int,
+    *,
+    epoch: int | np.ndarray = 0,
+    iteration: int | np.ndarray = 0,
+    height: int = 48,
+    width: int = 64,
+    seed: int = 0,
+) -> Clips:
+    """The first clip of each of many videos."""
+
+    def each(value: int | np.ndarray) -> np.ndarray:
+        return np.broadcast_to(np.asarray(value, np.int64), (count,))
+
+    words = keyed.fold(3, "videos", np.arange(count))
+    return Clips(seed, words, each(epoch), each(0), each(iteration), each(height), each(width))
