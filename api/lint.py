@@ -198,8 +198,10 @@ def _clip_bytes(task: TaskSpec) -> int:
 def _little(config: Config, task: TaskSpec, kept: float, need: int) -> Iterator[Problem]:
     if kept < LITTLE:
         budget = size(config.cache.tiers[0].budget_bytes)
-        text = f"task {task.name!r}: cache.budget {budget} keeps about {kept:.0%} of the {size(need)} that a generation "
-            "takes; the rest is made again when it is read"
+        text = (
+            f"task {task.name!r}: cache.budget {budget} keeps about {kept:.0%} of the {size(need)} that a "
+            "generation takes; the rest is made again when it is read"
+        )
         yield Problem("warning", "budget_keeps_little", text, task.place)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Closed, ViewNotFound
+from viewcache.materializer.source import Stamp
 
 __all__ = ["Payload", "PayloadFile", "SourceFile", "npy_head"]
 
@@ -130,18 +131,22 @@ class PayloadFile(io.RawIOBase):
 class SourceFile(io.BufferedReader):
     """A source file of this machine, with its size, which block caches ask for."""
 
-    def __init__(self, path: str, size: int) -> None:
-        """Open a file that is still as it was scanned.
+    def __init__(self, path: str, stamp: Stamp) -> None:
+        """Open a file that is still the one that was scanned.
 
         Raises:
-            ViewNotFound: it is gone, or is another file by now.
+            ViewNotFound: it is gone, or another file has taken its place.
         """
         try:
             # O_NONBLOCK: a pipe put in the file's place must not hang the reader.
-            raw = io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), closefd=True)
+            raw = io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
         except OSError as error:
             raise ViewNotFound(f"{path}: {error.strerror}; it was there when the cache was opened") from error
-        self.size = size
+        status = os.fstat(raw.fileno())
+        if not stamp.same(Stamp(status.st_size, status.st_mtime_ns)):
+            raw.close()
+            raise ViewNotFound(f"{path} has changed since the cache was opened; open it again to see the new file")
+        self.size = stamp.size
         super().__init__(raw)
 
 

@@ -199,7 +199,7 @@ class Tree:
         if where.kind == "video" and not self.entry(path).is_folder:
             found = self._source(where)[1]
             if is_local(found.uri):
-                return SourceFile(local_path(found.uri), found.stamp.size)
+                return SourceFile(local_path(found.uri), found.stamp)
             import fsspec
 
             opened: IO[bytes] = fsspec.open(found.uri).open()

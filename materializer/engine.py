@@ -18,7 +18,7 @@ from viewcache.materializer.job import Job, Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
 from viewcache.materializer.work import RowState, Work
-from viewcache.store import LocalTier, Reservation, Written
+from viewcache.store import LocalTier, Reservation, Written, find_written
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -121,6 +121,8 @@ class Engine:
             yield fetched
         finally:
             self._ledger.release(fetched.copies)
+            if self._board.is_waited_on() and not self._closing:
+                self._pool.wake()  # what was held may be what a demand had no room for
 
     def look_ahead(self, works: Sequence[Work]) -> None:
         """Say what is worth making before anybody waits."""
@@ -168,6 +170,7 @@ class Engine:
             self._thread.join()
         self._pool.close()
         for running in list(self._running.values()):
+            self._salvage(running)
             self._release(running)
         self._tier.sweep()
 
@@ -212,7 +215,7 @@ class Engine:
             if chosen is None:
                 break
             work, rows = chosen
-            moves = self._moves
+            moves, holds, held = self._moves, self._ledger.holds, self._ledger.held
             running = self._prepare(work, rows, demanded=demand is not None)
             if running is not None:
                 self._pool.submit(running.job)
@@ -221,7 +224,9 @@ class Engine:
                     self._full = self._moves == moves
                     self._board.changed.notify_all()
             else:
-                if not self._running and not self._ledger.held:
+                # Final only if nobody else had, has or is about to have what could leave instead.
+                alone = not self._running and not held and holds == self._ledger.holds
+                if alone and self._board.is_oldest(work, rows):
                     self._board.fail(work, rows, self._no_room(work, rows))
                 break
         if self._board.next_demand() is not None:
@@ -300,7 +305,8 @@ class Engine:
             self._died(running, event.reason)
 
     def _made(self, running: _Running, made: Made) -> None:
-        running.reservations.pop(made.key).commit(0 if made.written.existed else made.written.bytes)
+        counted = made.written.existed and self._ledger.has(made.key)
+        running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
         rows = running.rows.pop(made.key)
         self._ledger.add(running.work.copy(made, rows), made.written)
         running.made.append(made.written)
@@ -310,8 +316,10 @@ class Engine:
 
     def _ended(self, running: _Running, report: Report) -> None:
         self._release(running)
+        if not report.error:
+            self._tries.pop(running.job.video_key, None)
         self.busy.update(report.seconds)
-        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "bytes_read")})
+        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted")})
         running.seconds.update(report.seconds)
         self._ledger.add_samples(running.job.place.codec, dict(running.seconds), report.frames, running.made)
         for key, why in report.failed.items():
@@ -335,17 +343,25 @@ class Engine:
             self._board.fail(work, rows, error)
 
     def _died(self, running: _Running, reason: str) -> None:
+        self._salvage(running)
         self._release(running)
         self._tier.sweep()
         job, rows = running.job, [row for same in running.rows.values() for row in same]
         self._tries[job.video_key] += 1
-        if self._tries[job.video_key] >= TRIES:
+        if rows and self._tries[job.video_key] >= TRIES:
             why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
             error = self._on_bad_clip(running.work, rows, why)
             if error is not None:
                 self._board.mark(running.work, rows, RowState.FAILED)
                 self._board.fail(running.work, rows, WorkerDied(why))
         self._put_back(running, full=False)
+
+    def _salvage(self, running: _Running) -> None:
+        """Take in what a worker published but did not live to say: it lies there and must be counted."""
+        for key in list(running.rows):
+            written = None if self._ledger.has(key) else find_written(self._tier.root, key)
+            if written is not None:
+                self._made(running, Made(key, written, {}))
 
     def _release(self, running: _Running) -> None:
         for reservation in running.reservations.values():

@@ -42,6 +42,8 @@ class Ledger:
         self._copies: dict[str, Copy] = {}
         self._keys: dict[int, str] = {}
         self._holds: Counter[str] = Counter()
+        self.holds = 0
+        """How often readers took hold of objects since the start."""
         self._tick = 0
 
     def adopt(self, copies: Iterable[Copy]) -> None:
@@ -72,6 +74,7 @@ class Ledger:
             if len(found) < len(keys):
                 return None
             self._holds.update(keys)
+            self.holds += 1
             return found
 
     def release(self, copies: list[Copy]) -> None:

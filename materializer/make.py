@@ -218,6 +218,7 @@ def make(job: Job, must_yield: Callable[[], bool]) -> Iterator[Made | Report]:
         "decoded": stats.decoded,
         "wanted": stats.wanted,
         "bytes_read": stats.bytes_read,
+        "frame_bytes": maker.index.width * maker.index.height * 3 // 2,
     }
     if error:
         maker.returned = [key for key in maker.open if key not in maker.failed]

@@ -186,3 +186,4 @@ class WorkerPool:
         for fd in (self._wake_out, self._wake_in):
             with contextlib.suppress(OSError):
                 os.close(fd)
+        self._wake_out = self._wake_in = -1  # a late `wake` must not write into what gets the number next

@@ -26,8 +26,8 @@ from viewcache.store.checksum import crc32c
 if TYPE_CHECKING:
     from av import VideoFrame
     from av.container import InputContainer
-    from av.video.codeccontext import VideoCodecContext
     from av.packet import PktSideDataT
+    from av.video.codeccontext import VideoCodecContext
 
 __all__ = ["DEFAULT_MAX_PIXELS", "probe"]
 
@@ -107,7 +107,11 @@ class _Output:
     damage: str = ""
 
     def feed(
-        self, context: "VideoCodecContext", packet: "Packet[VideoStream] | None", number: int, digested: Callable[[int], bool]
+        self,
+        context: "VideoCodecContext",
+        packet: "Packet[VideoStream] | None",
+        number: int,
+        digested: Callable[[int], bool],
     ) -> None:
         """Decode one packet, or drain the decoder, and note the frames that come out."""
         if packet is not None:

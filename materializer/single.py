@@ -289,7 +289,6 @@ class Singles:
                 del self._ids[next(iter(self._ids))]
         return ids
 
-
     def _next_id(self, least: int) -> int:
         if not self._free_ids:
             count = max(least, ID_BLOCK)

@@ -133,10 +133,26 @@ class Task:
         return self._generations.get(number)
 
     def batch_bound(self) -> tuple[int, int]:
-        """Most bytes that the clips of one batch take in the store, and how many clips that are."""
-        plan = self.generation(0).plan
+        """Most bytes that the clips of one batch take in the store, and how many clips that are; draws nothing.
+
+        Raises:
+            BadVideo: a video is bad and the policy is ``raise``.
+            BadInput: the task selects no video, or its clips would differ in shape.
+        """
+        active = self.planned(0)
+        plan = self._trial() if active is None else active.plan
         clips = len(plan.rows(plan.first_epoch, 0))
         return clips * plan.bound, clips
+
+    def _trial(self) -> GenerationPlan:
+        """One epoch in the order of names: what a plan would look like, neither drawn nor recorded."""
+        if self._catalog.load_draws(self.task_id, 0, 0).num_rows:
+            return self.generation(0).plan
+        order = self.dataset.candidates(self.spec)[None]
+        videos, draws, _ = self.dataset.resolve_draws(self.spec, self.seed, 0, order, {})
+        return plan_generation(
+            self.spec, self.graph, videos, draws, seed=self.seed, number=0, first_epoch=0, grid=self._grid
+        )
 
     def last_generation(self) -> int:
         """The number of the task's last generation."""
@@ -146,26 +162,32 @@ class Task:
         k = self._settings.epochs_per_generation
         first = number * k
         epochs = range(first, min(first + k, self.spec.epochs))
-        order, is_new = self._order(epochs)
-        videos, draws, substitutions = self.dataset.resolve_draws(self.spec, self.seed, epochs.start, order)
+        order = self._order(epochs)
+        known = self._substitutions(epochs)
+        stand_ins = {(each.epoch, each.position): each.replacement_id for each in known if each.sample < 0}
+        videos, draws, used = self.dataset.resolve_draws(self.spec, self.seed, epochs.start, order, stand_ins)
         plan = plan_generation(
             self.spec, self.graph, videos, draws, seed=self.seed, number=number, first_epoch=first, grid=self._grid
         )
-        active = self._record(self._with_substitutes(plan))
-        if is_new:
-            rows = [replace(row, task_id=self.task_id) for row in substitutions]
-            self._catalog.add_substitutions([*rows, *self._short_uses(plan)])
+        active = self._record(self._with_substitutes(plan, known))
+        recorded = {_use(each) for each in known}
+        now = [*(replace(row, task_id=self.task_id) for row in used), *self._short_uses(plan)]
+        self._catalog.add_substitutions([row for row in now if _use(row) not in recorded])
         return active
 
-    def _order(self, epochs: range) -> tuple[NDArray[np.int64], bool]:
-        """(epochs, videos) ids in drawn order, recorded now if they are new."""
-        drawn = self._catalog.load_draws(self.task_id, epochs.start, epochs.stop - 1)
-        if drawn.num_rows:
-            ids: NDArray[np.int64] = drawn["video_id"].to_numpy()
-            return ids.reshape(len(epochs), -1), False
-        candidates = self.dataset.candidates(self.spec)
+    def _order(self, epochs: range) -> NDArray[np.int64]:
+        """(epochs, videos) ids in drawn order; what is not drawn yet is drawn and recorded now."""
+        recorded = self._catalog.load_draws(self.task_id, epochs.start, epochs.stop - 1)
+        done = len(np.unique(recorded["epoch"].to_numpy()))
+        drawn: NDArray[np.int64] = recorded["video_id"].to_numpy()
+        known = list(drawn.reshape(done, -1)) if done else []
+        if done == len(epochs):
+            return np.stack(known)
+        # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
+        candidates = self.dataset.by_name(known[0]) if done else self.dataset.candidates(self.spec)
         seed, name = self.seed, self.spec.name
-        order = np.stack([candidates[draw_epoch(seed, name, epoch, len(candidates))] for epoch in epochs])
+        fresh = [candidates[draw_epoch(seed, name, epoch, len(candidates))] for epoch in epochs[done:]]
+        order = np.stack([*known, *fresh])
         epoch, position = (axis.reshape(-1).astype(np.int32) for axis in np.indices(order.shape))
         self._catalog.record_draws(
             pa.table(
@@ -177,17 +199,19 @@ class Task:
                 }
             )
         )
-        return order, True
+        return order
 
-    def _with_substitutes(self, plan: GenerationPlan) -> GenerationPlan:
+    def _substitutions(self, epochs: range) -> list[SubstitutionRow]:
+        """What is recorded for some epochs, oldest first: a later one replaces an earlier."""
+        rows = self._catalog.query("read_substitutions", task_id=self.task_id).to_pylist()
+        return sorted((SubstitutionRow(**row) for row in rows if row["epoch"] in epochs), key=lambda row: row.at_s)
+
+    def _with_substitutes(self, plan: GenerationPlan, known: list[SubstitutionRow]) -> GenerationPlan:
         """The plan with the clips that earlier runs had to replace replaced again."""
-        known = self._catalog.query("read_substitutions", task_id=self.task_id).to_pylist()
-        rows, videos = [], []
-        for each in sorted(known, key=lambda record: float(record["at_s"])):  # a later one replaces an earlier
-            ours = plan.first_epoch <= each["epoch"] <= plan.last_epoch and each["sample"] >= 0
-            if ours and each["replacement_id"] in plan.videos.row_of:
-                rows.append(plan.row(each["epoch"], each["position"], each["sample"]))
-                videos.append(plan.videos.row_of[each["replacement_id"]])
+        row_of = plan.videos.row_of
+        again = [each for each in known if each.sample >= 0 and each.replacement_id in row_of]
+        rows = [plan.row(each.epoch, each.position, each.sample) for each in again]
+        videos = [row_of[each.replacement_id] for each in again if each.replacement_id is not None]
         return plan.substituted(np.array(rows), np.array(videos)) if rows else plan
 
     def _short_uses(self, plan: GenerationPlan) -> list[SubstitutionRow]:
@@ -309,3 +333,8 @@ class Task:
     def seed(self) -> int:
         """Of the task's random numbers."""
         return self._settings.seed if self.spec.seed is None else self.spec.seed
+
+
+def _use(row: SubstitutionRow) -> tuple[object, ...]:
+    """Which use of a policy a row is of."""
+    return row.epoch, row.position, row.sample, row.video_id, row.policy, row.replacement_id

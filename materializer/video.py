@@ -23,7 +23,7 @@ NO_TIME = -(1 << 63)
 MODES = ("packets", "container", "counted")
 COLOR_SPACES = {0: "rgb", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc"}
 LEFT_SITED = frozenset({"h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4", "h263", "vc1", "wmv3", "flv1"})
-"""Codecs of the MPEG family; the others (JPEG, VP8, VP9, AV1, …) are taken for centred, as their FFmpeg decoders say."""
+"""Codecs of the MPEG family; the others (JPEG, VP8, VP9, AV1, …) are taken for centred, as FFmpeg does."""
 COLOR_RANGES = {1: "limited", 2: "full"}
 _MAGIC = b"VCIX\x01"
 _ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("crc", "<u4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))

@@ -3,15 +3,13 @@
 ``HEAD`` lets an open compare revisions without importing Alembic (0.4 s); a test keeps it equal to the scripts.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from sqlalchemy.schema import SchemaItem
 
-__all__ = ["HEAD", "compared", "current", "is_known", "upgrade"]
+__all__ = ["HEAD", "comparison", "current", "is_known", "upgrade"]
 
 HEAD = "0001"
 """The revision that this release works with."""
@@ -58,9 +56,22 @@ def is_known(revision: str) -> bool:
     return any(path.name.startswith(f"{revision}_") for path in (_HOME / "versions").glob("*.py"))
 
 
-def compared(dialect: str) -> "Callable[[SchemaItem, str | None, str, bool, SchemaItem | None], bool]":
-    """Alembic's ``include_object`` for a database: an index made for PostgreSQL alone is not missing on DuckDB."""
+def comparison(dialect: str) -> dict[str, Any]:
+    """Alembic's options to compare a database with the declared schema.
+
+    Left out is what differs without meaning anything: indexes made for PostgreSQL alone, and the name of the type of
+    text, which DuckDB calls VARCHAR whatever it was declared as.
+    """
+    from sqlalchemy import String
+
     from viewcache.catalog.tables import POSTGRESQL_INDEXES
 
     left_out = set() if dialect == "postgresql" else set(POSTGRESQL_INDEXES)
-    return lambda item, name, kind, reflected, compare_to: not (kind == "index" and name in left_out)
+
+    def wanted(item: object, name: str | None, kind: str, reflected: bool, compare_to: object) -> bool:
+        return not (kind == "index" and name in left_out)
+
+    def types_differ(context: object, column: object, declared: object, found: object, wanted: object) -> bool | None:
+        return False if isinstance(found, String) and isinstance(wanted, String) else None
+
+    return {"include_object": wanted, "compare_type": types_differ}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, create_engine, pool
 
 from viewcache.catalog.tables import metadata
 from viewcache.catalog.views import create_views, drop_views
-from viewcache.migrations import compared
+from viewcache.migrations import comparison
 
 
 class RecreatingImpl(DuckDBImpl):
@@ -35,9 +35,8 @@ def _run(connection: Connection) -> None:
     context.configure(
         connection=connection,
         target_metadata=metadata,
-        include_object=compared(connection.dialect.name),
         render_as_batch=True,
-        compare_type=True,
+        **comparison(connection.dialect.name),
     )
     with context.begin_transaction():
         if connection.dialect.name == "postgresql":

@@ -5,7 +5,7 @@ from viewcache.store.codec import CODECS, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
 from viewcache.store.local import MARKER, LocalTier, Reservation
 from viewcache.store.reader import FoundObject, Stored, read_into, read_slots, scan_object, verify_object
-from viewcache.store.writer import ObjectWriter, Written, bound_bytes, write_object
+from viewcache.store.writer import ObjectWriter, Written, bound_bytes, find_written, write_object
 
 __all__ = [
     "CODECS",
@@ -23,6 +23,7 @@ __all__ = [
     "aligned_empty",
     "bound_bytes",
     "codec",
+    "find_written",
     "physical_of",
     "read_into",
     "read_slots",

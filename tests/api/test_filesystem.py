@@ -6,7 +6,7 @@ import json
 import pickle
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import fsspec
 import numpy as np
@@ -19,7 +19,7 @@ from viewcache.api.payload import Payload, PayloadFile
 from viewcache.api.session import Cache
 from viewcache.errors import BadInput, BadUrl, Closed, ReadOnly, ViewNotFound
 
-FS = fsspec.AbstractFileSystem
+FS: TypeAlias = fsspec.AbstractFileSystem
 VIEW = "train/0/1/view"
 
 
@@ -29,7 +29,7 @@ def load(fs: FS, path: str) -> Any:
         return np.load(file)
 
 
-# Names -----------------------------------------------------------------------------------------------------------------
+# Names ---------------------------------------------------------------------------------------------------------------
 
 
 def test_the_tree_has_all_kinds(fs: FS) -> None:
@@ -55,7 +55,9 @@ def test_augmentations_are_listed_below_their_frame(fs: FS) -> None:
 
 def test_what_is_listed_is_there_with_that_size(fs: FS) -> None:
     """Everything that find gives can be opened and has as many bytes as the listing said."""
-    found = fs.find("train/0", detail=True) | fs.find("train/dog/frame2", detail=True) | fs.glob("train/*.*", detail=True)
+    found = (
+        fs.find("train/0", detail=True) | fs.find("train/dog/frame2", detail=True) | fs.glob("train/*.*", detail=True)
+    )
     assert len(found) > 30
     for path, info in found.items():
         assert fs.exists(path)
@@ -88,7 +90,13 @@ def test_listing_and_metadata_decode_nothing(videos: Path, tmp_path: Path) -> No
         fs = fsspec.filesystem("view", cache=str(tmp_path))
         files = fs.find("train")
         assert {"train/2/1/view", "train/2/1/view.zarr/video/c/3/0/0/0/0", "train/dog/frame29"} <= set(files)
-        for path in ["train/2/1/view", "train/2/1/view.zarr", "train/dog/frame29", "train/dog/frame29/aug1", "train/dog.mp4"]:
+        for path in [
+            "train/2/1/view",
+            "train/2/1/view.zarr",
+            "train/dog/frame29",
+            "train/dog/frame29/aug1",
+            "train/dog.mp4",
+        ]:
             assert fs.info(path)["view"]["shape"]
             fs.ukey(path)
             fs.modified(path)
@@ -149,7 +157,7 @@ def test_folders_are_not_files(fs: FS) -> None:
         fs.modified("train")
 
 
-# Bytes -----------------------------------------------------------------------------------------------------------------
+# Bytes ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_view_is_the_batch(cache: Cache, fs: FS) -> None:
@@ -174,7 +182,7 @@ def test_a_range_makes_only_its_clips(videos: Path, tmp_path: Path) -> None:
         clip = int(np.prod(shape[1:]))
         tail = fs.cat_file(VIEW, -clip, None)
         made = cache.tier.used_bytes
-        assert 0 < made
+        assert made > 0
         cache.catalog.flush()
         assert cache.catalog.load_progress(cache.task("train").task.task_id) == []
         whole = fs.cat_file(VIEW)
@@ -186,9 +194,24 @@ def test_a_range_makes_only_its_clips(videos: Path, tmp_path: Path) -> None:
 
 def test_ranges_are_slices(fs: FS) -> None:
     """Every range of every kind of file is the slice of its bytes."""
-    for path in (VIEW, "train/cat/frame3", "train/cat/frame3/aug2", "train/cat.mp4", "train/0/1/view.zarr/video/c/1/0/0/0/0"):
+    for path in (
+        VIEW,
+        "train/cat/frame3",
+        "train/cat/frame3/aug2",
+        "train/cat.mp4",
+        "train/0/1/view.zarr/video/c/1/0/0/0/0",
+    ):
         whole = fs.cat_file(path)
-        ranges = [(0, 10), (5, None), (None, 7), (-9, None), (-9, -3), (120, 140), (len(whole) - 3, len(whole) + 9), (7, 7)]
+        ranges = [
+            (0, 10),
+            (5, None),
+            (None, 7),
+            (-9, None),
+            (-9, -3),
+            (120, 140),
+            (len(whole) - 3, len(whole) + 9),
+            (7, 7),
+        ]
         for start, end in ranges:
             assert fs.cat_file(path, start, end) == whole[start:end], (path, start, end)
         starts, ends = [0, 5, 100], [4, 50, 300]
@@ -197,7 +220,11 @@ def test_ranges_are_slices(fs: FS) -> None:
 
 def test_frames_by_the_list(fs: FS) -> None:
     """Many frames are made together, each as if it were alone; one that is not there fails alone."""
-    paths = [f"train/dog/frame{i}" for i in range(6)] + ["train/dog/frame3/aug1", "train/cat/frame5", "train/dog/frame99"]
+    paths = [f"train/dog/frame{i}" for i in range(6)] + [
+        "train/dog/frame3/aug1",
+        "train/cat/frame5",
+        "train/dog/frame99",
+    ]
     got = fs.cat_ranges(paths, [0] * 9, [None] * 9)
     assert isinstance(got[-1], ViewNotFound)
     for path, data in zip(paths[:-1], got[:-1], strict=True):
@@ -245,14 +272,28 @@ def test_a_file_loads_its_pixels_once() -> None:
 
 
 def test_a_source_comes_as_it_is(fs: FS, videos: Path) -> None:
-    """A video's path gives the encoded bytes, by file and by range; one that is not the same file any more is refused."""
+    """A video's path gives the encoded bytes, from a path with a space and a folder in it too."""
     assert fs.cat_file("train/pets.-a.20b.mkv") == (videos / "pets" / "a b.mkv").read_bytes()
     with fs.open("train/cat.mp4") as file:
         assert file.size == (videos / "cat.mp4").stat().st_size
         assert file.read() == (videos / "cat.mp4").read_bytes()
 
 
-# Metadata --------------------------------------------------------------------------------------------------------------
+def test_a_source_that_changed_is_refused(videos: Path, tmp_path: Path) -> None:
+    """A file that is gone, or another one since the cache was opened, is not served under the old one's size."""
+    folder = tmp_path / "videos"
+    shutil.copytree(videos, folder)
+    with viewcache.open(config(tmp_path / "store", folder)):
+        fs = fsspec.filesystem("view", cache=str(tmp_path / "store"))
+        (folder / "dog.mp4").write_bytes((folder / "cat.mp4").read_bytes())
+        with pytest.raises(ViewNotFound, match="has changed"):
+            fs.open("train/dog.mp4")
+        (folder / "dog.mp4").unlink()
+        with pytest.raises(ViewNotFound, match="was there"):
+            fs.cat_file("train/dog.mp4")
+
+
+# Metadata ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_view_tells_what_it_shows(cache: Cache, fs: FS) -> None:
@@ -281,8 +322,15 @@ def test_a_frame_tells_what_it_shows(fs: FS) -> None:
 
 
 def test_identity_follows_the_bytes(fs: FS) -> None:
-    """ukey is the same for the same bytes at every asking and differs between paths; times are aware of their zone."""
-    paths = [VIEW, f"{VIEW}?rank=0&world=2", "train/0/0/view", "train/cat/frame1", "train/cat/frame1/aug1", "train/cat.mp4"]
+    """A path's ukey is the same at every asking and no other path's; times are aware of their zone."""
+    paths = [
+        VIEW,
+        f"{VIEW}?rank=0&world=2",
+        "train/0/0/view",
+        "train/cat/frame1",
+        "train/cat/frame1/aug1",
+        "train/cat.mp4",
+    ]
     assert [fs.ukey(path) for path in paths] == [fs.ukey(path) for path in paths]
     assert len({fs.ukey(path) for path in paths}) == len(paths)
     for path in paths:
@@ -291,8 +339,7 @@ def test_identity_follows_the_bytes(fs: FS) -> None:
 
 
 def test_a_path_never_changes_its_meaning(videos: Path, tmp_path: Path) -> None:
-    """Once read or listed, a path's bytes and metadata stay: in another order of reading, after reopening, after growth
-    of the dataset."""
+    """Once read, a path's bytes and metadata stay: read in another order, after reopening, after the dataset grew."""
     folder = tmp_path / "videos"
     shutil.copytree(videos, folder)
     paths = ["train/0/1/view", "train/1/0/view", "train/cat/frame7", "train/cat/frame7/aug2?epoch=1&sample=1"]
@@ -306,7 +353,7 @@ def test_a_path_never_changes_its_meaning(videos: Path, tmp_path: Path) -> None:
             assert (fs.cat_file(path), fs.info(path)["view"]) == first[path], path
 
 
-# Chains ----------------------------------------------------------------------------------------------------------------
+# Chains --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["simplecache", "filecache"])
@@ -327,12 +374,23 @@ def test_a_folder_comes_home_whole(fs: FS, tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "view.zarr" / "video" / "zarr.json").is_file()
 
 
-# Nothing can be written ------------------------------------------------------------------------------------------------
+# Nothing can be written ----------------------------------------------------------------------------------------------
 
-WRITES = (
-    "mkdir makedirs rmdir rm rm_file touch pipe pipe_file put put_file copy cp_file mv write_bytes write_text "
-    "cp move rename delete upload makedir mkdirs"
-).split()
+WRITES = [
+    "mkdir",
+    "makedirs",
+    "mkdirs",
+    "makedir",
+    "rmdir",
+    "rm",
+    "rm_file",
+    "delete",
+    "touch",
+    "pipe",
+    "pipe_file",
+    "put",
+]
+WRITES += ["put_file", "upload", "copy", "cp", "cp_file", "mv", "move", "rename", "write_bytes", "write_text"]
 
 
 @pytest.mark.parametrize("method", WRITES)

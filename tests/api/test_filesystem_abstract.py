@@ -1,11 +1,11 @@
 """fsspec's own suite for reading, run over our face and a tree of the shape that the suite wants.
 
-The suite needs files of arbitrary names, which views do not have; so the tree below the face is replaced, and everything
-that fsspec sees (names, expansion, globs, opening, fetching) is the shipped code. The suites that write have their
-counterpart in test_filesystem.py: every write is refused.
+The suite needs files of arbitrary names, which views do not have; so the tree below the face is replaced, and
+everything that fsspec sees (names, expansion, globs, opening, fetching) is the shipped code. The suites that write have
+their counterpart in test_filesystem.py: every write is refused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import fsspec.tests.abstract as abstract
@@ -90,20 +90,20 @@ class Fixtures(abstract.AbstractFixtures):  # type: ignore[misc]  # fsspec has n
         return "task"
 
     @pytest.fixture
-    def fs_bulk_operations_scenario_0(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Iterator[str]:
-        yield self._bulk_operations_scenario_0(seeded, fs_join, fs_path)
+    def fs_bulk_operations_scenario_0(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Any:
+        return self._bulk_operations_scenario_0(seeded, fs_join, fs_path)
 
     @pytest.fixture
-    def fs_glob_edge_cases_files(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Iterator[str]:
-        yield self._glob_edge_cases_files(seeded, fs_join, fs_path)
+    def fs_glob_edge_cases_files(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Any:
+        return self._glob_edge_cases_files(seeded, fs_join, fs_path)
 
     @pytest.fixture
-    def fs_dir_and_file_with_same_name_prefix(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Iterator[str]:
-        yield self._dir_and_file_with_same_name_prefix(seeded, fs_join, fs_path)
+    def fs_dir_and_file_with_same_name_prefix(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Any:
+        return self._dir_and_file_with_same_name_prefix(seeded, fs_join, fs_path)
 
     @pytest.fixture
-    def fs_10_files_with_hashed_names(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Iterator[str]:
-        yield self._10_files_with_hashed_names(seeded, fs_join, fs_path)
+    def fs_10_files_with_hashed_names(self, seeded: Seeded, fs_join: Join, fs_path: str) -> Any:
+        return self._10_files_with_hashed_names(seeded, fs_join, fs_path)
 
 
 class TestGet(Fixtures, abstract.AbstractGetTests):  # type: ignore[misc]  # fsspec has no types

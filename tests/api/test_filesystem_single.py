@@ -144,8 +144,10 @@ def test_streams_before_a_merge(merged: Cache) -> None:
     """Each stream that is merged later has its single frames; concatenated, they are the batch's."""
     batch = merged.read("train", 0, 0)
     for k, video in enumerate(batch.videos):
+        depths = [2] * 4 + [3] * 4
         singles = [
-            merged.aug("train", video, int(batch.frame[k, t]), 2 if t < 4 else 3, epoch=0, sample=k % 2) for t in range(8)
+            merged.aug("train", video, frame, depth, epoch=0, sample=k % 2)
+            for frame, depth in zip(batch.frame[k].tolist(), depths, strict=True)
         ]
         flipped = np.stack(singles)[..., ::-1]
         assert np.array_equal(batch.video[k], np.stack(singles)) or np.array_equal(batch.video[k], flipped)

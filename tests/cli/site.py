@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ class Site:
         assert ended == code, f"{arguments} ended with {ended}: {out}{self.words}"
         return out
 
-    def json(self, *arguments: str, code: int = 0) -> dict[str, object]:
+    def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run a command with ``--json`` and return its answer."""
         value = json.loads(self.run(*arguments, "--json", code=code))
         assert isinstance(value, dict)

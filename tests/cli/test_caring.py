@@ -34,7 +34,7 @@ def test_verify_finds_damage_and_drops_it(made: Site, damage: str) -> None:
     made.run("verify", "--dry-run", code=1)
     assert "left as they are" in made.words
     answer = made.json("verify", code=1)
-    assert len(answer["damaged"]) == 1  # type: ignore[arg-type]
+    assert len(answer["damaged"]) == 1
     assert answer["repaired"] is True
     assert made.json("verify")["objects"] == 11
     made.run("run")
@@ -65,7 +65,7 @@ def test_verify_does_not_disturb_an_owner(made: Site) -> None:
 def test_doctor_looks_at_everything(made: Site) -> None:
     """Each line is ok, warn or fail; a healthy cache fails nothing."""
     answer = made.json("doctor")
-    about = {finding["about"] for finding in answer["findings"]}  # type: ignore[attr-defined]
+    about = {finding["about"] for finding in answer["findings"]}
     assert {"python", "libraries", "decoders", "/dev/shm", "owner", "catalog", "store", "unfinished", "disk"} <= about
     for line in made.run("doctor").splitlines():
         assert re.match(r"(ok|warn|fail) +\S", line)

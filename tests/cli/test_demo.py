@@ -16,8 +16,8 @@ def test_demo_on_given_clips(site: Site) -> None:
     """Cold, warm and on demand give equal bytes; a contact sheet and a configuration to go on with are left."""
     answer = site.json("demo", "--videos", "videos", "--out", "out")
     assert answer["differing"] == []
-    assert [phase["name"] for phase in answer["phases"]] == ["cold", "warm", "on demand", "made ahead"]  # type: ignore[attr-defined]
-    assert answer["answers"]["kinds_and_states"]  # type: ignore[index]
+    assert [phase["name"] for phase in answer["phases"]] == ["cold", "warm", "on demand", "made ahead"]
+    assert answer["answers"]["kinds_and_states"]
     assert Path("out/contact-sheet.png").read_bytes().startswith(b"\x89PNG")
     site.run("verify", "out/demo.yaml")
     text = site.run("demo", "--videos", "videos", "--out", "out")

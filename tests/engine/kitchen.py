@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +188,12 @@ class Kitchen:
     def assert_counted(self) -> None:
         """The count of the budget is what lies on disk, and nothing is promised any more."""
         assert (self.tier.used_bytes, self.tier.reserved_bytes) == (self.tier.measure(), 0)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Treat objects as damaged: they are deleted and planned again."""
+        for copy in self.ledger.hold(list(keys)) or []:
+            self.ledger.release([copy])
+            self.engine.damaged(copy)
 
     def close(self) -> None:
         """Engine and catalog."""

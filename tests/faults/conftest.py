@@ -1,10 +1,12 @@
 """Clips and undisturbed runs that the tests of faults compare with."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.faults.caches import encode_videos, truth_of
+import viewcache
+from tests.faults.caches import config, encode_videos, truth_of
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,17 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def truth(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> dict[tuple[int, int], str]:
     """(epoch, iteration) → digest of the batch, of an undisturbed run."""
     return truth_of(tmp_path_factory.mktemp("truth"), videos)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Path:
+    """A store with a planned task and no object, to be copied: making a catalog takes longer than a test."""
+    store = tmp_path_factory.mktemp("empty") / "store"
+    with viewcache.open(config(store, videos)):
+        return store
+
+
+@pytest.fixture
+def store(tmp_path: Path, empty_store: Path) -> Path:
+    """A copy of `empty_store`."""
+    return Path(shutil.copytree(empty_store, tmp_path / "store"))

@@ -28,23 +28,19 @@ def cold(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Batches:
 @pytest.mark.parametrize(
     "cache",
     [
-        {"workers": 2},
-        {"store": [{"codec": "lz4"}]},
-        {"store": [{"codec": "zstd1"}]},
-        {"store": [{"codec": "raw"}], "durability": "durable"},
-        {"memory": "300MB"},
+        {"workers": 2, "store": [{"codec": "lz4"}]},
+        {"memory": "300MB", "store": [{"codec": "zstd1"}]},
+        {"durability": "durable", "store": [{"codec": "raw"}]},
     ],
-    ids=["two workers", "lz4", "zstd1", "raw and durable", "little memory"],
+    ids=["two workers, lz4", "little memory, zstd1", "durable, raw"],
 )
 def test_settings_of_the_cache_change_no_byte(
     tmp_path: Path, videos: Path, cold: Batches, cache: dict[str, object]
 ) -> None:
     """Workers, codec, durability, memory and the store's folder are how, not what."""
     root = tmp_path / "another name"
-    if "store" in cache:
-        (tier,) = cache["store"]  # type: ignore[misc]  # a list of one mapping
-        cache = cache | {"store": [{"url": str(root), **tier}]}
-    with open_cache(root, videos, cache=cache) as made:
+    (tier,) = cache["store"]  # type: ignore[misc]  # a list of one mapping
+    with open_cache(root, videos, cache=cache | {"store": [{"url": str(root), **tier}]}) as made:
         again = pixels(made)
         assert same(again, cold)
         assert all(again[place].keys == cold[place].keys for place in cold)
@@ -56,14 +52,13 @@ def test_warm_reopened_evicted_and_damaged_reads_give_the_same(tmp_path: Path, v
         assert same(pixels(cache), cold)
         assert same(pixels(cache), cold), "warm"
         budget, _ = cache.task("train").task.batch_bound()
-    shards = sorted((tmp_path / "objects").rglob("0"))
-    files = [path for path in shards if path.is_file()]
-    assert len(files) > 20
-    for number, path in enumerate(files):
+    shards = sorted((tmp_path / "objects").glob("*/*/c.*"))
+    assert len(shards) == 30
+    for number, shard in enumerate(shards):
         if number % 3 == 0:
-            shutil.rmtree(path.parents[next(k for k, p in enumerate(path.parents) if (p / "zarr.json").exists())])
+            shutil.rmtree(shard.parent)
         elif number % 3 == 1:
-            path.write_bytes(path.read_bytes()[:-7])
+            shard.write_bytes(shard.read_bytes()[:-7])
     with open_cache(tmp_path, videos) as cache:
         assert same(pixels(cache), cold), "deleted and damaged"
         assert cache.task("train").spent.rebuilt > 0
@@ -91,11 +86,9 @@ def test_a_dataset_that_moves_shows_the_same_pixels(tmp_path: Path, videos: Path
     assert all(not set(moved[place].keys) & set(cold[place].keys) for place in cold)
 
 
-def test_another_seed_shows_other_pixels(tmp_path: Path, videos: Path, cold: Batches) -> None:
-    """The seed is part of what a view is, wherever it is written; the same seed given by the task is the same view."""
-    with open_cache(tmp_path / "1", videos, cache={"seed": 8}) as cache:
-        assert not same(pixels(cache), cold)
-    with open_cache(tmp_path / "2", videos, cache={"seed": 8}, seed=7) as cache:
+def test_the_seed_counts_wherever_it_is_written(tmp_path: Path, videos: Path, cold: Batches) -> None:
+    """A task's own seed does what the cache's would; tests/plan shows that another seed gives other clips."""
+    with open_cache(tmp_path, videos, cache={"seed": 8}, seed=7) as cache:
         assert same(pixels(cache), cold)
 
 
@@ -209,27 +202,22 @@ def test_all_five_types_of_branches_make_what_they_say(tmp_path: Path, videos: P
     assert 2 <= mirrored <= 13
 
 
-@pytest.mark.parametrize("how", ["stack", "mean"])
-def test_merged_views_make_what_they_say(tmp_path: Path, videos: Path, how: str) -> None:
-    """``stack`` gives (b,V,T,C,H,W) with frames and times per view; ``mean`` averages with halves rounded up."""
+def test_stacked_views_make_what_they_say(tmp_path: Path, videos: Path) -> None:
+    """``stack`` gives (b,V,T,C,H,W), with frame numbers and times per view."""
     steps = [
         {"branch_type": "multi", "inputs": ["frame"], "outputs": ["x", "y"]},
         single({"inv_sample": True}, of="y", into="q"),
-        {"branch_type": "merge", "inputs": ["x", "q"], "outputs": ["m"], "merge": how},
+        {"branch_type": "merge", "inputs": ["x", "q"], "outputs": ["m"], "merge": "stack"},
     ]
     sources = {path.stem: decoded(path) for path in videos.iterdir()}
     with open_cache(tmp_path, videos, augmentation=steps, epochs=1) as cache:
         batch = cache.read("train", 0, 0)
     for k, name in enumerate(batch.videos):
-        numbers = batch.frame[k].reshape(-1)[:4].tolist()
+        numbers = batch.frame[k, 0].tolist()
         clip = np.stack([converted(sources[name][n], 48, 64) for n in numbers])
-        if how == "stack":
-            assert batch.frame[k].tolist() == [numbers, numbers[::-1]]
-            assert batch.time_s[k] == pytest.approx(batch.frame[k] / 25)
-            assert np.array_equal(batch.video[k], np.stack([clip, clip[::-1]]))
-        else:
-            total = clip.astype(int) + clip[::-1]
-            assert np.array_equal(batch.video[k], (total + 1) // 2)
+        assert batch.frame[k].tolist() == [numbers, numbers[::-1]]
+        assert batch.time_s[k] == pytest.approx(batch.frame[k] / 25)
+        assert np.array_equal(batch.video[k], np.stack([clip, clip[::-1]]))
 
 
 def test_look_ahead_makes_what_demand_makes(tmp_path: Path, videos: Path, cold: Batches) -> None:

@@ -8,6 +8,7 @@ cross join lateral (
     select x.object_id, x.seq, x.seq - p.seq as ahead
     from object_use x
     where x.task_id = p.task_id and x.seq >= p.seq and x.seq < p.seq + :window
+    order by x.seq -- keeps PostgreSQL from joining everything before it looks at the window
 ) u
 where not exists (select 1 from object_copy k where k.object_id = u.object_id)
 group by u.object_id

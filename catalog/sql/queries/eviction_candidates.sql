@@ -32,18 +32,18 @@ with recursive own (object_id, refs, drawn_refs, next_need_s) as (
     where k.tier = :tier
         and not exists (select 1 from spared s where s.object_id = k.object_id)
         and not exists (select 1 from lease l where l.object_id = k.object_id and l.expires_at > :now_s)
+), unrecoverable (lost_id) as (
+    select b.object_id
+    from object b
+    where b.video_id in (select v.video_id from video v where v.status <> 'ok')
 ), ranked (object_id, bytes, refs, next_need_s, rank, within) as (
     select
         object_id, bytes, refs, next_need_s,
         case when refs = 0 then 0 when drawn_refs = 0 then 1 else 2 end,
         case when drawn_refs = 0 then refs else -next_need_s end
-    from candidate c
-    where refs = 0 or not exists (
-        select 1
-        from object b
-        join video v on v.video_id = b.video_id
-        where b.object_id = c.object_id and v.status <> 'ok'
-    )
+    from candidate
+    left join unrecoverable u on u.lost_id = object_id
+    where refs = 0 or u.lost_id is null
 ), ordered (object_id, bytes, refs, next_need_s, rank, within, freed_before) as (
     select
         object_id, bytes, refs, next_need_s, rank, within,

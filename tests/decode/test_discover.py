@@ -1,0 +1,117 @@
+"""Listing a dataset: folders, globs and URLs; sorted, complete, and never outside of the folder."""
+
+import os
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from viewcache.errors import BadInput, DatasetNotFound
+from viewcache.materializer.discover import discover
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A dataset with sub-folders, other files and hidden ones."""
+    base = tmp_path / "data"
+    for name in ("b.mp4", "a/z.MKV", "a/c.webm", "notes.txt", ".hidden.mp4", ".cache/x.mp4", "a/labels.csv"):
+        path = base / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * len(name))
+    return base
+
+
+def paths(uri: object) -> list[str]:
+    """The relative paths of what is found."""
+    return [each.path for each in discover(str(uri))]
+
+
+def test_a_folder(tree: Path) -> None:
+    """A folder is searched to any depth; order is by path; hidden and other files are left out."""
+    assert paths(tree) == ["a/c.webm", "a/z.MKV", "b.mp4"]
+    first = discover(str(tree))[0]
+    status = (tree / "a/c.webm").stat()
+    assert (first.uri, first.stamp.size, first.stamp.mtime_ns) == (str(tree / "a/c.webm"), 8, status.st_mtime_ns)
+    assert paths(f"file://{tree}") == paths(tree)
+
+
+def test_a_file_and_a_glob(tree: Path) -> None:
+    """One file is a dataset; a glob's names are relative to the folder above its first wildcard."""
+    assert paths(tree / "b.mp4") == ["b.mp4"]
+    assert paths(tree / "*.mp4") == ["b.mp4"]
+    assert paths(tree / "**" / "*") == ["a/c.webm", "a/z.MKV", "b.mp4"]
+    assert paths(tree / "a" / "[cz].*") == ["c.webm", "z.MKV"]
+
+
+def test_a_folder_with_brackets_is_a_folder(tree: Path) -> None:
+    """What exists is taken as it is written, before it is taken for a glob."""
+    odd = tree / "season [1]"
+    odd.mkdir()
+    (odd / "e.mp4").write_bytes(b"x")
+    assert paths(odd) == ["e.mp4"]
+
+
+def test_links_do_not_leave_the_folder(tree: Path, tmp_path: Path) -> None:
+    """A link to a file or folder outside is listed with its problem; one inside is followed; a circle ends."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.mp4").write_bytes(b"x")
+    os.symlink(outside / "secret.mp4", tree / "link.mp4")
+    os.symlink(outside, tree / "folder")
+    os.symlink(tree / "b.mp4", tree / "same.mp4")
+    os.symlink(tree, tree / "a" / "circle")
+    os.symlink(tree / "nowhere.mp4", tree / "broken.mp4")
+    found = {each.path: each.problem for each in discover(str(tree))}
+    assert sorted(found) == ["a/c.webm", "a/z.MKV", "b.mp4", "broken.mp4", "folder.3g2", "link.mp4", "same.mp4"]
+    assert "leaves the dataset's folder" in found["link.mp4"]
+    assert "leaves the dataset's folder" in found["folder.3g2"]
+    assert "cannot be read" in found["broken.mp4"]
+    assert found["same.mp4"] == ""
+    globbed = {each.path: each.problem for each in discover(f"{tree}/*.mp4")}
+    assert "leaves" in globbed["link.mp4"]
+
+
+def test_what_is_not_there(tree: Path) -> None:
+    """The message says what was looked for, and where."""
+    with pytest.raises(
+        DatasetNotFound, match=r"no such folder, file or glob \(looked for .*/vidoes; .*/data is there\)"
+    ):
+        discover(str(tree / "vidoes"))
+    (tree / "empty").mkdir()
+    (tree / "empty" / "readme.md").write_bytes(b"x")
+    with pytest.raises(DatasetNotFound, match=r"\*\.mp4 .*; 1 other files are there"):
+        discover(str(tree / "empty"))
+    with pytest.raises(DatasetNotFound, match="holds no videos"):
+        discover(str(tree / "*.avi"))
+
+
+def test_urls() -> None:
+    """Any fsspec URL: a folder, a file or a glob; names are relative, URIs absolute."""
+    fs = fsspec.filesystem("memory")
+    fs.store.clear()
+    for name in ("/data/b.mp4", "/data/a/c.webm", "/data/x.txt", "/data/.h/d.mp4"):
+        fs.pipe_file(name, b"123")
+    found = discover("memory://data")
+    assert [(each.path, each.uri, each.stamp.size) for each in found] == [
+        ("a/c.webm", "memory:///data/a/c.webm", 3),
+        ("b.mp4", "memory:///data/b.mp4", 3),
+    ]
+    assert paths("memory://data/*.mp4") == ["b.mp4"]
+    assert paths("memory://data/b.mp4") == ["b.mp4"]
+    with pytest.raises(DatasetNotFound, match="memory://nothing: nothing is there"):
+        discover("memory://nothing")
+    fs.store.clear()
+
+
+@pytest.mark.parametrize("uri", ["s3://key:secret@bucket/videos", "simplecache::s3://bucket/videos"])
+def test_urls_that_are_refused(uri: str) -> None:
+    """Secrets belong to the file system's profile; chains hide where files are. The secret is not repeated."""
+    with pytest.raises(BadInput) as caught:
+        discover(uri)
+    assert "secret" not in str(caught.value)
+
+
+def test_unknown_file_systems() -> None:
+    """A scheme that nothing is installed for is named."""
+    with pytest.raises(DatasetNotFound, match="nosuch://bucket cannot be listed"):
+        discover("nosuch://bucket")

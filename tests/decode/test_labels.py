@@ -1,0 +1,142 @@
+"""Labels and columns from tables and folder names, and the predicate that chooses by them."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from viewcache.errors import BadInput, DatasetNotFound, QueryRefused
+from viewcache.materializer.labels import labels_for
+from viewcache.materializer.where import matching
+
+PATHS = ["cats/a.mp4", "cats/b.mp4", "dogs/a.mkv", "dogs/c d.mp4"]
+
+
+def written(folder: Path, text: str) -> str:
+    """A CSV file of this text."""
+    path = folder / "labels.csv"
+    path.write_text(text)
+    return str(path)
+
+
+def test_folder_names() -> None:
+    """The parent folder is the label; a video at the top has none."""
+    assert [each.label for each in labels_for([*PATHS, "x.mp4"], "folders")] == ["cats", "cats", "dogs", "dogs", None]
+    assert [each.label for each in labels_for(PATHS, None)] == [None] * 4
+
+
+def test_csv(tmp_path: Path) -> None:
+    """Videos are found by path, stem, name or unique file name; numbers are numbers; empty fields are missing."""
+    table = written(
+        tmp_path, "video,label,weight,note\ncats/a.mp4,1,0.5,x\n./dogs/a,2,,y\ndogs.-c.20d,3,2,\nb.mp4,4,1,z\n"
+    )
+    got = labels_for(PATHS, table)
+    assert [each.label for each in got] == [1, 4, 2, 3]
+    assert got[2].columns == {"weight": None, "note": "y"}
+    assert got[3].columns == {"weight": 2.0, "note": None}
+
+
+def test_names_that_could_mean_two(tmp_path: Path) -> None:
+    """A file name that two videos share labels neither."""
+    table = written(tmp_path, "video,label\na.mp4,1\nb.mp4,2\na,3\n")
+    assert [each.label for each in labels_for([*PATHS, "x/a.mp4"], table)] == [None, 2, None, None, None]
+
+
+def test_parquet_and_other_columns(tmp_path: Path) -> None:
+    """A Parquet table keeps its types; the columns' names are the user's."""
+    table = pa.table({"id": ["cats/a", "cats/b"], "class": ["x", "y"], "ok": [True, False], "n": [1, 2]})
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(table, path)
+    got = labels_for(PATHS, str(path), "id", "class")
+    assert [each.label for each in got] == ["x", "y", None, None]
+    assert got[0].columns == {"ok": True, "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,label\na,1\n", "has no column 'video'; it has 'name', 'label'"),
+        ("video,label\ncats/a,1\ncats/a.mp4,2\n", "row 2 names 'cats/a.mp4' again"),
+        ("video,label\nnope,1\n", "none of its 1 rows names a video.*'nope', the first video is 'cats/a.mp4'"),
+        ("video,label\ncats/a\n", "row 2 of the table has 1 fields, the first row 2"),
+        ("video,video\na,b\n", "names a column twice"),
+        ('video,label\n"cats/a,1\n', "neither a UTF-8 CSV nor a Parquet table"),
+    ],
+)
+def test_tables_that_do_not_fit(text: str, message: str, tmp_path: Path) -> None:
+    """What is wrong with a table is said with the value and the place."""
+    with pytest.raises(BadInput, match=message):
+        labels_for(PATHS, written(tmp_path, text))
+
+
+def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
+    """A missing table, and one that is damaged."""
+    with pytest.raises(DatasetNotFound, match=r"gone\.csv: no such table"):
+        labels_for(PATHS, str(tmp_path / "gone.csv"))
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(BadInput, match="neither"):
+        labels_for(PATHS, str(tmp_path / "bad.parquet"))
+    (tmp_path / "latin.csv").write_bytes("video,label\ncaf\xe9,1\n".encode("latin-1"))
+    with pytest.raises(BadInput, match="UTF-8"):
+        labels_for(PATHS, str(tmp_path / "latin.csv"))
+
+
+VIDEOS = pa.table({"name": ["a", "b", "c"], "label": [1, 2, None], "fps": [25.0, 30.0, 12.5]})
+
+
+@pytest.mark.parametrize(
+    ("where", "chosen"),
+    [
+        ("label > 1 or fps < 20", [False, True, True]),
+        ("label <> 1", [False, True, False]),
+        ("name in ('a', 'c') and fps between 20 and 30", [True, False, False]),
+        ("true", [True, True, True]),
+        ("regexp_matches(name, '^[bc]$')", [False, True, True]),
+    ],
+)
+def test_where(where: str, chosen: list[bool]) -> None:
+    """Any SQL condition over the columns; NULL is no."""
+    assert matching(VIDEOS, where).tolist() == chosen
+
+
+def test_where_over_no_videos() -> None:
+    """An empty table is no error."""
+    assert matching(VIDEOS.slice(0, 0), "fps > 1").tolist() == []
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "nope = 1",
+        "",
+        "true; drop table videos",
+        "1 = 1) union select 1",
+        "name in (select file from glob('/etc/*'))",
+        "exists (from read_text('/etc/passwd'))",
+        "exists (from 'https://127.0.0.1:1/x.parquet')",
+        "exists (from VIDEOS)",
+        "name = getenv('PATH')",
+        "exists (select * from duckdb_secrets() where false) or nope",
+    ],
+)
+def test_where_is_only_a_condition(where: str) -> None:
+    """A predicate reaches no file, network, Python variable or second statement; the message lists the columns."""
+    with pytest.raises(BadInput, match="is not a condition on the columns name, label, fps"):
+        matching(VIDEOS, where)
+
+
+def test_where_has_a_time_limit() -> None:
+    """An endless predicate ends."""
+    with pytest.raises(QueryRefused, match="took more than"):
+        matching(VIDEOS, "(select count(*) from range(100000000000) a, range(1000000) b) > 1", limit_s=0.2)
+
+
+def test_where_changes_no_settings() -> None:
+    """The database of a predicate is its own: the process's default connection keeps what it had."""
+    import duckdb
+
+    before = duckdb.execute("select current_setting('enable_external_access')").fetchall()
+    assert np.array_equal(matching(VIDEOS, "fps > 20"), [True, True, False])
+    assert duckdb.execute("select current_setting('enable_external_access')").fetchall() == before

@@ -1,0 +1,62 @@
+"""Names of videos: safe in paths, reversible, unique, and short of the characters that mean something."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from viewcache.errors import BadUrl
+from viewcache.materializer.names import MAX_NAME, SUFFIXES, escape, names_for, stem, unescape
+
+PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
+
+
+@given(PATHS)
+@example("a/b.c d_é-.mp4")
+@example("..")
+@example(".zz")
+def test_names_can_be_undone(path: str) -> None:
+    """A name has only the characters that every path part of the interface may have, and gives the path back."""
+    name = escape(path)
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,128}", name)
+    if ".z" not in name:
+        assert unescape(name) == path
+
+
+@given(st.text("abc/é.", min_size=60, max_size=400))
+def test_long_paths_get_short_names(path: str) -> None:
+    """However long a path is, its name fits, and two paths never share one."""
+    assert len(escape(path)) <= MAX_NAME
+    assert escape(path) != escape(path + "x")
+
+
+@given(st.lists(PATHS, unique=True, max_size=12))
+@example(["a.mp4", "a.mkv", "a.mp4.mkv", "b.mp4"])
+def test_names_are_unique(paths: list[str]) -> None:
+    """No two videos of a dataset share a name."""
+    names = names_for(paths)
+    assert len(set(names)) == len(paths)
+
+
+def test_what_people_see() -> None:
+    """The extension goes, unless two files differ in nothing else."""
+    assert names_for(["v_Apply_g01.avi"]) == ["v_Apply_g01"]
+    assert names_for(["cats/a b.mp4"]) == ["cats.-a.20b"]
+    assert names_for(["a.mp4", "a.mkv", "c.MP4"]) == ["a..mp4", "a..mkv", "c"]
+    assert names_for(["a.mp4", "a.mkv", "a.mp4.mkv"]) == ["a..mp4", "a..mkv", "a..mp4..mkv"]
+    assert stem("x/.mp4") == "x/.mp4"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_no_name_ends_like_an_extension(suffix: str) -> None:
+    """`name.mp4` in a path is always the video `name`: unescaping what ends so fails."""
+    with pytest.raises(BadUrl):
+        unescape("clip" + suffix)
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a.", "a.g0", "é", "a.2"])
+def test_what_is_not_a_name(name: str) -> None:
+    """A wrong name is refused at its place, with the rules."""
+    with pytest.raises(BadUrl, match=r"is not a video's name at character \d"):
+        unescape(name)

@@ -1,0 +1,169 @@
+"""Videos behind URLs: read in ranges, the same frames, and errors that name the file and no secret."""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from tests.clips import digest, sequential
+from viewcache.errors import BadVideo
+from viewcache.materializer.decode import DecodeStats, decode
+from viewcache.materializer.probe import probe
+from viewcache.materializer.source import Stamp, open_source, shown
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves the files of a server's ``files``, with or without ranges."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        """The headers of `do_GET`."""
+        self.do_GET(body=False)
+
+    def do_GET(self, body: bool = True) -> None:
+        """The file, or a range of it."""
+        server = self.server
+        assert isinstance(server, Server)
+        data = server.files.get(self.path)
+        if data is None:
+            self.send_error(404)
+            return
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        start, end = (int(asked[1]), int(asked[2]) + 1) if asked and server.ranges else (0, len(data))
+        part = data[start:end]
+        self.send_response(206 if asked and server.ranges else 200)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("ETag", '"version-1"')
+        if server.ranges:
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+        self.end_headers()
+        if body:
+            server.sent += len(part)
+            self.wfile.write(part)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet."""
+
+
+class Server(ThreadingHTTPServer):
+    """A small HTTP server on this machine."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.ranges = True
+        self.sent = 0
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that is up."""
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def memory() -> Iterator[fsspec.AbstractFileSystem]:
+    """An empty memory:// file system."""
+    fs = fsspec.filesystem("memory")
+    fs.store.clear()
+    yield fs
+    fs.store.clear()
+
+
+@pytest.mark.parametrize(
+    "name", ["h264_bframes.mp4", "h264_stream.ts", "vp9_hidden.webm", "mpeg4_bframes.avi", "av1.mp4"]
+)
+def test_remote_frames_are_the_same(
+    name: str, family: Callable[[str], Path], memory: fsspec.AbstractFileSystem
+) -> None:
+    """A URL gives the frames of the local file, in the same mode."""
+    path = family(name)
+    memory.pipe_file(f"/clips/{name}", path.read_bytes())
+    url = f"memory://clips/{name}"
+    index, reference = probe(url), sequential(path)
+    assert index.mode == probe(str(path)).mode
+    wanted = np.array([0, 5, 17, 18, 44])
+    got = {number: digest(frame) for number, frame in decode(url, index, wanted)}
+    assert got == {number: reference[number][0] for number in wanted.tolist()}
+
+
+def test_only_ranges_travel(family: Callable[[str], Path], server: Server) -> None:
+    """A clip out of a long file costs its groups of pictures in bytes, not a download."""
+    data = family("h264_bframes.mp4").read_bytes()
+    server.files["/clip.mp4"] = data
+    url = f"http://127.0.0.1:{server.server_port}/clip.mp4"
+    index = probe(url)
+    assert index.etag == "version-1"
+    server.sent = 0
+    stats = DecodeStats()
+    list(decode(url, index, np.array([30]), stats=stats))
+    assert stats.bytes_read == server.sent < len(data) / 3
+
+
+def test_a_server_without_ranges_gives_no_wrong_bytes(family: Callable[[str], Path], server: Server) -> None:
+    """A server that answers every range with the whole file is understood."""
+    path = family("h264_bframes.mp4")
+    server.files["/clip.mp4"] = path.read_bytes()
+    server.ranges = False
+    url = f"http://127.0.0.1:{server.server_port}/clip.mp4"
+    index, reference = probe(url), sequential(path)
+    assert {n: digest(frame) for n, frame in decode(url, index, np.array([30]))} == {30: reference[30][0]}
+
+
+def test_a_replaced_object_is_noticed(family: Callable[[str], Path], memory: fsspec.AbstractFileSystem) -> None:
+    """Another version under the same URL is not decoded by the old index."""
+    memory.pipe_file("/clip.mp4", family("h264_bframes.mp4").read_bytes())
+    index = probe("memory://clip.mp4")
+    memory.pipe_file("/clip.mp4", family("h264_fragmented.mp4").read_bytes())
+    with pytest.raises(BadVideo, match=r"memory://clip\.mp4: the file has changed"):
+        list(decode("memory://clip.mp4", index, np.array([0])))
+
+
+def test_what_is_not_there(memory: fsspec.AbstractFileSystem, server: Server) -> None:
+    """A missing object and an unknown scheme are bad videos, by name."""
+    with pytest.raises(BadVideo, match=r"memory://nothing\.mp4: no such file"):
+        probe("memory://nothing.mp4")
+    with pytest.raises(BadVideo, match=r"gone\.mp4: no such file"):
+        probe(f"http://127.0.0.1:{server.server_port}/gone.mp4")
+    with pytest.raises(BadVideo, match=r"nosuch://x\.mp4: cannot be opened"):
+        probe("nosuch://x.mp4")
+
+
+def test_secrets_are_not_shown() -> None:
+    """User, password and a signed URL's query stay out of messages."""
+    assert shown("https://u:secret@host/a.mp4?X-Amz-Signature=abc#f") == "https://host/a.mp4"
+    assert shown("s3://key:secret@bucket/a#b.mp4") == "s3://bucket/a#b.mp4"
+    with pytest.raises(BadVideo) as caught:
+        probe("http://user:hunter2@127.0.0.1:9/a.mp4?token=hunter2")
+    assert "hunter2" not in str(caught.value).split("(")[0]
+
+
+def test_versions() -> None:
+    """An etag decides where both sides have one; else size and time."""
+    assert Stamp(5, 7, "a").same(Stamp(5, 9, "a"))
+    assert not Stamp(5, 7, "a").same(Stamp(5, 7, "b"))
+    assert Stamp(5, 7).same(Stamp(5, 7, "b"))
+    assert not Stamp(5, 7).same(Stamp(5, 8))
+
+
+def test_a_source_closes_once(family: Callable[[str], Path]) -> None:
+    """Closing twice is harmless, and reads past the end are short."""
+    path = family("h264_bframes.mp4")
+    with open_source(str(path)) as source:
+        assert source.read(source.stamp.size - 3, 10) == path.read_bytes()[-3:]
+        source.close()
+    source.close()

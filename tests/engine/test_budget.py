@@ -1,0 +1,168 @@
+"""The budget holds at every step, however small it is, and small budgets make progress (law 7)."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
+from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
+from viewcache.api.session import Cache
+from viewcache.errors import BudgetTooSmall, Full
+from viewcache.materializer.ledger import Copy, Ledger
+
+MINIMUM = 45_408
+"""Bytes that one batch of the tests' task takes at most."""
+
+Truth = dict[tuple[int, int], str]
+
+
+class Watch(threading.Thread):
+    """Looks at disk and count all the time and keeps the most it saw."""
+
+    def __init__(self, cache: Cache, store: Path) -> None:
+        super().__init__(name="test-watch", daemon=True)
+        self._cache, self._store = cache, store
+        self._over = threading.Event()
+        self.most_on_disk = self.most_counted = self.looks = 0
+
+    def run(self) -> None:
+        """Look; what moved from one place to the other while it was looked at is seen once, or the look is void."""
+        while not self._over.is_set():
+            tier = self._cache.tier
+            with tier._lock:
+                self.most_counted = max(self.most_counted, tier._used + tier._reserved)
+            one, two = store_bytes(self._store), store_bytes(self._store)
+            if one == two:
+                self.most_on_disk = max(self.most_on_disk, one)
+                self.looks += 1
+
+    def __enter__(self) -> "Watch":
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop."""
+        self._over.set()
+        self.join()
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Truth:
+    """The batches of an undisturbed run."""
+    return truth_of(tmp_path_factory.mktemp("truth"), videos)
+
+
+def _in_threads(cache: Cache, orders: list[list[tuple[int, int]]]) -> Iterator[tuple[tuple[int, int], str]]:
+    """Read batches by several threads at once, each in its own order."""
+    found: list[tuple[tuple[int, int], str]] = []
+    errors: list[BaseException] = []
+
+    def read(order: list[tuple[int, int]]) -> None:
+        try:
+            for place in order:
+                found.append((place, digest_of(cache.read("t", *place))))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read, args=(order,), daemon=True) for order in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not [thread for thread in threads if thread.is_alive()], "a reader is stuck"
+    if errors:
+        raise errors[0]
+    yield from found
+
+
+def test_a_budget_below_the_minimum_is_refused(store: Path, videos: Path) -> None:
+    """One byte too few for a batch is refused at opening, with the minimum that would do; the minimum is accepted."""
+    with pytest.raises(BudgetTooSmall) as refused:
+        viewcache.open(config(store, videos, budget=MINIMUM - 1))
+    assert refused.value.minimum == MINIMUM
+    viewcache.open(config(store, videos, budget=MINIMUM)).close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("budget", [MINIMUM, MINIMUM + 11_352, 2 * MINIMUM])
+def test_small_budgets_make_progress(store: Path, videos: Path, truth: Truth, budget: int, workers: int) -> None:
+    """Two readers in opposite orders on the smallest budget take turns: no deadlock, right bytes, never over it."""
+    order = list(truth)
+    with viewcache.open(config(store, videos, budget=budget, workers=workers)) as cache:
+        with Watch(cache, store) as watch:
+            for place, digest in _in_threads(cache, [order * 2, order[::-1] * 2]):
+                assert digest == truth[place]
+        assert watch.looks
+        assert watch.most_on_disk <= budget
+        assert watch.most_counted <= budget
+    assert_at_rest(store)
+
+
+def test_what_a_reader_holds_or_waits_for_is_not_evicted(store: Path, videos: Path) -> None:
+    """While one reader holds a batch, another that needs its room waits; when it is let go the other gets its own."""
+    pool = ScriptedPool()
+    with Kitchen(store, videos, pool, budget=MINIMUM) as kitchen:
+        one = Reading(kitchen, [0, 1, 2, 3], hold=True)
+        while not one.got.is_set():
+            until(lambda: bool(pool.running) or one.got.is_set(), "a job")
+            for job in list(pool.running):
+                pool.make(job)
+                pool.end(job)
+            until(lambda: not pool.running or one.got.is_set(), "its end")
+        held = {kitchen.active.key(row) for row in one.rows}
+        two = Reading(kitchen, [4, 5, 6, 7])
+        for _ in range(20):
+            kitchen.engine._dispatch()
+            for job in list(pool.running):
+                pool.make(job)
+                pool.end(job)
+            assert {path.name for path in store.glob("objects/*/*")} >= held
+            assert two.error is None
+        one.release()
+        while not two.got.is_set():
+            for job in list(pool.running):
+                pool.make(job)
+                pool.end(job)
+            until(lambda: bool(pool.running) or two.got.is_set(), "progress of the second reader")
+        assert two.end() is None
+
+
+class _SlowToWake(Ledger):
+    """A ledger whose oldest reader is slow: its clips are there, but it has not come round to take them."""
+
+    asleep = True
+    slow: frozenset[str] = frozenset()
+
+    def hold(self, keys: list[str]) -> list[Copy] | None:
+        """Nothing yet, for the slow one."""
+        return None if self.asleep and self.slow & set(keys) else super().hold(keys)
+
+
+def test_a_younger_reader_is_not_refused_for_what_an_older_one_is_about_to_take(store: Path, videos: Path) -> None:
+    """The older reader's clips fill the budget and it has not woken yet: the younger waits, it does not get Full."""
+    pool = ScriptedPool()
+    with Kitchen(store, videos, pool, budget=MINIMUM) as kitchen:
+        ledger = kitchen.engine._ledger = kitchen.engine._board._ledger = _SlowToWake(kitchen.catalog, "local")
+        ledger.slow = frozenset(kitchen.active.key(row) for row in range(4))
+        old, young = Reading(kitchen, [0, 1, 2, 3]), Reading(kitchen, [8, 9, 10, 11])
+        while not all(ledger.has(key) for key in ledger.slow):
+            until(lambda: bool(pool.running), "a job")
+            for job in list(pool.running):
+                pool.make(job)
+                pool.end(job)
+            until(lambda: not pool.running or pool.given[-1] in pool.running, "its end")
+        seen = len(pool.given)
+        kitchen.pool.wake()
+        ledger.asleep = False
+        assert old.end() is None
+        while not young.got.is_set() and young.error is None:
+            for job in list(pool.running):
+                pool.make(job)
+                pool.end(job)
+            until(lambda: bool(pool.running) or young.got.is_set() or young.error is not None, "progress")
+        assert not isinstance(young.end(), Full)
+        assert len(pool.given) >= seen

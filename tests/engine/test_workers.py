@@ -1,0 +1,176 @@
+"""Real workers that die, hang or fail: replaced, their jobs repeated, the clips right (RELIABILITY §1 row 9)."""
+
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.kitchen import Kitchen, Reading, until
+from viewcache.errors import Full, WorkerDied
+from viewcache.failpoints import VARIABLE
+from viewcache.materializer import generation
+from viewcache.materializer.board import Fetched
+from viewcache.materializer.job import Job
+from viewcache.materializer.pool import WorkerPool
+from viewcache.store import read_slots
+
+Clips = dict[int, bytes]
+
+
+def _everything(kitchen: Kitchen) -> Clips:
+    """Row → pixels of all clips, a batch at a time."""
+    found: Clips = {}
+    for start in range(0, len(kitchen.active.plan), 4):
+        rows = list(range(start, start + 4))
+        out = np.empty((4, *kitchen.active.plan.shape), np.uint8)
+        with kitchen.engine.fetch(kitchen.active, rows, timeout_s=60) as fetched:
+            assert not read_slots(kitchen.tier.root, [copy.stored for copy in fetched.copies], out)
+        found |= {row: clip.tobytes() for row, clip in zip(rows, out, strict=True)}
+    return found
+
+
+def _pool(grace_s: float = 30.0) -> WorkerPool:
+    return WorkerPool(1, memory_bytes=1 << 30, grace_s=grace_s)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Clips:
+    """Every clip of an undisturbed run."""
+    with Kitchen(tmp_path_factory.mktemp("undisturbed"), videos, _pool()) as kitchen:
+        return _everything(kitchen)
+
+
+@pytest.fixture
+def kitchen(store: Path, videos: Path) -> Iterator[Kitchen]:
+    """An engine with one real worker."""
+    with Kitchen(store, videos, _pool()) as kitchen:
+        yield kitchen
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+@pytest.mark.usefixtures("no_leaks")
+def test_a_killed_worker_is_replaced(kitchen: Kitchen, clips: Clips, number: signal.Signals) -> None:
+    """A worker that is killed while it has a job is replaced, the job repeated, and every clip is right."""
+    pool = kitchen.pool
+    reading = Reading(kitchen, [0], hold=True)
+    until(lambda: bool(pool.pids()) and pool.busy == 1, "a worker to have a job")
+    killed = pool.pids()[0]
+    os.kill(killed, number)
+    until(lambda: bool(pool.pids()) and killed not in pool.pids(), "the worker to be replaced")
+    until(reading.got.is_set, "the clip")
+    reading.release()
+    assert reading.error is None
+    assert _everything(kitchen) == clips
+    until(lambda: pool.busy == 0, "the jobs to end")
+    kitchen.assert_counted()
+
+
+def test_an_idle_worker_that_died_is_replaced(kitchen: Kitchen, clips: Clips) -> None:
+    """A worker that is killed between two jobs costs nobody an error."""
+    with kitchen.engine.fetch(kitchen.active, [0]):
+        pass
+    until(lambda: kitchen.pool.busy == 0, "the job to end")
+    os.kill(kitchen.pool.pids()[0], signal.SIGKILL)
+    assert _everything(kitchen) == clips
+
+
+@pytest.mark.parametrize("place", ["store.temp-made", "store.shard-written", "store.before-rename", "store.after-rename"])
+def test_workers_that_keep_dying_while_they_publish(
+    store: Path, videos: Path, clips: Clips, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every worker dies at its 6th object, before or after it is in its place: all clips are made, none is wrong."""
+    monkeypatch.setenv(VARIABLE, f"{place}:6:kill")
+    with Kitchen(store, videos, _pool()) as kitchen:
+        assert _everything(kitchen) == clips
+        until(lambda: kitchen.pool.busy == 0, "the jobs to end")
+        kitchen.assert_counted()
+    deaths = [each for each in caplog.records if getattr(each, "action", "") == "worker_died"]
+    assert len(deaths) >= 2
+    assert all("SIGKILL" in each.getMessage() for each in deaths)
+    assert not list((store / "tmp").iterdir())
+
+
+def test_a_video_on_which_every_worker_dies(store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With policy `raise` the third death is WorkerDied, which names the file; the next read may try again."""
+    monkeypatch.setenv(VARIABLE, "store.shard-written:1:kill")
+    with Kitchen(store, videos, _pool()) as kitchen:
+        with pytest.raises(WorkerDied, match=r"v\d\.mp4.*3 workers.*SIGKILL"), kitchen.engine.fetch(kitchen.active, [0]):
+            pass
+        kitchen.assert_counted()
+
+
+def test_a_stopped_worker_is_replaced(
+    store: Path, videos: Path, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that hangs (SIGSTOP) is killed after its grace and its job repeated."""
+    monkeypatch.setattr(generation, "SECONDS_PER_FRAME", 0.01)
+    with Kitchen(store, videos, _pool(grace_s=3.0)) as kitchen:
+        reading = Reading(kitchen, [0])
+        until(lambda: bool(kitchen.pool.pids()) and kitchen.pool.busy == 1, "a worker to have a job")
+        stopped = kitchen.pool.pids()[0]
+        os.kill(stopped, signal.SIGSTOP)
+        assert reading.end() is None
+        assert stopped not in kitchen.pool.pids()
+        assert _everything(kitchen) == clips
+
+
+def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(kitchen: Kitchen) -> None:
+    """A job larger than the socket's buffer, given to a worker that does not listen, is given up after the grace."""
+    pool = WorkerPool(1, memory_bytes=1 << 30, grace_s=0.5)
+    job = kitchen.active.job(1, [0], kitchen.engine._settings.place)
+    try:
+        pool.submit(job)
+        until(lambda: any(event.kind == "report" for event in pool.poll(0.1)), "the first job's report")
+        os.kill(pool.pids()[0], signal.SIGSTOP)
+        large = Job(2, job.uri, job.name, job.video_key, bytes(1 << 22), job.clips, job.place, estimate_s=0.1)
+        pool.submit(large)
+        until(lambda: any(event.kind == "died" for event in pool.poll(0.1)), "the worker to be given up")
+        assert pool.busy == 0
+    finally:
+        pool.close()
+
+
+def test_no_room_on_the_disk_and_then_room_again(kitchen: Kitchen, clips: Clips) -> None:
+    """Files may grow no further: the reader gets Full; when there is room again the same worker makes the clip."""
+    with kitchen.engine.fetch(kitchen.active, [len(kitchen.active.plan) - 1]):
+        pass
+    until(lambda: kitchen.pool.busy == 0, "the job to end")
+    (worker,) = kitchen.pool.pids()
+    before = resource.prlimit(worker, resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
+    row = next(row for row in range(16) if kitchen.active.video(row) != kitchen.active.video(15))
+
+    def read() -> Fetched:
+        with kitchen.engine.fetch(kitchen.active, [row], timeout_s=30) as fetched:
+            return fetched
+
+    for _ in range(3):
+        with pytest.raises(Full, match="free disk space"):
+            read()
+    assert not list((kitchen.store / "tmp").iterdir())
+    resource.prlimit(worker, resource.RLIMIT_FSIZE, before)
+    assert len(read().copies) == 1
+    assert kitchen.pool.pids() == [worker]
+    assert _everything(kitchen) == clips
+
+
+def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips) -> None:
+    """Twenty kills of whichever worker is busy, while everything is read again and again: nothing is lost or wrong."""
+    killed: set[int] = set()
+    pool = WorkerPool(2, memory_bytes=1 << 30)
+    with Kitchen(store, videos, pool) as kitchen:
+        while len(killed) < 20:
+            reading = Reading(kitchen, list(range(4)))
+            until(lambda: bool(pool.busy and set(pool.pids()) - killed), "a worker that lives")
+            victim = (set(pool.pids()) - killed).pop()
+            os.kill(victim, signal.SIGKILL)
+            killed.add(victim)
+            assert reading.end() is None
+            kitchen.forget({kitchen.active.key(row) for row in range(4)})
+            kitchen.engine._tries.clear()  # it is not the videos' fault
+        assert _everything(kitchen) == clips
+        until(lambda: pool.busy == 0, "the jobs to end")
+        kitchen.assert_counted()
