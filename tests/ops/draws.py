@@ -1,11 +1,12 @@
 """Addresses of many clips, test frames, and one valid use of every built-in operation."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.materializer import keyed
-from viewcache.materializer.ops import Draw, get
+from viewcache.materializer.ops import Draw, FrameOp, NativeOp, Op, Params, ReadOp, TimeOp, get
 
-__all__ = ["EXAMPLES", "draws", "frame", "parse"]
+__all__ = ["EXAMPLES", "draws", "frame", "parse", "parse_frame", "parse_native", "parse_read", "parse_time"]
 
 EXAMPLES: dict[str, list[object]] = {
     "resize": [{"short_side": 24}, {"shape": [20, 30], "interpolation": "bicubic"}],
@@ -28,13 +29,15 @@ EXAMPLES: dict[str, list[object]] = {
 """Every built-in operation with values as a config would have them; a test fails if one is missing."""
 
 
-def draws(n, scope="x", *, seed=0, ordinal=0, epoch=0, sample=0, independent=0):
+def draws(
+    n: int, scope: str = "x", *, seed: int = 0, ordinal: int = 0, epoch: int = 0, sample: int = 0, independent: int = 0
+) -> Draw:
     """Addresses of clips of n videos."""
     video = np.array([keyed.word(f"video {i}") for i in range(n)], np.uint64)
     return Draw(seed, scope, ordinal, video, np.full(n, epoch), np.full(n, sample), independent)
 
 
-def frame(h=32, w=45, seed=0):
+def frame(h: int = 32, w: int = 45, seed: int = 0) -> NDArray[np.uint8]:
     """A read-only uint8 (3,h,w) frame of colourful noise, smoothed a little."""
     noise = np.random.default_rng(seed).integers(0, 256, (3, h + 1, w + 1)).astype(np.uint16)
     out = ((noise[:, 1:, 1:] + noise[:, :-1, 1:] + noise[:, 1:, :-1] + noise[:, :-1, :-1]) // 4).astype(np.uint8)
@@ -43,7 +46,35 @@ def frame(h=32, w=45, seed=0):
     return out
 
 
-def parse(name, value):
+def parse(name: str, value: object) -> tuple[Op, Params]:
     """The operation and its canonical parameters."""
     op = get(name)
     return op, op.parse(value)
+
+
+def parse_frame(name: str, value: object) -> tuple[FrameOp, Params]:
+    """Like ``parse``, for one that works on the pixels of a frame."""
+    op, params = parse(name, value)
+    assert isinstance(op, FrameOp)
+    return op, params
+
+
+def parse_native(name: str, value: object) -> tuple[NativeOp, Params]:
+    """Like ``parse``, for a pure resize."""
+    op, params = parse(name, value)
+    assert isinstance(op, NativeOp)
+    return op, params
+
+
+def parse_time(name: str, value: object) -> tuple[TimeOp, Params]:
+    """Like ``parse``, for one that chooses frames."""
+    op, params = parse(name, value)
+    assert isinstance(op, TimeOp)
+    return op, params
+
+
+def parse_read(name: str, value: object) -> tuple[ReadOp, Params]:
+    """Like ``parse``, for one that works on a batch."""
+    op, params = parse(name, value)
+    assert isinstance(op, ReadOp)
+    return op, params

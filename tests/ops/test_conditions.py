@@ -1,6 +1,7 @@
 """Conditions: parsed by their own grammar, evaluated like the words say, with errors that show the character."""
 
 import string
+from typing import cast
 
 import numpy as np
 import pytest
@@ -26,13 +27,13 @@ EXPRESSIONS = st.recursive(
 ITERATIONS, EPOCHS = np.arange(-60, 210, 7), np.arange(-60, 210, 7)[:, None]
 
 
-def by_python(text, iteration, epoch):
+def by_python(text: str, iteration: int, epoch: int) -> bool:
     """Python's own grammar agrees with ours on such texts, once numbers have no leading zeros; only tests may eval."""
     return bool(eval(text, {"__builtins__": {}}, {"iteration": iteration, "epoch": epoch}))
 
 
 @given(EXPRESSIONS)
-def test_conditions_mean_what_python_means(text):
+def test_conditions_mean_what_python_means(text: str) -> None:
     """For any combination of comparisons, and, or, not and parentheses, the truth is that of the same Python text."""
     got = evaluate(text, ITERATIONS, EPOCHS)
     want = [[by_python(text, i, e) for i in ITERATIONS.tolist()] for e in EPOCHS.ravel().tolist()]
@@ -40,7 +41,7 @@ def test_conditions_mean_what_python_means(text):
 
 
 @given(EXPRESSIONS)
-def test_canonical_text_is_stable_and_means_the_same(text):
+def test_canonical_text_is_stable_and_means_the_same(text: str) -> None:
     """Parsing the canonical text gives the same text and the same truth, so it can stand in a definition."""
     condition = parse_condition(text)
     again = parse_condition(condition.text)
@@ -61,12 +62,12 @@ def test_canonical_text_is_stable_and_means_the_same(text):
         (" else ", "else"),
     ],
 )
-def test_spellings_have_one_canonical_text(written, canonical):
+def test_spellings_have_one_canonical_text(written: str, canonical: str) -> None:
     """Spaces, needless parentheses and spellings of numbers do not make another condition."""
     assert parse_condition(written).text == canonical
 
 
-def test_else_holds_everywhere():
+def test_else_holds_everywhere() -> None:
     """``else`` is the arm that is always true; which arm comes first is the caller's business."""
     condition = parse_condition("else")
     assert condition.is_else
@@ -74,7 +75,7 @@ def test_else_holds_everywhere():
     assert not parse_condition("epoch > 1").is_else
 
 
-def test_evaluation_is_vectorized():
+def test_evaluation_is_vectorized() -> None:
     """Arrays of iterations and epochs broadcast to an array of truths."""
     assert evaluate("iteration >= 2 and epoch == 1", np.arange(4), np.array([[0], [1]])).tolist() == [
         [False] * 4,
@@ -103,7 +104,7 @@ def test_evaluation_is_vectorized():
         ("not " * 40 + "epoch < 3", 129, "nested deeper than 32"),
     ],
 )
-def test_errors_show_the_character(text, character, match):
+def test_errors_show_the_character(text: str, character: int, match: str) -> None:
     """A wrong condition names the character, what was found there, and what is allowed."""
     with pytest.raises(BadInput, match=match) as caught:
         parse_condition(text)
@@ -113,14 +114,14 @@ def test_errors_show_the_character(text, character, match):
 
 
 @pytest.mark.parametrize("value", [None, 3, True, "epoch < 3 or " * 200 + "epoch < 3"])
-def test_not_a_condition_at_all(value):
+def test_not_a_condition_at_all(value: object) -> None:
     """A value that is no text, or far too long a one, is refused with what is allowed."""
     with pytest.raises(BadInput, match="condition"):
-        parse_condition(value)
+        parse_condition(cast(str, value))
 
 
 @given(st.text(alphabet=string.printable + "≤∞", max_size=60))
-def test_any_text_is_parsed_or_refused(text):
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     """Whatever is written, the answer is a condition or BadInput, never another error and never running code."""
     try:
         parse_condition(text)

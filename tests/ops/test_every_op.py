@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.ops.draws import EXAMPLES, draws, frame, parse
-from viewcache.materializer.ops import builtin_names, get, resize
+from viewcache.materializer.ops import Draw, FrameOp, Op, Params, Rows, builtin_names, get, resize
+from viewcache.materializer.ops.base import Fixed
 from viewcache.materializer.pixels import INTERPOLATIONS
 
 CASES = [(name, value) for name, values in EXAMPLES.items() for value in values]
@@ -15,20 +16,20 @@ FRAME_CASES = [case for case in CASES if get(case[0]).stage == "frame"]
 N = 40
 
 
-def resolved(name, value, h=32, w=45, **where):
+def resolved(name: str, value: object, h: int = 32, w: int = 45, **where: int) -> tuple[Op, Params, Rows, Fixed, Fixed]:
     """Operation, parameters, rows and sizes for N clips of one frame size."""
     op, params = parse(name, value)
     rows, out_h, out_w = op.resolve(params, draws(N, op.scope, **where), np.full(N, h), np.full(N, w))
     return op, params, rows, out_h, out_w
 
 
-def test_every_builtin_has_an_example():
+def test_every_builtin_has_an_example() -> None:
     """The promises below are tested for all built-in operations: none is without an example."""
     assert set(EXAMPLES) == set(builtin_names())
 
 
 @pytest.mark.parametrize(("name", "value"), CASES)
-def test_parameters_are_canonical(name, value):
+def test_parameters_are_canonical(name: str, value: object) -> None:
     """Parsing fills in every field, sorts by name, and is stable: parsing its own result changes nothing."""
     op, params = parse(name, value)
     assert [key for key, _ in params] == sorted(field.name for field in op.fields)
@@ -37,7 +38,7 @@ def test_parameters_are_canonical(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), CASES)
-def test_rows_are_int32_and_depend_on_the_address_only(name, value):
+def test_rows_are_int32_and_depend_on_the_address_only(name: str, value: object) -> None:
     """Rows are int32 with the named columns; each clip's row is the same alone as among others (law 11)."""
     op, params, rows, *_ = resolved(name, value)
     assert rows.dtype == np.int32
@@ -46,7 +47,7 @@ def test_rows_are_int32_and_depend_on_the_address_only(name, value):
     alone = [
         op.resolve(
             params,
-            type(one)(0, op.scope, 0, *(a[i : i + 1] for a in (one.video, one.epoch, one.sample))),
+            Draw(0, op.scope, 0, one.video[i : i + 1], one.epoch[i : i + 1], one.sample[i : i + 1]),
             np.array([32]),
             np.array([45]),
         )[0][0].tolist()
@@ -56,7 +57,7 @@ def test_rows_are_int32_and_depend_on_the_address_only(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), CASES)
-def test_no_clips_is_no_problem(name, value):
+def test_no_clips_is_no_problem(name: str, value: object) -> None:
     """Resolving zero clips gives zero rows, as an empty generation needs."""
     op, params = parse(name, value)
     rows, h, w = op.resolve(params, draws(0, op.scope), np.zeros(0, int), np.zeros(0, int))
@@ -65,9 +66,10 @@ def test_no_clips_is_no_problem(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), FRAME_CASES)
-def test_frames_have_the_resolved_size(name, value):
+def test_frames_have_the_resolved_size(name: str, value: object) -> None:
     """Every clip's output is uint8 (3,h,w) of the size that resolving promised; the input is never written to."""
     op, params, rows, out_h, out_w = resolved(name, value)
+    assert isinstance(op, FrameOp)
     picture = frame()
     before = picture.copy()
     for row, h, w in zip(rows, out_h, out_w, strict=True):
@@ -78,9 +80,10 @@ def test_frames_have_the_resolved_size(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), FRAME_CASES)
-def test_views_give_the_same_as_copies(name, value):
+def test_views_give_the_same_as_copies(name: str, value: object) -> None:
     """A frame that is a mirrored, turned or cropped view gives the same bytes as its contiguous copy."""
     op, params, rows, *_ = resolved(name, value)
+    assert isinstance(op, FrameOp)
     big = frame(40, 60)
     views = [big[:, 3:35, 5:50], big[:, 34:2:-1, 49:4:-1], np.rot90(frame(45, 32), 1, axes=(1, 2))]
     for view in views:
@@ -89,9 +92,10 @@ def test_views_give_the_same_as_copies(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), FRAME_CASES)
-def test_identity_is_true_only_where_nothing_changes(name, value):
+def test_identity_is_true_only_where_nothing_changes(name: str, value: object) -> None:
     """Where an operation says that it changes nothing, applying it changes nothing, so leaving it out is right."""
     op, params, rows, *_ = resolved(name, value)
+    assert isinstance(op, FrameOp)
     picture = frame()
     for row, same in zip(rows, op.identity(params, rows, np.full(N, 32), np.full(N, 45)), strict=True):
         if same:
@@ -99,16 +103,17 @@ def test_identity_is_true_only_where_nothing_changes(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), FRAME_CASES)
-def test_key_params_and_row_decide_the_bytes(name, value):
+def test_key_params_and_row_decide_the_bytes(name: str, value: object) -> None:
     """Two frames made with equal key parameters and rows are equal, whatever the other parameters say."""
     op, params, rows, *_ = resolved(name, value)
+    assert isinstance(op, FrameOp)
     kept = dict(op.key_params(params))
     other = tuple((key, item if key in kept else "ignored") for key, item in params)
     assert np.array_equal(op.apply(params, rows[0], frame()), op.apply(other, rows[0], frame()))
 
 
 @pytest.mark.parametrize(("name", "value"), FRAME_CASES)
-def test_static_size_is_the_true_size(name, value):
+def test_static_size_is_the_true_size(name: str, value: object) -> None:
     """If an operation names one output size for an input size, every clip has it; None means that sizes vary."""
     op, params, _, out_h, out_w = resolved(name, value)
     size = op.out_size(params, (32, 45))
@@ -116,7 +121,7 @@ def test_static_size_is_the_true_size(name, value):
     assert sizes == {size} if size is not None else len(sizes) > 1
 
 
-def test_interpolations_are_those_of_the_pixel_step():
+def test_interpolations_are_those_of_the_pixel_step() -> None:
     """The names that a config may use are the names that the swscale step knows."""
     assert set(resize.INTERPOLATIONS) == set(INTERPOLATIONS)
 
@@ -143,12 +148,13 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize(("name", "value"), [case for case in FRAME_CASES if case[0] != "resize"])
-def test_bytes_are_fixed(name, value):
+def test_bytes_are_fixed(name: str, value: object) -> None:
     """The draws and pixels of an operation never change; if they must, its fingerprint changes with them.
 
     Operations that resize are left to the tests of the swscale step, except for their draws.
     """
     op, params, rows, *_ = resolved(name, value)
+    assert isinstance(op, FrameOp)
     digest = hashlib.blake2b(op.fingerprint.encode() + rows.astype("<i4").tobytes(), digest_size=8)
     if "interpolation" not in dict(params):
         for row in rows[:8]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from viewcache.errors import BadInput
 from viewcache.materializer.ops import builtin_names, get
-from viewcache.materializer.ops.fields import Channels, Choice, Flag, Range, Real, Sides, Whole, WholeRange
+from viewcache.materializer.ops.fields import Channels, Choice, Flag, Kind, Range, Real, Sides, Whole, WholeRange
 
 YAML_VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
@@ -39,7 +39,7 @@ YAML_VALUES = st.recursive(
         (Channels(0, 255, whole=True), [1, 2, 3], (1, 2, 3)),
     ],
 )
-def test_equal_meaning_is_equal_value(kind, written, canonical):
+def test_equal_meaning_is_equal_value(kind: Kind, written: object, canonical: object) -> None:
     """What may be written in several ways has one canonical value and type, which reads back as itself."""
     value = kind.read(written)
     assert value == canonical
@@ -62,7 +62,7 @@ def test_equal_meaning_is_equal_value(kind, written, canonical):
         (Channels(0, 255, whole=True), [1.5, [1, 2, 3.0]]),
     ],
 )
-def test_wrong_values_are_refused(kind, wrong):
+def test_wrong_values_are_refused(kind: Kind, wrong: list[object]) -> None:
     """Wrong types, numbers out of bounds, NaN, booleans posing as numbers and reversed ranges are refused."""
     for value in wrong:
         with pytest.raises(ValueError, match=r".*"):
@@ -93,7 +93,7 @@ def test_wrong_values_are_refused(kind, wrong):
         ("erase", [1], "erase: got [1]; allowed: a mapping"),
     ],
 )
-def test_messages_say_what_is_wrong_and_what_is_allowed(name, value, message):
+def test_messages_say_what_is_wrong_and_what_is_allowed(name: str, value: object, message: str) -> None:
     """Each message names the operation, the parameter, the value and what is allowed."""
     with pytest.raises(BadInput) as caught:
         get(name).parse(value)
@@ -101,7 +101,7 @@ def test_messages_say_what_is_wrong_and_what_is_allowed(name, value, message):
 
 
 @given(st.sampled_from(builtin_names()), YAML_VALUES)
-def test_any_yaml_is_parsed_or_refused(name, value):
+def test_any_yaml_is_parsed_or_refused(name: str, value: object) -> None:
     """Whatever YAML stands behind a name, the answer is canonical parameters or BadInput, never another error."""
     op = get(name)
     try:
@@ -113,6 +113,6 @@ def test_any_yaml_is_parsed_or_refused(name, value):
 
 
 @pytest.mark.parametrize(("shorthand", "full"), [(224, {"shape": [224, 224]}), ([3, 4], {"shape": [3, 4]})])
-def test_a_bare_value_is_the_main_parameter(shorthand, full):
+def test_a_bare_value_is_the_main_parameter(shorthand: object, full: object) -> None:
     """An operation with one main parameter takes it bare, as SAND writes ``inv_sample: true``."""
     assert get("random_crop").parse(shorthand) == get("random_crop").parse(full)

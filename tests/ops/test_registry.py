@@ -1,10 +1,12 @@
 """The registry: built-in operations, custom ones from listed modules and entry points, and nothing else."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from tests.ops.draws import draws
 from viewcache.errors import BadInput
 from viewcache.materializer.ops import (
     REQUIRED,
+    Field,
     FrameOp,
     Op,
     builtin_names,
@@ -26,6 +29,7 @@ from viewcache.materializer.ops import (
 )
 from viewcache.materializer.ops.crop import RandomCrop
 
+Install = Callable[[str, str], Path]
 ROOT = Path(__file__).parents[2]
 
 MODULE = """
@@ -44,12 +48,12 @@ MODULE = """
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """A function that writes a module to an importable folder; custom operations are forgotten afterwards."""
     monkeypatch.setattr(registry, "_custom", {})
     monkeypatch.syspath_prepend(tmp_path)
 
-    def install(name, source):
+    def install(name: str, source: str) -> Path:
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
         return tmp_path
 
@@ -58,7 +62,7 @@ def installed(tmp_path, monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
-def test_builtins_are_those_of_the_design():
+def test_builtins_are_those_of_the_design() -> None:
     """The names of the built-in operations are a public interface; a new one is added here too."""
     assert builtin_names() == (
         "blur", "center_crop", "color_jitter", "erase", "five_crop", "flip", "grayscale", "inv_sample", "normalize",
@@ -66,12 +70,12 @@ def test_builtins_are_those_of_the_design():
     )  # fmt: skip
 
 
-def test_builtins_declare_their_fingerprint():
+def test_builtins_declare_their_fingerprint() -> None:
     """A built-in's fingerprint is declared, so that moving code about does not invalidate caches."""
     assert all(get(name).fingerprint.isdigit() for name in builtin_names())
 
 
-def test_unknown_names_list_the_known_and_the_nearest():
+def test_unknown_names_list_the_known_and_the_nearest() -> None:
     """A misspelt operation gets the list of known ones and the nearest name."""
     with pytest.raises(BadInput, match=r"unknown op 'random_corp'; known: blur, .*; did you mean random_crop\?"):
         get("random_corp")
@@ -79,7 +83,7 @@ def test_unknown_names_list_the_known_and_the_nearest():
         get("os.system")
 
 
-def test_importing_operations_loads_no_heavy_library():
+def test_importing_operations_loads_no_heavy_library() -> None:
     """Looking up and parsing every operation imports neither OpenCV nor torch nor the decoder."""
     code = """
         import sys
@@ -92,13 +96,14 @@ def test_importing_operations_loads_no_heavy_library():
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
 
 
-def test_a_listed_module_registers_its_operations(installed):
+def test_a_listed_module_registers_its_operations(installed: Install) -> None:
     """A module named in cache.op_modules adds the operations of its list OPS; loading it again changes nothing."""
     installed("my_ops", MODULE)
     with pytest.raises(BadInput, match="unknown op 'negative'"):
         get("negative")
     assert load_modules(["my_ops"]) == load_modules(["my_ops"]) == ("negative",)
     op = get("negative")
+    assert isinstance(op, FrameOp)
     params = op.parse(None)
     rows, h, w = op.resolve(params, draws(2), np.array([4, 5]), np.array([6, 7]))
     assert (rows.shape, h.tolist(), w.tolist()) == ((2, 0), [4, 5], [6, 7])
@@ -118,7 +123,7 @@ def test_a_listed_module_registers_its_operations(installed):
         ("name_ops", MODULE.replace('"negative"', '"Bad Name"'), r"its name is 'Bad Name'; allowed: \[a-z\]"),
     ],
 )
-def test_wrong_modules_are_refused(installed, module, source, match):
+def test_wrong_modules_are_refused(installed: Install, module: str, source: str | None, match: str) -> None:
     """A module that is missing, has no OPS, is no name, or lists what is no operation is refused with the reason."""
     if source is not None:
         installed(module, source)
@@ -126,7 +131,7 @@ def test_wrong_modules_are_refused(installed, module, source, match):
         load_modules([module])
 
 
-def test_two_operations_cannot_have_one_name(installed):
+def test_two_operations_cannot_have_one_name(installed: Install) -> None:
     """Different code under a name that is taken is refused, because keys would not tell them apart for the user."""
     installed("first_ops", MODULE)
     installed("second_ops", MODULE.replace("255", "254"))
@@ -135,7 +140,7 @@ def test_two_operations_cannot_have_one_name(installed):
         load_modules(["second_ops"])
 
 
-def test_an_entry_point_is_found_by_name(installed):
+def test_an_entry_point_is_found_by_name(installed: Install) -> None:
     """An installed package's entry point of group viewcache.ops is loaded when its name is asked for, and only then."""
     folder = installed("packaged_ops", MODULE)
     installed("unasked_ops", "raise RuntimeError('nobody asked for this')")
@@ -151,7 +156,7 @@ def test_an_entry_point_is_found_by_name(installed):
         get("other")
 
 
-def test_the_fingerprint_follows_the_source(installed):
+def test_the_fingerprint_follows_the_source(installed: Install) -> None:
     """Any change in the module of a custom operation changes its fingerprint, so no stale pixels are served."""
     installed("one_ops", MODULE)
     installed("two_ops", MODULE.replace("SHIFT = 1", "SHIFT = 2"))
@@ -161,7 +166,7 @@ def test_the_fingerprint_follows_the_source(installed):
     assert one.startswith("source-")
 
 
-def test_custom_code_never_passes_for_what_it_inherits_from(installed):
+def test_custom_code_never_passes_for_what_it_inherits_from(installed: Install) -> None:
     """A custom subclass of a built-in operation has its own fingerprint and effect, so keys never collide."""
     installed(
         "child_ops",
@@ -176,8 +181,7 @@ def test_custom_code_never_passes_for_what_it_inherits_from(installed):
             fingerprint = "1"
         """,
     )
-    import child_ops
-
+    child_ops = importlib.import_module("child_ops")
     child, grandchild = child_ops.Shifted(), child_ops.Grandchild()
     assert child.fingerprint.startswith("source-")
     assert (child.effect, grandchild.effect) == ("shifted_crop", "grandchild")
@@ -185,36 +189,38 @@ def test_custom_code_never_passes_for_what_it_inherits_from(installed):
     assert child.parse(3) == RandomCrop().parse(3)
 
 
-def test_code_without_source_must_declare_its_fingerprint(installed):
+def test_code_without_source_must_declare_its_fingerprint(installed: Install) -> None:
     """An operation whose source cannot be read is refused unless it declares a fingerprint itself."""
-    space = {"FrameOp": FrameOp, "__name__": "typed_in"}
+    space: dict[str, object] = {"FrameOp": FrameOp, "__name__": "typed_in"}
     exec(textwrap.dedent(MODULE).replace("from viewcache.materializer.ops import FrameOp", ""), space)
+    negative = space["Negative"]
+    assert isinstance(negative, type)
+    assert issubclass(negative, Op)
     with pytest.raises(BadInput, match="the source of typed_in cannot be read; declare fingerprint"):
-        register(space["Negative"])
-    declared = type(
-        "Declared", (space["Negative"],), {"name": "declared", "fingerprint": "3", "__module__": "typed_in"}
-    )
+        register(negative)
+    declared = type("Declared", (negative,), {"name": "declared", "fingerprint": "3", "__module__": "typed_in"})
+    assert issubclass(declared, Op)
     assert register(declared).fingerprint == "3"
 
 
 # Documentation
 
 
-def section(text, heading):
+def section(text: str, heading: str) -> str:
     """What stands under a heading of docs/ops.md."""
     match = re.search(rf"^### {heading}\n(.*?)(?=^##|\Z)", text, re.M | re.S)
     assert match is not None, f"docs/ops.md has no heading ### {heading}"
     return match[1]
 
 
-def shown(value):
+def shown(value: object) -> str:
     """A default as the documentation shows it."""
     if isinstance(value, tuple):
         return "[" + ", ".join(shown(item) for item in value) + "]"
     return f"{value:.4g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def row_of(field):
+def row_of(field: Field) -> str:
     """The line of the parameter table that docs/ops.md must have."""
     default = "none" if field.default is None else shown(field.default)
     if field.default is REQUIRED:
@@ -223,17 +229,17 @@ def row_of(field):
 
 
 @pytest.mark.parametrize("name", builtin_names())
-def test_every_operation_is_documented(name):
+def test_every_operation_is_documented(name: str) -> None:
     """docs/ops.md has a heading per built-in operation, with every parameter's default, range and meaning."""
     text = section((ROOT / "docs/ops.md").read_text(), name)
-    op: Op = get(name)
+    op = get(name)
     for field in op.fields:
         assert row_of(field) in text
     assert f"stage: {op.stage}" in text
 
 
 @pytest.mark.parametrize("name", builtin_names())
-def test_the_documented_examples_parse(name):
+def test_the_documented_examples_parse(name: str) -> None:
     """Every operation has an example in docs/ops.md, and all examples are valid."""
     text = section((ROOT / "docs/ops.md").read_text(), name)
     examples = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.S)]
@@ -248,20 +254,21 @@ def test_the_documented_examples_parse(name):
             get(op).parse(value)
 
 
-def test_the_documentation_has_no_other_operations():
+def test_the_documentation_has_no_other_operations() -> None:
     """Every heading under the list of operations is a built-in one: nothing is promised that is not there."""
     headings = re.findall(r"^### (\w+)$", (ROOT / "docs/ops.md").read_text(), re.M)
     assert sorted(headings) == list(builtin_names())
 
 
-def test_the_documented_custom_operation_works(installed):
+def test_the_documented_custom_operation_works(installed: Install) -> None:
     """The example of docs/custom-ops.md is run as it stands: it registers, draws, applies and is shared by keys."""
     source = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-ops.md").read_text(), re.S)[0]
     ast.parse(source)
     installed("my_ops", source)
     (name,) = load_modules(["my_ops"])
-    op = get(name)
     assert name == "solarize"
+    op = get(name)
+    assert isinstance(op, FrameOp)
     params = op.parse({"threshold": [64, 192]})
     n = 2000
     rows, h, w = op.resolve(params, draws(n, op.scope), np.full(n, 4), np.full(n, 5))

@@ -1,15 +1,17 @@
 """Clip starts: uniform for each task alone (law 2), close together within a generation, nested between tasks."""
 
 import math
-from collections import Counter
+from collections import defaultdict
 from fractions import Fraction
+from typing import TypedDict
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from numpy.typing import NDArray
 
+from tests.ops.references import p_even
 from viewcache.errors import BadInput
 from viewcache.materializer import keyed, sampling
 
@@ -19,10 +21,36 @@ SPANS = {name: sampling.clip_span(**task) for name, task in (("slowfast", SLOWFA
 VIDEOS = np.array([keyed.word(f"video {i}") for i in range(4000)], dtype=np.uint64)
 
 
-def starts(video=VIDEOS, generation=0, epoch=0, sample=0, frames=300, span=63, grid=2, spread=0.4, **more):
+class Knobs(TypedDict, total=False):
+    """The settings of sharing that a user may get wrong."""
+
+    grid: int
+    spread: float
+
+
+def starts(
+    video: NDArray[np.uint64] = VIDEOS,
+    generation: int | NDArray[np.int64] = 0,
+    epoch: int | NDArray[np.int64] = 0,
+    sample: int | NDArray[np.int64] = 0,
+    frames: int = 300,
+    span: int = 63,
+    grid: int = 2,
+    spread: float = 0.4,
+    independent: int | None = None,
+) -> NDArray[np.int64]:
     """Draw with defaults of a SlowFast task on videos of 300 frames."""
     return sampling.clip_starts(
-        1, video, generation, epoch, sample, np.asarray(frames), span=span, grid=grid, spread=spread, **more
+        1,
+        video,
+        generation,
+        epoch,
+        sample,
+        np.asarray(frames),
+        span=span,
+        grid=grid,
+        spread=spread,
+        independent=independent,
     )
 
 
@@ -31,7 +59,7 @@ def starts(video=VIDEOS, generation=0, epoch=0, sample=0, frames=300, span=63, g
 
 @pytest.mark.parametrize("one", [8, 15, 64])
 @pytest.mark.parametrize("half", [1, 3, 7])
-def test_folded_fractions_are_exactly_uniform(one, half):
+def test_folded_fractions_are_exactly_uniform(one: int, half: int) -> None:
     """Over all anchors and all symmetric jitters, each folded fraction comes equally often: no border is favoured."""
     anchors, jitters = np.arange(one), np.concatenate([np.arange(half), -np.arange(half)])
     folded = sampling._reflect(anchors[:, None] + jitters[None, :], one)
@@ -39,7 +67,7 @@ def test_folded_fractions_are_exactly_uniform(one, half):
 
 
 @pytest.mark.parametrize("half", [1, 5, 1 << 31])
-def test_jitter_is_exactly_symmetric(half):
+def test_jitter_is_exactly_symmetric(half: int) -> None:
     """A word and the same word with its lowest bit flipped give opposite jitters, all smaller than half the spread."""
     words = keyed.fold(0, "x", np.arange(1000))
     jitter = sampling._jitter(words, half)
@@ -48,12 +76,12 @@ def test_jitter_is_exactly_symmetric(half):
 
 
 @pytest.mark.parametrize("grid", [1, 2, 3, 4, 7])
-def test_phase_then_place_is_exactly_uniform(grid):
+def test_phase_then_place_is_exactly_uniform(grid: int) -> None:
     """For any number of starts S, choosing the phase and then a place on it gives each start the exact chance 1/S."""
     for count in range(1, 40):
         rank = np.arange(count)
         phase, on_phase = sampling._phase(rank, np.full(count, count), grid)
-        chance: Counter[int] = Counter()
+        chance: defaultdict[int, Fraction] = defaultdict(Fraction)
         for p, n in zip(phase.tolist(), on_phase.tolist(), strict=True):
             assert 0 <= p < grid
             for k in range(n):
@@ -68,7 +96,7 @@ def test_phase_then_place_is_exactly_uniform(grid):
     ("span", "grid", "frames"), [(63, 2, 300), (61, 2, 300), (63, 4, 301), (1, 1, 97), (90, 7, 100)]
 )
 @pytest.mark.parametrize("independent", [None, 5])
-def test_each_task_alone_draws_uniform_starts(span, grid, frames, independent):
+def test_each_task_alone_draws_uniform_starts(span: int, grid: int, frames: int, independent: int | None) -> None:
     """For fixed epoch and sample, starts over many videos fill all positions evenly, at both ends too."""
     drawn = np.concatenate(
         [
@@ -79,26 +107,26 @@ def test_each_task_alone_draws_uniform_starts(span, grid, frames, independent):
     possible = frames - span + 1
     counts = np.bincount(drawn, minlength=possible)
     assert len(counts) == possible
-    assert stats.chisquare(counts).pvalue > 1e-4
+    assert p_even(counts) > 1e-4
     tenths, evenly = (np.bincount(places * 10 // possible) for places in (drawn, np.arange(possible)))
     if possible >= 100:
         assert np.all(np.abs(tenths / len(drawn) / (evenly / possible) - 1) < 0.06)
 
 
-def test_a_generation_stays_within_its_window():
+def test_a_generation_stays_within_its_window() -> None:
     """All starts of one sample within a generation lie within spread * S of each other and on one phase of the grid."""
     drawn = starts(video=VIDEOS[:, None], epoch=np.arange(5)[None, :])
     assert (np.ptp(drawn, axis=1) <= 0.4 * (300 - 63 + 1) + 2).all()
     assert (np.ptp(drawn % 2, axis=1) == 0).all()
 
 
-def test_epochs_differ_within_a_generation():
+def test_epochs_differ_within_a_generation() -> None:
     """The window is not a single place: five epochs draw nearly five different clips."""
     drawn = starts(video=VIDEOS[:500, None], epoch=np.arange(5)[None, :])
     assert np.mean([len(set(row)) for row in drawn.tolist()]) > 4.5
 
 
-def test_generations_and_samples_draw_afresh():
+def test_generations_and_samples_draw_afresh() -> None:
     """Successive generations, and the samples of one epoch, are uncorrelated."""
     first = starts()
     for other in (starts(generation=1, epoch=5), starts(sample=1)):
@@ -112,7 +140,7 @@ def test_generations_and_samples_draw_afresh():
     grid=st.integers(1, 8),
     seed=st.integers(0, 1000),
 )
-def test_short_clips_lie_inside_long_ones(frames, long, short, grid, seed):
+def test_short_clips_lie_inside_long_ones(frames: int, long: int, short: int, grid: int, seed: int) -> None:
     """On a common phase, the shorter clip lies inside the longer one, up to one cell of the grid."""
     short, long = sorted((min(short, frames), min(long, frames)))
     video = np.array([seed], np.uint64)
@@ -122,13 +150,13 @@ def test_short_clips_lie_inside_long_ones(frames, long, short, grid, seed):
         assert inner + short <= outer + long + grid
 
 
-def test_phases_of_tasks_nearly_always_agree():
+def test_phases_of_tasks_nearly_always_agree() -> None:
     """Making each task exactly uniform costs the common phase in at most grid / S of the videos."""
     slowfast, mae = (starts(span=SPANS[name], grid=2) for name in ("slowfast", "mae"))
     assert np.mean((slowfast - mae) % 2 != 0) < 2 / 200
 
 
-def test_independent_tasks_share_nothing():
+def test_independent_tasks_share_nothing() -> None:
     """Without coordination, two tasks and the shared draw are uncorrelated, and generations do not matter."""
     one, two, shared = starts(independent=1), starts(independent=2), starts()
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.06
@@ -136,27 +164,27 @@ def test_independent_tasks_share_nothing():
     assert np.array_equal(one, starts(generation=3, independent=1))
 
 
-def test_reuse_equals_the_paper_figure_19():
+def test_reuse_equals_the_paper_figure_19() -> None:
     """SAND Fig. 19: with two tasks, 10 epochs and k = 5, 60.1 % of the selected frames are selected 4 times or more.
 
     ALGORITHMS §2.5 counted 59.6 % for spread 0.4 and 12.2 to 12.3 % for independent draws.
     """
 
-    def share(**more):
+    def share(*, independent: bool = False) -> float:
         videos, epochs = VIDEOS[:400, None], np.arange(10)[None, :]
         count = np.zeros((400, 300), int)
         for task, name in ((SLOWFAST, "slowfast"), (MAE, "mae")):
-            extra = {key: keyed.word(name) for key in more}
-            first = starts(videos, epochs // 5, epochs, span=SPANS[name], **extra)
+            address = keyed.word(name) if independent else None
+            first = starts(videos, epochs // 5, epochs, span=SPANS[name], independent=address)
             frames = sampling.clip_frames(first, task["frames_per_clip"], task["stride"], 300, "skip")
             np.add.at(count, (np.arange(400)[:, None, None], frames), 1)
-        return (count >= 4).sum() / (count > 0).sum()
+        return float((count >= 4).sum() / (count > 0).sum())
 
     assert share() == pytest.approx(0.596, abs=0.02)
     assert share(independent=True) == pytest.approx(0.1225, abs=0.015)
 
 
-def test_starts_are_fixed_for_ever():
+def test_starts_are_fixed_for_ever() -> None:
     """The starts of given videos never change."""
     drawn = starts(VIDEOS[:3, None], np.arange(4) // 2, np.arange(4))
     assert drawn.tolist() == GOLDEN_STARTS
@@ -168,7 +196,7 @@ GOLDEN_INDEPENDENT = [84, 187, 54]
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.integers(1, 16), st.floats(0.01, 1.0), st.integers(0, 99))
-def test_starts_are_always_inside_the_video(frames, span, grid, spread, seed):
+def test_starts_are_always_inside_the_video(frames: int, span: int, grid: int, spread: float, seed: int) -> None:
     """A start is at least 0 and its clip ends inside the video; a video shorter than the clip starts at 0."""
     first = starts(np.array([seed], np.uint64), frames=frames, span=span, grid=grid, spread=spread)
     assert 0 <= first[0] <= max(frames - span, 0)
@@ -177,20 +205,20 @@ def test_starts_are_always_inside_the_video(frames, span, grid, spread, seed):
 @pytest.mark.parametrize(
     ("wrong", "match"), [({"spread": 0.0}, "spread"), ({"spread": 1.5}, "spread"), ({"grid": 0}, "grid")]
 )
-def test_wrong_knobs_are_named(wrong, match):
+def test_wrong_knobs_are_named(wrong: Knobs, match: str) -> None:
     """A spread or grid out of range is refused by name, with the value."""
     with pytest.raises(BadInput, match=match):
         starts(**wrong)
 
 
-def test_frames_of_a_clip():
+def test_frames_of_a_clip() -> None:
     """A clip's frames are start, start + s, ...; F of them, as int32."""
     frames = sampling.clip_frames(np.array([[0], [10]]), 4, 3, 300, "clamp")
     assert frames.dtype == np.int32
     assert frames.tolist() == [[[0, 3, 6, 9]], [[10, 13, 16, 19]]]
 
 
-def test_frames_of_a_short_video():
+def test_frames_of_a_short_video() -> None:
     """Past the end, clamp repeats the last frame, loop starts again, and skip insists that the caller left it out."""
     zero, short = np.array([0]), np.array([5])
     assert sampling.clip_frames(zero, 4, 2, short, "clamp").tolist() == [[0, 2, 4, 4]]
@@ -202,7 +230,7 @@ def test_frames_of_a_short_video():
         sampling.clip_frames(zero, 4, 2, short, "wrap")
 
 
-def test_shared_grid_is_the_greatest_common_divisor():
+def test_shared_grid_is_the_greatest_common_divisor() -> None:
     """Tasks of strides 2 and 4 meet on every second frame; 2 and 3 on every frame."""
     assert sampling.shared_grid([2, 4]) == 2
     assert sampling.shared_grid([2, 3]) == 1
@@ -213,7 +241,7 @@ def test_shared_grid_is_the_greatest_common_divisor():
 # Crops: one fraction, windows of any size.
 
 
-def test_crop_offsets_are_exactly_uniform():
+def test_crop_offsets_are_exactly_uniform() -> None:
     """Law 2: enumerating evenly spaced fractions, every offset of every window comes equally often."""
     for size in (1, 7, 40, 256):
         for window in {1, size // 2 + 1, size}:
@@ -224,7 +252,7 @@ def test_crop_offsets_are_exactly_uniform():
 
 
 @given(st.integers(0, keyed.ONE - 1), st.integers(1, 16384), st.data())
-def test_smaller_crops_lie_inside_larger_ones(numerator, size, data):
+def test_smaller_crops_lie_inside_larger_ones(numerator: int, size: int, data: st.DataObject) -> None:
     """For one fraction, a smaller window lies inside a larger one, exactly, whatever the sizes."""
     outer = data.draw(st.integers(1, size))
     inner = data.draw(st.integers(1, outer))

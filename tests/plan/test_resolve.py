@@ -95,16 +95,17 @@ def test_a_branch_of_chance_zero_never_comes_and_one_of_one_always(monkeypatch: 
     """The borders belong to the right side: the smallest and the largest fraction take a possible branch."""
     ends = np.array([0, ONE - 1], np.uint64)
     monkeypatch.setattr(Draw, "fraction", lambda draw, what, k=0: ends)
-    for arms in (
+    orders: list[list[tuple[float, list[object] | None]]] = [
         [(0.0, [FLIP]), (1.0, None)],
         [(1.0, None), (0.0, [FLIP])],
         [(0.0, [FLIP]), (1.0, None), (0.0, [FLIP])],
-    ):
+    ]
+    for arms in orders:
         assert operations(resolved([random_step(*arms)], clips_of(2))) == [(), ()]
 
 
 def test_probabilities_written_with_few_digits_still_cover_all() -> None:
-    """Thirds with six digits sum to a little less than 1; the rest goes to nobody's surprise: every clip has a branch."""
+    """Thirds with six digits sum to just below 1; the rest goes to nobody's surprise: every clip has a branch."""
     third: list[tuple[float, list[object] | None]] = [(0.333333, [CROP]), (0.333333, [{"center_crop": [32, 32]}])]
     counts = Counter(
         operations(resolved([random_step(*third, (0.333334, [{"five_crop": [32, 32]}]))], clips_of(30_000)))
@@ -171,14 +172,14 @@ def test_concat_takes_streams_of_different_lengths_and_mean_does_not() -> None:
     thin = single({"subsample": {"step": 2}}, of="y", into="z")
     assert resolved([multi("x", "y"), thin, merge("concat", "x", "z")], clips_of(1)).lead == ((6,),)
     for how in ("mean", "stack"):
-        with pytest.raises(BadInput, match="step 'm' merges .* 'x' 4x3x48x64 and 'z' 2x3x48x64"):
+        with pytest.raises(BadInput, match=r"step 'm' merges .* 'x' 4x3x48x64 and 'z' 2x3x48x64"):
             resolved([multi("x", "y"), thin, merge(how, "x", "z")], clips_of(1))
 
 
 def test_merging_different_sizes_names_the_step_and_both_streams() -> None:
     """Streams of different sizes cannot be joined; the message has both shapes and the cure."""
     steps: list[object] = [multi("x", "y"), single(CROP, of="y", into="z"), merge("concat", "x", "z")]
-    with pytest.raises(BadInput, match="step 'm' .* 'x' 4x3x48x64 and 'z' 4x3x32x32; crop or resize"):
+    with pytest.raises(BadInput, match=r"step 'm' .* 'x' 4x3x48x64 and 'z' 4x3x32x32; crop or resize"):
         resolved(steps, clips_of(1))
 
 
