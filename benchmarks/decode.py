@@ -158,7 +158,7 @@ def per_sample(paths: list[Path], stride: int, args: Namespace) -> Iterator[Resu
         ours(sample, stats)
     wanted = FRAMES * len(todo)
     yield Figure(
-        f"stride {stride}: packets fed {stats.packets} / floor {stats.floor} ({wanted} frames, {stats.decoded} decoded)",
+        f"stride {stride}: packets fed {stats.packets}, floor {stats.floor} ({wanted} frames, {stats.decoded} decoded)",
         stats.packets / stats.floor,
         "x",
         Aim(at_most=1.0),

@@ -7,9 +7,11 @@ fork. Jobs travel pickled, between our own processes only; pixels never do: a wo
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -42,8 +44,11 @@ class Event:
 class _Worker:
     """One child process and the job it is on."""
 
-    def __init__(self, memory_bytes: int, op_modules: tuple[str, ...]) -> None:
+    def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
         ours, theirs = socket.socketpair()
+        # A job larger than the socket's buffer must not hold up the dispatcher for ever when the worker is stopped.
+        seconds, fraction = divmod(grace_s, 1)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(fraction * 1e6)))
         with theirs:
             self.process = subprocess.Popen(
                 [
@@ -115,12 +120,15 @@ class WorkerPool:
         """Give a job to an idle worker; there must be one (``busy < size``)."""
         idle = next((worker for worker in self._workers if worker.job is None), None)
         if idle is None:
-            idle = _Worker(self._memory_bytes, self._op_modules)
+            idle = _Worker(self._memory_bytes, self._op_modules, self._grace_s)
             self._workers.append(idle)
         idle.job, idle.silent_since, idle.asked_to_yield = job, time.monotonic(), False
-        # A worker that died while idle breaks the pipe here; poll() then sees its end and reports the job as died.
-        with contextlib.suppress(OSError):
+        try:
             idle.connection.send(job)
+        except BlockingIOError:
+            idle.silent_since = -math.inf  # it does not listen: poll() gives it up at once
+        except OSError:
+            pass  # it died while idle: poll() sees its end and reports the job as died
 
     def ask_to_yield(self, numbers: set[int]) -> None:
         """Ask the workers on these jobs to stop at their next group of pictures: a reader waits for other videos."""
@@ -169,7 +177,7 @@ class WorkerPool:
         events: list[Event] = []
         for worker in list(self._workers):
             if worker.job is not None and now - worker.silent_since > self._grace_s + worker.job.estimate_s:
-                events += self._buried(worker, f"silent for {now - worker.silent_since:.0f} s, ")
+                events += self._buried(worker, "silent for too long, ")
         return events
 
     def _buried(self, worker: _Worker, before: str) -> list[Event]:

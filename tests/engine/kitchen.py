@@ -34,7 +34,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class ScriptedPool(WorkerPool):
-    """A pool without processes: the test says when a job's objects are made (of zeros) and when it ends."""
+    """A pool without processes: the test says when a job's objects are made (of sevens) and when it ends."""
 
     def __init__(self, size: int = 1) -> None:
         super().__init__(size, memory_bytes=1 << 30)
@@ -45,6 +45,8 @@ class ScriptedPool(WorkerPool):
         """Numbers of jobs that were asked to yield."""
         self._events: deque[Event] = deque()
         self._news = threading.Condition()
+        self.polls = 0
+        """How often the dispatcher has come for news."""
         self.deaf = False
         """Say nothing more to the dispatcher: what workers did reaches it no more."""
 
@@ -72,6 +74,7 @@ class ScriptedPool(WorkerPool):
     def poll(self, timeout_s: float) -> list[Event]:
         """What the test said meanwhile."""
         with self._news:
+            self.polls += 1
             if not self._events:
                 self._news.wait(timeout_s)
             events = [] if self.deaf else list(self._events)
@@ -84,13 +87,37 @@ class ScriptedPool(WorkerPool):
     def write(self, job: Job, recipe: Recipe) -> Written:
         """Publish an object as a worker does, without saying so."""
         meta = ArrayMeta(recipe.shape, recipe.shape, job.place.codec, {})
-        return write_object(job.place.root, recipe.key, np.zeros(recipe.shape, np.uint8), meta)
+        return write_object(job.place.root, recipe.key, np.full(recipe.shape, 7, np.uint8), meta)
 
     def make(self, job: Job, *keys: str) -> None:
         """Make some of a job's objects, or all of them."""
         for recipe in job.clips:
             if not keys or recipe.key in keys:
                 self.say(Event("made", job, made=Made(recipe.key, self.write(job, recipe), {})))
+
+    def serve(self, enough: Callable[[], bool], what: str) -> None:
+        """Make and end every job, each once, until the test has what it waits for."""
+        served: set[int] = set()
+
+        def step() -> bool:
+            for job in [job for job in list(self.running) if job.number not in served]:
+                served.add(job.number)
+                self.make(job)
+                self.end(job)
+            return enough()
+
+        until(step, what)
+        until(lambda: served.isdisjoint(job.number for job in self.running), "the last job to end")
+
+    def count_looks(self) -> Callable[[], int]:
+        """How often the dispatcher has looked for work since now; asking makes it look again."""
+        before = self.polls
+
+        def looks() -> int:
+            self.wake()
+            return self.polls - before
+
+        return looks
 
     def end(self, job: Job, report: Report | None = None) -> None:
         """The job is over."""
@@ -153,7 +180,14 @@ class Kitchen:
     """Everything below a session, for one task; use it as a context manager."""
 
     def __init__(
-        self, store: Path, videos: Path, pool: WorkerPool, *, budget: int = 10**8, reserve: int = 0, on_bad: str = "raise"
+        self,
+        store: Path,
+        videos: Path,
+        pool: WorkerPool,
+        *,
+        budget: int = 10**8,
+        reserve: int = 0,
+        on_bad: str = "raise",
     ) -> None:
         self.store = store
         self.pool = pool

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
+from tests.engine.kitchen import Kitchen, Reading, ScriptedPool
 from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
 from viewcache.api.session import Cache
-from viewcache.errors import BudgetTooSmall, Full
+from viewcache.errors import BudgetTooSmall
 from viewcache.materializer.ledger import Copy, Ledger
 
 MINIMUM = 45_408
@@ -63,8 +63,7 @@ def _in_threads(cache: Cache, orders: list[list[tuple[int, int]]]) -> Iterator[t
 
     def read(order: list[tuple[int, int]]) -> None:
         try:
-            for place in order:
-                found.append((place, digest_of(cache.read("t", *place))))
+            found.extend((place, digest_of(cache.read("t", *place))) for place in order)
         except BaseException as error:
             errors.append(error)
 
@@ -103,31 +102,19 @@ def test_small_budgets_make_progress(store: Path, videos: Path, truth: Truth, bu
 
 
 def test_what_a_reader_holds_or_waits_for_is_not_evicted(store: Path, videos: Path) -> None:
-    """While one reader holds a batch, another that needs its room waits; when it is let go the other gets its own."""
+    """What one reader holds is not evicted for another that needs room; when it is let go the other gets its own."""
     pool = ScriptedPool()
     with Kitchen(store, videos, pool, budget=MINIMUM) as kitchen:
         one = Reading(kitchen, [0, 1, 2, 3], hold=True)
-        while not one.got.is_set():
-            until(lambda: bool(pool.running) or one.got.is_set(), "a job")
-            for job in list(pool.running):
-                pool.make(job)
-                pool.end(job)
-            until(lambda: not pool.running or one.got.is_set(), "its end")
+        pool.serve(one.got.is_set, "the first reader's clips")
         held = {kitchen.active.key(row) for row in one.rows}
         two = Reading(kitchen, [4, 5, 6, 7])
-        for _ in range(20):
-            kitchen.engine._dispatch()
-            for job in list(pool.running):
-                pool.make(job)
-                pool.end(job)
-            assert {path.name for path in store.glob("objects/*/*")} >= held
-            assert two.error is None
+        looks = pool.count_looks()
+        pool.serve(lambda: looks() >= 20, "the dispatcher to look for room again and again")
+        assert {path.name for path in store.glob("objects/*/*")} >= held
+        assert two.error is None
         one.release()
-        while not two.got.is_set():
-            for job in list(pool.running):
-                pool.make(job)
-                pool.end(job)
-            until(lambda: bool(pool.running) or two.got.is_set(), "progress of the second reader")
+        pool.serve(two.got.is_set, "the second reader's clips")
         assert two.end() is None
 
 
@@ -149,20 +136,10 @@ def test_a_younger_reader_is_not_refused_for_what_an_older_one_is_about_to_take(
         ledger = kitchen.engine._ledger = kitchen.engine._board._ledger = _SlowToWake(kitchen.catalog, "local")
         ledger.slow = frozenset(kitchen.active.key(row) for row in range(4))
         old, young = Reading(kitchen, [0, 1, 2, 3]), Reading(kitchen, [8, 9, 10, 11])
-        while not all(ledger.has(key) for key in ledger.slow):
-            until(lambda: bool(pool.running), "a job")
-            for job in list(pool.running):
-                pool.make(job)
-                pool.end(job)
-            until(lambda: not pool.running or pool.given[-1] in pool.running, "its end")
-        seen = len(pool.given)
-        kitchen.pool.wake()
+        pool.serve(lambda: all(ledger.has(key) for key in ledger.slow), "the older reader's clips")
+        looks = pool.count_looks()
+        pool.serve(lambda: looks() >= 20, "the dispatcher to look for room for the younger")
         ledger.asleep = False
         assert old.end() is None
-        while not young.got.is_set() and young.error is None:
-            for job in list(pool.running):
-                pool.make(job)
-                pool.end(job)
-            until(lambda: bool(pool.running) or young.got.is_set() or young.error is not None, "progress")
-        assert not isinstance(young.end(), Full)
-        assert len(pool.given) >= seen
+        pool.serve(lambda: young.got.is_set() or young.error is not None, "the younger reader's clips")
+        assert young.end() is None

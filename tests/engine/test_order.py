@@ -189,6 +189,7 @@ def test_the_third_death_after_all_was_published(kitchen: Kitchen, pool: Scripte
             pool.write(job, clip)
         pool.die(job)
         assert reading.end() is None
+        until(lambda: kitchen.tier.reserved_bytes == 0, "reservations to be given back")
         kitchen.assert_counted()
         kitchen.forget(job.keys)
 

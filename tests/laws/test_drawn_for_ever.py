@@ -32,7 +32,7 @@ def test_draws_are_recorded_and_a_restart_goes_by_them(tmp_path: Path, videos: P
 
 @pytest.mark.parametrize("epochs", [4, 7])
 def test_more_epochs_later_change_nothing_that_was_drawn(tmp_path: Path, videos: Path, epochs: int) -> None:
-    """Raising ``epochs``, also in the middle of a generation, keeps all views, and gives what would have come anyway."""
+    """Raising ``epochs``, also in the middle of a generation, keeps all views and adds what would have come anyway."""
     with open_cache(tmp_path / "grown", videos) as cache:
         before = pixels(cache)
     with open_cache(tmp_path / "grown", videos, epochs=epochs) as cache:
@@ -135,7 +135,7 @@ def test_a_removed_file_is_an_error_or_a_recorded_substitute(tmp_path: Path, fol
 )
 def test_a_drawn_task_cannot_be_redefined(drawn_store: Path, videos: Path, changed: dict[str, object]) -> None:
     """Whatever decides a view's meaning is fixed once it is drawn; the message says how to go on."""
-    with pytest.raises(BadInput, match="task 'train' has another definition now, .* another tag, or restore"):
+    with pytest.raises(BadInput, match=r"task 'train' has another definition now, .* another tag, or restore"):
         open_cache(drawn_store, videos, **changed)  # type: ignore[arg-type]  # one of the keywords
 
 

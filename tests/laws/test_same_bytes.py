@@ -154,7 +154,7 @@ def check_against_reference(cache: Cache, store: Path, videos: Path) -> int:
 
 
 def test_clips_equal_a_sequential_decode_with_the_recipe_applied_by_hand(tmp_path: Path, videos: Path) -> None:
-    """Every pixel of every clip is what decoding the whole file and cropping by hand gives; times are the frames' own."""
+    """Every pixel of every clip is what decoding the whole file and cropping by hand gives; times are the frames'."""
     with open_cache(tmp_path, videos) as cache:
         mirrored = check_against_reference(cache, tmp_path, videos)
     assert 5 < mirrored < 25, "flips come about half of the time"
@@ -183,7 +183,7 @@ BRANCHES = [
 
 
 def test_all_five_types_of_branches_make_what_they_say(tmp_path: Path, videos: Path) -> None:
-    """A clip of two resolutions in a row, the second backwards from epoch 1 on, half of them mirrored: by hand again."""
+    """A clip of two resolutions in a row, the second backwards from epoch 1 on, half mirrored: by hand again."""
     sources = {path.stem: decoded(path) for path in videos.iterdir()}
     mirrored = 0
     with open_cache(tmp_path, videos, augmentation=BRANCHES, sampling={"samples_per_video": 1}) as cache:

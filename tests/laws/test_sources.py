@@ -61,7 +61,7 @@ def test_the_watch_sees_a_writer(tmp_path: Path) -> None:
 
 
 def test_a_whole_run_never_opens_a_source_for_writing(tmp_path: Path, videos: Path) -> None:
-    """Scan, plan, decode, evict and rebuild: no file of the dataset is opened for writing, created, moved or touched."""
+    """Scan, plan, decode, evict and rebuild: no file of the dataset is opened to write, created, moved or touched."""
     before = state(videos)
     with watched(videos) as changes:
         with open_cache(tmp_path, videos) as cache:

@@ -122,7 +122,7 @@ def test_videos_of_different_sizes_are_refused_by_name() -> None:
 def test_a_frame_smaller_than_the_crop_names_the_step() -> None:
     """A crop that does not fit says which step, the frame's size and what to do."""
     task = task_of([single({"random_crop": {"shape": [100, 32]}}, into="cut")])
-    with pytest.raises(BadInput, match="step 'cut': random_crop: a frame of 48x64 .* is smaller than shape"):
+    with pytest.raises(BadInput, match=r"step 'cut': random_crop: a frame of 48x64 .* is smaller than shape"):
         plan_of(task, videos_of(2))
 
 
@@ -161,7 +161,7 @@ def test_one_clip_alone_draws_what_it_drew_among_all() -> None:
 
 
 def test_shared_starts_of_a_generation_stay_close() -> None:
-    """Within a generation a sample's starts lie within δ of the video, on one phase of the grid; so frames are reused."""
+    """Within a generation a sample's starts lie within δ of the video, on one phase of the grid: frames are reused."""
     plan = plan_of(task_of(samples=1, spread=0.2), videos_of(200, frames=407), epochs=5)
     possible = 407 - 7 + 1
     for video in range(200):

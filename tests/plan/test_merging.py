@@ -63,7 +63,7 @@ def test_different_pipelines_share_no_key(steps: list[object]) -> None:
 
 
 def test_a_constant_flip_shares_with_the_clips_that_were_flipped() -> None:
-    """Keys are of what was drawn, not of how it was drawn: clips that came out mirrored are those of ``flip_prob: 1``."""
+    """Keys are of what was drawn, not of how it was drawn: clips that came out mirrored are those of a sure flip."""
     always = keys(single(RESIZE, CROP, {"flip": {"flip_prob": 1}}))
     never = keys(single(RESIZE, CROP, {"flip": {"flip_prob": 0}}))
     assert set(BASE) <= set(always) | set(never)
