@@ -1,6 +1,6 @@
-"""Writes what is generated from the table of keys: the JSON Schema and the list of keys in docs/config.md.
+"""Writes what is generated: from the table of keys the JSON Schema and docs/config.md, from the views docs/catalog.md.
 
-``python -m viewcache.api.schema`` prints the JSON Schema; ``python -m viewcache.api.schema docs`` writes both files.
+``python -m viewcache.api.schema`` prints the JSON Schema; ``python -m viewcache.api.schema docs`` writes the files.
 The schema lets an editor complete and check a file while it is written; the loader checks more, and has the last word.
 """
 
@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 from viewcache.api.config_keys import KINDS, SECTIONS, STEP_KEYS, Key, Section
+from viewcache.catalog.views import ORDER, read_view
 
-__all__ = ["generated", "json_schema", "key_tables", "main"]
+__all__ = ["generated", "json_schema", "key_tables", "main", "relation_tables"]
 
 
 def json_schema() -> dict[str, object]:
@@ -95,18 +96,33 @@ def _default(key: Key) -> str:
     return "" if key.default is None or key.default == () else f"`{key.default}`"
 
 
-_BEGIN, _END = "<!-- generated: keys -->", "<!-- generated: end -->"
+def relation_tables() -> str:
+    """The part of docs/catalog.md that lists every public relation with its columns, as Markdown."""
+    return "\n".join(_relation(name) for name in sorted(ORDER))
+
+
+def _relation(name: str) -> str:
+    view = read_view(name, "duckdb")
+    lines = [f"### `{name}`", "", view.purpose, "", "| column | meaning |", "|---|---|"]
+    lines += [f"| `{column}` | {meaning} |" for column, meaning in view.columns]
+    return "\n".join([*lines, ""])
+
+
+_PARTS = {"config.md": ("keys", key_tables), "catalog.md": ("relations", relation_tables)}
+_END = "<!-- generated: end -->"
 
 
 def generated(folder: Path) -> dict[Path, str]:
-    """What the generated files of a documentation folder should hold: path to text."""
-    page = folder / "config.md"
-    head, _, rest = page.read_text("utf-8").partition(_BEGIN)
-    _, _, tail = rest.partition(_END)
-    return {
-        folder / "config.schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
-        page: f"{head}{_BEGIN}\n\n{key_tables()}\n{_END}{tail}",
-    }
+    """What the generated files of a documentation folder should hold: path to text; pages only if they are there."""
+    texts = {folder / "config.schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"}
+    for name, (part, tables) in _PARTS.items():
+        page = folder / name
+        if page.exists():
+            begin = f"<!-- generated: {part} -->"
+            head, _, rest = page.read_text("utf-8").partition(begin)
+            _, _, tail = rest.partition(_END)
+            texts[page] = f"{head}{begin}\n\n{tables()}\n{_END}{tail}"
+    return texts
 
 
 def main(arguments: list[str]) -> int:

@@ -301,11 +301,9 @@ class Cache:
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
         if isinstance(work, SingleWork):  # a frame asked for by name has no substitute
             return BadVideo(f"{why}; the frame cannot be made")
-        for reader in self._readers.values():
-            if reader.task.task_id == work.task_id:
-                self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
-                return reader.task.substitute(work, rows, why)
-        raise AssertionError(f"no task has id {work.task_id}")
+        task = next(reader.task for reader in self._readers.values() if reader.task.task_id == work.task_id)
+        self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
+        return task.substitute(work, rows, why)
 
     def _look_ahead(self, name: str, number: int) -> None:
         """A generation is being read: make it, and plan the next one meanwhile."""

@@ -31,6 +31,8 @@ class Recipe:
     """Order of need; lower first."""
     bound: int
     """Most bytes it can take on disk."""
+    kind: str = "clip"
+    """What the catalog calls it: ``clip``, ``frames`` (as decoded) or ``aug`` (one frame after some steps)."""
     native: bool = False
     """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
 
@@ -97,7 +99,7 @@ class Report:
     """A job is over: what it cost, and what could not be made."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """Busy seconds by stage since the last object: ``decode``, ``convert``, ````augment``, ``store``."""
+    """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
     """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``; and ``frame_bytes``, of one frame at 4:2:0."""
     failed: dict[str, str] = field(default_factory=dict)

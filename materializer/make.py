@@ -174,7 +174,7 @@ class _Maker:
             raise Broken(f"{self.job.name}: made a clip of shape {array.shape}, planned {recipe.shape}")
         self.clock.lap("augment")
         attributes: dict[str, object] = {
-            "kind": "frames" if recipe.native else "clip",
+            "kind": recipe.kind,
             "frames": recipe.frames.tolist(),
             "recipe": recipe.program.describe(recipe.row),
         }

@@ -5,6 +5,7 @@ what the batch holds. A step has a single-frame meaning as long as no merge lies
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from viewcache.materializer.engine import Engine
 from viewcache.materializer.job import Job, Made, Place, Recipe
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.ops import get
+from viewcache.materializer.pixels import frame_from_planes, plane_shapes, to_rgb
 from viewcache.materializer.plan import GenerationPlan, clip_bound, content_key
 from viewcache.materializer.program import Instruction, Program
 from viewcache.materializer.resolve import ResolvedStream, resolve_stream
@@ -59,14 +61,17 @@ class SingleFrame:
     frame: int
     depth: int
     """Augmentation steps done."""
+    shape: tuple[int, int, int]
+    """(3,H,W)."""
     recipe: Recipe
-    """Of a clip of one frame: shape (1,3,H,W)."""
+    """Of a clip of one frame, (1,3,H,W), or of the decoder's planes, (1, bytes): half of RGB's (DESIGN §7)."""
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(3,H,W)."""
-        _, channels, height, width = self.recipe.shape
-        return channels, height, width
+    def pixels(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Stored bytes, (1,3,H,W) or (1, bytes), as RGB (3,H,W)."""
+        if not self.recipe.native:
+            rgb: NDArray[np.uint8] = stored[0]
+            return rgb
+        return to_rgb(frame_from_planes(stored[0], self.index), rotation=self.index.rotation)
 
     @property
     def time_s(self) -> float:
@@ -262,7 +267,7 @@ class Singles:
             with engine.fetch(work, range(len(wanted))) as fetched:
                 damaged = read_slots(self._root, [copy.stored for copy in fetched.copies], out)
             if not damaged:
-                return [array[0] for array in out]
+                return [each.pixels(array) for each, array in zip(wanted, out, strict=True)]
             for position, damage in damaged.items():
                 _log.warning("rebuilding a frame: %s", damage, extra={"action": "rebuild"})
                 engine.damaged(fetched.copies[position])
@@ -309,11 +314,15 @@ def _single(
     size: tuple[int, int],
 ) -> SingleFrame:
     frames = np.array([i], np.int32)
-    shape = (1, 3, *size)
     parts = bytes.fromhex(found.key), program.signature, frames.astype("<i4").tobytes(), drawn.astype("<i4").tobytes()
-    bound = clip_bound(3 * size[0] * size[1], 1)
-    recipe = Recipe(content_key("single", *parts), program, drawn, frames, shape, 0, bound)
-    return SingleFrame(video_id, found.name, found.uri, found.key, index, i, depth, recipe)
+    # After steps that change no pixel of this frame it is the frame as decoded, under the same key.
+    decoded = not program.instructions
+    planes = plane_shapes(index.pix_fmt, index.width, index.height) if decoded else None
+    stored = (1, 3, *size) if planes is None else (1, sum(rows * row for rows, row in planes))
+    key, bound = content_key("single", *parts), clip_bound(math.prod(stored), 1)
+    kind = "frames" if decoded else "aug"
+    recipe = Recipe(key, program, drawn, frames, stored, 0, bound, kind, native=planes is not None)
+    return SingleFrame(video_id, found.name, found.uri, found.key, index, i, depth, (3, *size), recipe)
 
 
 def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None:
@@ -342,14 +351,14 @@ def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None
 def _rows(fresh: list[SingleFrame], ids: dict[str, int]) -> pa.Table:
     """The frames as the catalog records them."""
     count = len(fresh)
-    sizes = [int(np.prod(each.recipe.shape)) for each in fresh]
+    sizes = [math.prod(each.recipe.shape) for each in fresh]
     return pa.table(
         {
             "object_id": [ids[each.recipe.key] for each in fresh],
             "key": [each.recipe.key for each in fresh],
-            "kind": ["aug"] * count,
+            "kind": [each.recipe.kind for each in fresh],
             "video_id": [each.video_id for each in fresh],
-            "depth": [each.depth for each in fresh],
+            "depth": [each.depth if each.recipe.kind == "aug" else 0 for each in fresh],
             "est_bytes": sizes,
             "cost_s": [SECONDS_PER_FRAME] * count,
             "keep": [False] * count,

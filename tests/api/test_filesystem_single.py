@@ -1,8 +1,11 @@
 """Single frames by name: decoded, and after each augmentation step."""
 
+import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+import av
 import fsspec
 import numpy as np
 import pytest
@@ -253,3 +256,20 @@ def test_a_link_out_of_the_dataset_is_not_followed(videos: Path, tmp_path: Path)
         assert "train/link.mp4" not in fs.ls("train", detail=False)
         with pytest.raises(ViewNotFound, match="leaves the dataset's folder"):
             fs.cat_file("train/link.mp4")
+
+
+def test_decoded_frames_are_kept_as_the_decoders_planes(videos: Path, tmp_path: Path) -> None:
+    """A frame that is kept takes half the bytes of RGB, says what it is, and converts to the same pixels when read."""
+    with viewcache.open(config(tmp_path, videos)) as opened:
+        first = opened.frame("train", "cat", 7)
+        again = opened.frame("train", "cat", 7)
+    (metadata,) = tmp_path.glob("objects/*/*/zarr.json")
+    described = json.loads(metadata.read_text())
+    assert described["shape"] == [1, first.size // 2]
+    assert described["attributes"]["kind"] == "frames"
+    assert described["attributes"]["pix_fmt"] == "yuv420p"
+    assert np.array_equal(first, again)
+    with av.open(str(videos / "cat.mp4")) as container:
+        frame = next(islice(container.decode(video=0), 7, None))
+        whole = frame.to_ndarray(format="gbrp", interpolation="BILINEAR", threads=1)
+    assert np.abs(first.astype(int) - whole.transpose(2, 0, 1).astype(int)).max() <= 2

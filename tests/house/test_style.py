@@ -39,11 +39,18 @@ def test_modules_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST_MODULE
 
 
+DECLARED_IN_SQL_FILES = {
+    "catalog/views.py": "wraps the SELECT of a view's file in CREATE VIEW, and drops it",
+    "catalog/postgres.py": "makes and drops the temporary table that a statement's header declares",
+}
+"""Modules that write DDL for what a .sql file declares."""
+
+
 def test_sql_lives_in_sql_files() -> None:
     """Python names a statement, it does not contain or build one (migrations are frozen history and may)."""
     found = []
     for path in room_files():
-        if "versions" not in path.parts:
+        if "versions" not in path.parts and short(path) not in DECLARED_IN_SQL_FILES:
             docs = {id(node.value) for node in ast.walk(syntax(path)) if isinstance(node, ast.Expr)}
             found += [
                 f"{short(path)}:{node.lineno}: {node.value.strip().splitlines()[0]}"

@@ -1,9 +1,9 @@
 -- Everything that failed: videos that cannot be indexed, objects that cannot be made, and the rest.
 --   about: video, object or task
---   name: the video's uri, the object's key, or the task's name
+--   name: the video's uri, the object's key or the task's name
 --   message: what went wrong
 --   count: how many times
---   at_s: seconds since 1970-01-01 UTC; null for videos, which are judged anew by each scan
+--   at_s: seconds since 1970-01-01 UTC; null for videos, which each scan judges anew
 select 'video' as about, v.uri as name, coalesce(v.error_kind || ': ', '') || coalesce(v.error, '') as message,
     cast(1 as bigint) as count, cast(null as double precision) as at_s
 from video v

@@ -1,11 +1,11 @@
 -- Copies that were removed, and why.
 --   object_id: number of the object
 --   key: its content key
---   kind: frames, aug, clip or batch
+--   kind: frames, aug or clip
 --   video_id: number of its video
 --   tier: where the copy lay
 --   bytes: that were freed
---   reason: of the policy or of the check that removed it
+--   reason: evict (room was needed), rebuild (damaged when read), damaged (found by verify) or missing (at a start)
 --   at_s: seconds since 1970-01-01 UTC
 select e.object_id, o.key, o.kind, o.video_id, e.tier, e.bytes, e.reason, e.at_s
 from eviction e

@@ -3,7 +3,7 @@
 --   video: name of the video
 --   frame: 0-based, in presentation order
 --   object_id: number of the object
---   kind: frames, aug, clip or batch
+--   kind: frames, aug or clip
 --   ordinal: 0-based place of the frame in the object
 --   ready: whether the object has a copy
 select

@@ -1,11 +1,11 @@
 -- Measured work: what each kind of operation costs on objects of each size.
---   op: decode, augment, load, store, ...
---   size_bucket: log2 of the bytes of one object, rounded down
---   codec: raw, lz4, zstd1, or the video's codec
---   tier: where the bytes lay
---   n: how many times
+--   op: decode, convert, augment or store
+--   size_bucket: log2 of the bytes of one, rounded down
+--   codec: of the objects that were made: raw, lz4 or zstd1
+--   tier: where they were put
+--   n: how many frames (decode, convert) or clips (augment, store)
 --   seconds: in all
---   bytes: in all
+--   bytes: of pixels, in all
 --   seconds_each: seconds / n
 --   bytes_per_s: bytes / seconds
 select

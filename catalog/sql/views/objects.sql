@@ -1,19 +1,19 @@
 -- Everything that is planned or made.
 --   object_id: number of the object
 --   key: content key, 32 hex characters; equal recipes have equal keys
---   kind: frames (decoded), aug (after the first step), clip or batch
+--   kind: frames (as decoded), aug (one frame after some steps) or clip
 --   video_id: number of its video
 --   video: name of its video
---   generation_id: the generation that first named it
---   generation: its number within the task
+--   generation_id: the generation that first named it; 0 = none, a frame that was asked for by its path
+--   generation: its number within the task; null without one
 --   depth: augmentation steps done; 0 = decoded
 --   state: planned, claimed, ready, evicted or failed
 --   tier: where its copy lies (the first by name, if several)
 --   codec: of that copy
---   bytes: of all its copies
---   est_bytes: bytes of its pixels
---   keep: whether the plan stores it
---   cost_s: CPU seconds to make it from its parent
+--   bytes: of all its copies, on disk
+--   est_bytes: of its pixels
+--   keep: whether the plan keeps it
+--   cost_s: estimated CPU seconds to make it from its parent
 --   shape: as 32x3x224x224
 --   frames: how many source frames it shows
 --   refs: times that it is still to be read itself

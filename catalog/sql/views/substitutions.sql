@@ -1,8 +1,8 @@
 -- Every use of a policy for a bad or a short video.
 --   task_id: number of the task
 --   task: name of the task
---   epoch: 0-based
---   position: place in the epoch's order
+--   epoch: 0-based; for videos left out the first one of the generation
+--   position: place in the epoch's order; -1 = left out of the whole generation
 --   sample: which clip of the video; -1 = all of them
 --   video_id: number of the video that was drawn
 --   video: its name
