@@ -136,7 +136,7 @@ class Loader:
         """Where the loop is, namely the batch that comes next: constant size, valid for any number of ranks."""
         return {**self._same, "epoch": self._epoch, "iteration": self._iteration}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Go on from a state, also with another number of ranks; after a state of the end nothing is left to read.
 
         Raises:
@@ -199,7 +199,10 @@ class Loader:
                 if item is None:
                     return
                 if isinstance(item, BaseException):
-                    raise item
+                    try:
+                        raise item
+                    finally:
+                        del item  # its traceback refers to this frame
                 tensors = self._tensors(item)
                 self._count(item.epoch, item.iteration)
                 del item  # the buffer must be free again when the training loop lets go of the tensors
