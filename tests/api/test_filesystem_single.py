@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import av
 import fsspec
 import numpy as np
 import pytest
@@ -134,9 +135,6 @@ def test_order_of_asking_changes_no_pixel(videos: Path, tmp_path: Path) -> None:
 
 def test_a_frame_is_what_a_decoder_gives(cache: Cache, videos: Path) -> None:
     """frame{i} is the i-th frame in presentation order, in the one conversion that defines the data."""
-
-    from viewcache.materializer.pixels import to_rgb
-
     with av.open(str(videos / "dog.mp4")) as container:
         decoded = [to_rgb(frame) for frame in container.decode(video=0)]
     for i in (0, 1, 13, 29):
