@@ -198,7 +198,7 @@ _TIER = Section(
         Key(
             "codec",
             "choice",
-            "How chunks are compressed; `auto` decides per kind of object.",
+            "How chunks are compressed; `auto` is `raw` in this release.",
             "auto",
             choices=("auto", "raw", "lz4", "zstd1"),
         ),

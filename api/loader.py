@@ -8,6 +8,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterator, Mapping
+from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from viewcache.errors import BadInput, Closed, MissingExtra, WrongProcess
@@ -142,7 +143,7 @@ class Loader:
         Raises:
             BadInput: not a state of this task's loader, or of a place that it does not have.
         """
-        told = f"not a state of the loader of task {self.task!r}: {state!r}"
+        told = f"not a state of the loader of task {self.task!r}: {short_repr(state)}"
         if not isinstance(state, Mapping) or state.keys() != self.state_dict().keys():
             raise BadInput(f"{told}; it has the keys {', '.join(self.state_dict())}")
         for name, own in self._same.items():

@@ -17,11 +17,12 @@ OPEN_FILES = 512
 """Descriptors: a few videos, sockets and the store's files; a leak shows up as an error and not as a slow machine."""
 
 
-def limit_worker(memory_bytes: int, *, writes: bool = True) -> None:
+def limit_worker(memory_bytes: int, *, parent: int | None = None, writes: bool = True) -> None:
     """Limit this process, for good.
 
     Args:
         memory_bytes: most private memory (heap and anonymous mappings); an allocation past it raises MemoryError.
+        parent: who started this process; if it has ended meanwhile, this process ends too. None = who is it now.
         writes: False for processes that write no files; any write to a file then fails with EFBIG.
 
     On Linux also: the kernel kills the process when the thread that started it ends; no program that it might start
@@ -34,7 +35,10 @@ def limit_worker(memory_bytes: int, *, writes: bool = True) -> None:
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     if not writes:
         _lower(resource.RLIMIT_FSIZE, 0)
+    parent = os.getppid() if parent is None else parent
     _linux()
+    if os.getppid() != parent:  # it ended before the request, and its job must not be done for nobody
+        os._exit(1)
 
 
 def _lower(what: int, value: int) -> None:
@@ -45,14 +49,11 @@ def _lower(what: int, value: int) -> None:
 
 
 def _linux() -> None:
-    parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "prctl"):
         return
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if os.getppid() != parent:  # it ended between the start and the request
-        os._exit(1)
     if hasattr(libc, "mallopt"):
         # Frames are freed and allocated all the time: keep their pages instead of asking the kernel for zeroed ones
         # each time.

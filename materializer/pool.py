@@ -57,6 +57,7 @@ class _Worker:
                     "viewcache.materializer.worker",
                     str(theirs.fileno()),
                     str(memory_bytes),
+                    str(os.getpid()),
                     *op_modules,
                 ],
                 pass_fds=[theirs.fileno()],

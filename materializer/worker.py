@@ -1,7 +1,7 @@
 """The body of a worker process: take a job, make its objects, say so, wait for the next.
 
-Run by the pool as `python -m viewcache.materializer.worker FD MEMORY_BYTES [OP_MODULE…]`; it ends when the other side
-of FD closes.
+Run by the pool as `python -m viewcache.materializer.worker FD MEMORY_BYTES PARENT [OP_MODULE…]`; it ends when the
+other side of FD closes or the process PARENT ends.
 """
 
 import sys
@@ -34,8 +34,9 @@ def serve(connection: Connection) -> None:
 
 def main() -> None:
     """Set the limits, then serve."""
-    fd, memory_bytes, op_modules = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    limit_worker(memory_bytes)
+    fd, memory_bytes, parent = (int(each) for each in sys.argv[1:4])
+    op_modules = sys.argv[4:]
+    limit_worker(memory_bytes, parent=parent)
     ops.load_modules(op_modules)
     serve(Connection(fd))
 

@@ -17,16 +17,20 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import viewcache
-from tests.faults.caches import assert_at_rest, config, encode_one, objects_of, read_all, store_bytes, truth_of
+from tests.faults.caches import assert_at_rest, config, digest_of, encode_one, objects_of, read_all, store_bytes
 from tests.faults.victim import EPOCHS, Life
 from tests.house.tree import ROOT
 from viewcache.catalog import Catalog
 from viewcache.catalog.files import Layout
 from viewcache.failpoints import VARIABLE
 from viewcache.store import verify_object
+from viewcache.store.format import METADATA_NAME
 
 SMALL = 68_112
 """Bytes: one and a half batches, so that every batch evicts something."""
+
+COMMITS = ((1, "before"), (2, "after"), (3, "before"), (3, "after"), (4, "before"))
+"""(n-th, before or after) commit of a start; the third is recovery's own."""
 
 Truth = dict[tuple[int, int], str]
 
@@ -56,14 +60,15 @@ class Left:
     """Key → place of every object that the catalog has, read from a copy of the catalog made after the kill."""
     draws: frozenset[tuple[object, ...]]
     """(task, epoch, position, video), of the same."""
-    objects: frozenset[str]
-    """Keys of the objects that lie in the store."""
+    objects: dict[str, int]
+    """Key → inode of every object that lies in the store: one that is made again has another."""
 
 
 @pytest.fixture(scope="module")
 def whole_truth(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Truth:
     """The batches of an undisturbed run of as many epochs as a victim has."""
-    return truth_of(tmp_path_factory.mktemp("truth"), videos, epochs=EPOCHS)
+    with viewcache.open(config(tmp_path_factory.mktemp("whole"), videos, epochs=EPOCHS)) as cache:
+        return dict(read_all(cache, EPOCHS))
 
 
 def start(store: Path, videos: Path, how: Kill) -> "subprocess.Popen[str]":
@@ -88,7 +93,7 @@ def kill(store: Path, videos: Path, how: Kill) -> Left:
     reads = {(int(words[1]), int(words[2])): words[3] for words in said if words[0] == "read"}
     acknowledged = frozenset(key for words in said if words[0] == "committed" for key in words[1:])
     committed, draws = _catalog_of(store)
-    return Left(reads, acknowledged, committed, draws, frozenset(objects_of(store)))
+    return Left(reads, acknowledged, committed, draws, _objects(store))
 
 
 def _catalog_of(store: Path) -> tuple[dict[str, str], frozenset[tuple[object, ...]]]:
@@ -105,6 +110,10 @@ def _catalog_of(store: Path) -> tuple[dict[str, str], frozenset[tuple[object, ..
             return committed, _draws_of(catalog)
 
 
+def _objects(store: Path) -> dict[str, int]:
+    return {key: folder.stat().st_ino for key, folder in objects_of(store).items()}
+
+
 def _draws_of(catalog: Catalog) -> frozenset[tuple[object, ...]]:
     tables = [catalog.load_draws(task.task_id, 0, EPOCHS) for task in catalog.load_tasks()]
     return frozenset(tuple(row.values()) for table in tables for row in table.to_pylist())
@@ -117,32 +126,128 @@ def assert_goes_on(store: Path, videos: Path, truth: Truth, how: Kill, left: Lef
     """
     small = how.life.budget == SMALL
     assert left.reads.items() <= truth.items(), how
-    assert small or left.acknowledged <= left.committed.keys() <= left.objects, how
+    assert small or left.acknowledged <= left.committed.keys() <= left.objects.keys(), how
     assert store_bytes(store) <= how.life.budget, how
     with viewcache.open(config(store, videos, budget=how.life.budget, epochs=EPOCHS)) as cache:
         assert not cache.catalog.quarantined, how
-        assert objects_of(store).keys() == left.objects, how
-        assert set(cache._ledger._copies) == left.objects, how
-        for key in left.committed.keys() & left.objects:
+        assert _objects(store) == left.objects, how
+        assert cache._ledger._copies.keys() == left.objects.keys(), how
+        for key in left.committed.keys() & left.objects.keys():
             assert verify_object(store, left.committed[key]).key == key, how
         assert left.draws <= _draws_of(cache.catalog), how
         assert dict(read_all(cache, EPOCHS)) == truth, how
-        spent = cache.task("t").spent
-        assert spent.rebuilt == 0, how
-        assert small or spent.misses == len(truth) * 4 - len(left.objects), how
+        assert cache.task("t").spent.rebuilt == 0, how
+        assert small or left.objects.items() <= _objects(store).items(), how
         assert cache.tier.used_bytes == cache.tier.measure(), how
     assert_at_rest(store)
 
 
 def _random_kill(seed: int) -> Kill:
-    """At a line from the first to where nearly everything is made."""
+    """At a line between the start and where nearly everything is made."""
     dice = random.Random(seed)
     life = Life(dice.choice([10**8, SMALL]), dice.choice([1, 2]), dice.choice([1, 3]))
-    return Kill(line=dice.randint(1, 24), life=life)
+    return Kill(line=dice.randint(1, 20), life=life)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_killed_at_a_random_moment(store: Path, videos: Path, whole_truth: Truth, seed: int) -> None:
     """Killed while it opens, plans, makes, evicts, commits or reads: everything is there and goes on."""
     how = _random_kill(seed)
     assert_goes_on(store, videos, whole_truth, how, kill(store, videos, how))
+
+
+WITH_WORKER, EVICTING, PUBLISHING = Life(dies_with_worker=True), Life(SMALL), Life(publish=True)
+
+NAMED = [
+    # A worker dies at an object, and the owner before it has taken that in.
+    Kill(failpoint="store.temp-made:2", life=WITH_WORKER),
+    Kill(failpoint="store.shard-written:9", life=WITH_WORKER),
+    Kill(failpoint="store.before-rename:5", life=WITH_WORKER),
+    Kill(failpoint="store.after-rename:3", life=WITH_WORKER),
+    # The first commits are those of opening and planning, the later ones of what was made and read.
+    *(Kill(failpoint=f"catalog.before-commit:{n}") for n in (2, 6, 9, 15)),
+    *(Kill(failpoint=f"catalog.after-commit:{n}") for n in (4, 6, 9, 14)),
+    Kill(failpoint="store.mid-delete:1", life=EVICTING),
+    Kill(failpoint="store.mid-delete:9", life=EVICTING),
+    Kill(failpoint="catalog.before-commit:25", life=EVICTING),
+    Kill(failpoint="catalog.after-commit:30", life=EVICTING),
+    Kill(failpoint="catalog.before-checkpoint:1", life=PUBLISHING),
+    Kill(failpoint="catalog.after-checkpoint:1", life=PUBLISHING),
+    Kill(failpoint="catalog.snapshot-before-rename:2", life=PUBLISHING),
+]
+
+
+@pytest.mark.parametrize("how", NAMED, ids=str)
+def test_killed_at_a_named_place(store: Path, videos: Path, whole_truth: Truth, how: Kill) -> None:
+    """Killed in the middle of publishing, planning, committing, evicting or copying the catalog."""
+    assert_goes_on(store, videos, whole_truth, how, kill(store, videos, how))
+
+
+@pytest.mark.parametrize(
+    "how", [Kill(failpoint="catalog.create-before-rename:1"), Kill(failpoint="catalog.create-after-rename:1")], ids=str
+)
+def test_killed_while_a_cache_is_made(tmp_path: Path, videos: Path, whole_truth: Truth, how: Kill) -> None:
+    """Killed in the very first start, when there is no catalog or just one: the second start makes it."""
+    assert_goes_on(tmp_path / "new", videos, whole_truth, how, kill(tmp_path / "new", videos, how))
+
+
+@pytest.mark.long
+def test_two_hundred_kills(tmp_path: Path, empty_store: Path, videos: Path, whole_truth: Truth) -> None:
+    """Two hundred kills at random moments, each looked at as the few of every day are."""
+    for seed in range(1000, 1200):
+        how, store = _random_kill(seed), tmp_path / str(seed)
+        shutil.copytree(empty_store, store)
+        assert_goes_on(store, videos, whole_truth, how, kill(store, videos, how))
+        shutil.rmtree(store)
+
+
+def test_recovery_is_killed_again_and_again(store: Path, videos: Path, whole_truth: Truth) -> None:
+    """Every start after an unclean end is killed too, a little later each time: the one that is not goes on."""
+    with viewcache.open(config(store, videos, epochs=EPOCHS)) as cache:
+        assert dict(read_all(cache, EPOCHS)) == whole_truth
+    with Catalog.open(str(store)) as catalog:  # as if the last run had died before it recorded what it made
+        rows = catalog.query("read_stored", tier="local").to_pylist()
+        catalog.mark_gone([row["object_id"] for row in rows], "test", tier="local")
+        catalog.set_setting("clean_end", "no")
+    broken = sorted(objects_of(store).values())[:3]
+    for folder in broken:
+        (folder / METADATA_NAME).write_text("{")
+    before = _objects(store)
+    kills = 0
+    for place in ("store.mid-delete:1", "store.mid-delete:2", *(f"catalog.{w}-commit:{n}" for n, w in COMMITS)):
+        left = kill(store, videos, Kill(failpoint=place))
+        assert left.reads == {}
+        assert before.items() - left.objects.items() <= {(path.name, before[path.name]) for path in broken}
+        kills += 1
+    assert kills == 2 + len(COMMITS)
+    with viewcache.open(config(store, videos, epochs=EPOCHS)) as cache:
+        assert cache.recovered.walked
+        assert cache._ledger._copies.keys() == before.keys() - {path.name for path in broken}
+        assert dict(read_all(cache, EPOCHS)) == whole_truth
+        assert cache.task("t").spent.rebuilt == 0
+    assert_at_rest(store)
+
+
+def test_a_worker_that_was_starting_does_its_job_for_nobody(store: Path, videos: Path, whole_truth: Truth) -> None:
+    """Killed when it has just given a job to a starting worker: nothing appears in the store of the next run."""
+    with start(store, videos, Kill(line=3)) as victim:
+        assert victim.stdout is not None
+        assert [victim.stdout.readline().split()[0] for _ in range(3)] == ["start", "open", "job"]
+        victim.kill()
+        assert victim.wait() == -signal.SIGKILL
+        with viewcache.open(config(store, videos, epochs=EPOCHS)) as cache:
+            victim.stdout.read()  # until the worker has ended
+            assert not objects_of(store)
+            assert dict(read_all(cache, EPOCHS)) == whole_truth
+    assert_at_rest(store)
+
+
+@pytest.mark.parametrize("line", [5, 14])
+def test_what_was_read_keeps_its_meaning(store: Path, tmp_path: Path, videos: Path, line: int) -> None:
+    """A batch that was handed out before a kill is the same after it, though a video was added meanwhile (law 4)."""
+    folder = Path(shutil.copytree(videos, tmp_path / "videos"))
+    left = kill(store, folder, Kill(line=line))
+    encode_one(folder / "v9.mp4", 9)
+    with viewcache.open(config(store, folder, epochs=EPOCHS)) as cache:
+        assert {place: digest_of(cache.read("t", *place)) for place in left.reads} == left.reads
+        assert left.draws <= _draws_of(cache.catalog)

@@ -22,8 +22,8 @@ from viewcache.materializer.pool import Event, WorkerPool
 
 __all__ = ["EPOCHS", "Life"]
 
-EPOCHS = 6
-"""Of the task: three generations, so that a later one is planned while an earlier one is read."""
+EPOCHS = 4
+"""Of the task: two generations, so that the later one is planned while the earlier one is read."""
 
 ROUNDS = 50
 """How often all batches are read before the victim ends by itself."""

@@ -1,0 +1,71 @@
+"""docs/catalog.md and every query that a page shows, against the database."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.catalog.samples import copy, draws, plan, registered, select
+from viewcache.api import schema
+from viewcache.catalog import Catalog, run_query, views
+from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow, SubstitutionRow
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "catalog.md").read_text("utf-8")
+QUERIES = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+COMMANDS = sorted(
+    {sql for page in PAGES for sql in re.findall(r'viewcache sql[^"\n]*"([^"]+)"', page.read_text("utf-8"))}
+)
+
+
+def _fill(catalog: Catalog) -> None:
+    """A row at least in every relation that the page asks."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    catalog.record_draws(draws(row, 0, ids))
+    catalog.mark_ready([copy(i) for i in range(1, 9)])
+    catalog.advance(ProgressRow(row.task_id, 0, 0, 1, 1, 0.5))
+    catalog.add_events([EventRow("hit", row.task_id, count=3), EventRow("stall", row.task_id, seconds=0.5)])
+    catalog.add_io_samples([IoSampleRow("decode", 10, "raw", "local", 3, 0.5, 3000)])
+    catalog.add_substitutions([SubstitutionRow(row.task_id, 0, 1, -1, ids[1], "replace", "torn", ids[0])])
+    catalog.flush()
+
+
+def test_the_page_lists_every_relation() -> None:
+    """Each public relation is in the page's first table and has a heading, with a meaning for each column."""
+    for name in views.ORDER:
+        assert f"[{name}](#{name})" in PAGE
+        assert f"\n### `{name}`\n" in PAGE
+        view = views.read_view(name, "duckdb")
+        assert view.purpose.endswith(".")
+        assert all(f"| `{column}` | {meaning} |" in PAGE for column, meaning in view.columns)
+    assert set(re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)) == set(views.ORDER)
+    assert schema.relation_tables() in PAGE
+
+
+def test_the_page_has_questions() -> None:
+    """The tests below have something to run."""
+    assert len(QUERIES) > 5
+    assert len(COMMANDS) > 3
+
+
+def test_every_question_of_the_page_is_answered(catalog: Catalog) -> None:
+    """A query can be pasted, on both databases, and says something about a cache that was used."""
+    _fill(catalog)
+    for query in QUERIES:
+        assert select(catalog, query), query
+
+
+@pytest.fixture
+def used(folder: Path) -> Path:
+    """A DuckDB catalog with something to see, that nobody owns."""
+    with Catalog.open(folder) as catalog:
+        _fill(catalog)
+    return folder
+
+
+@pytest.mark.parametrize("sql", COMMANDS)
+def test_every_command_of_a_page_is_answered(used: Path, sql: str) -> None:
+    """The SQL in each `viewcache sql "…"` that a page shows passes the read-only door."""
+    assert run_query(used, sql).columns

@@ -1,0 +1,156 @@
+"""Buffers are used again when the loop has let go of them, and nothing crosses a process."""
+
+import copy
+import os
+import pickle
+import signal
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, IterableDataset
+
+from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
+from viewcache.api.loader import Loader
+from viewcache.api.session import Cache
+from viewcache.errors import WrongProcess
+from viewcache.materializer.batch import Buffers
+
+KEPT: dict[str, Callable[[torch.Tensor], object]] = {
+    "the tensor": lambda video: video,
+    "a clip": lambda video: video[3],
+    "a view in another order": lambda video: video.permute(0, 2, 1, 3, 4),
+    "one pixel": lambda video: video[0, 0, 0, 0, 0],
+    "a detached part": lambda video: video.detach()[:, 1],
+    "a NumPy view": lambda video: video.numpy()[1:],
+    "the storage": lambda video: video.untyped_storage(),
+}
+"""Ways to hold on to a batch's pixels."""
+
+
+def content(kept: object) -> bytes:
+    """The bytes that something kept shows now."""
+    if isinstance(kept, torch.UntypedStorage):
+        return bytes(kept.tolist())
+    return np.ascontiguousarray(np.asarray(kept)).tobytes()
+
+
+@pytest.mark.parametrize("way", KEPT)
+def test_what_the_loop_keeps_does_not_change(cache: Cache, way: str) -> None:
+    """Whatever part of a batch is held on to, in whatever form, has its bytes while the loader reads on."""
+    kept, before = [], []
+    for batch in cache.loader("train", prefetch=1):
+        kept.append(KEPT[way](batch["video"]))
+        before.append(content(kept[-1]))
+        del batch
+    assert len(kept) == BATCHES * EPOCHS
+    assert [content(each) for each in kept] == before
+
+
+@pytest.fixture
+def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many buffers the reading thread has, each time that it takes one."""
+    counts: list[int] = []
+
+    class Counting(Buffers):
+        def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
+            array = super().take(shape)
+            counts.append(len(self._owners))
+            return array
+
+    monkeypatch.setattr("viewcache.api.loader.Buffers", Counting)
+    return counts
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 4])
+def test_a_loop_needs_as_many_buffers_as_batches_that_are_under_way(
+    cache: Cache, buffers: list[int], prefetch: int
+) -> None:
+    """One is read into, ``prefetch`` wait, the loop has one: more are never made, however long it runs."""
+    for _ in cache.loader("train", prefetch=prefetch):
+        continue
+    assert len(buffers) == BATCHES * EPOCHS
+    assert max(buffers) <= prefetch + 2
+
+
+def test_each_batch_that_is_kept_takes_a_buffer_more(cache: Cache, truth: list[Tensors], buffers: list[int]) -> None:
+    """A list of all batches is right, and as large as it looks."""
+    assert equal(list(cache.loader("train", prefetch=1)), truth)
+    assert max(buffers) == len(truth)
+
+
+def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -> None:
+    """In-place operations on a batch spoil neither the next one nor the store."""
+    loader = cache.loader("train")
+    for batch, expected in zip(loader, truth, strict=True):
+        assert torch.equal(batch["video"], expected["video"])
+        batch["video"].fill_(255)
+    assert equal(loader, truth)
+
+
+def test_a_dataloader_without_workers_hands_batches_on(cache: Cache, truth: list[Tensors]) -> None:
+    """``DataLoader(loader, batch_size=None)`` works where a framework insists on one, again and after a break too."""
+    loader = cache.loader("train", epochs=2)
+    assert isinstance(loader, IterableDataset)
+    wrapped = DataLoader(loader, batch_size=None, num_workers=0)
+    assert equal(wrapped, truth[: 2 * BATCHES])
+    next(iter(wrapped))
+    assert equal(wrapped, truth[1 : 2 * BATCHES])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_worker_of_a_dataloader_says_what_to_do(cache: Cache) -> None:
+    """With workers that fork the error comes with the first batch and names the cure; nothing hangs."""
+    wrapped = DataLoader(
+        cache.loader("train"), batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60
+    )
+    with pytest.raises(WrongProcess, match=r"worker 0 of a DataLoader with num_workers=1: iterate over the loader"):
+        next(iter(wrapped))
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+def test_a_loader_is_not_sent_to_another_process(cache: Cache, send: Callable[[Loader], object]) -> None:
+    """What spawning a worker would pickle is refused with the cure, not with torch's or a lock's own complaint."""
+    with pytest.raises(WrongProcess, match="open the cache there; a DataLoader around it needs num_workers=0"):
+        send(cache.loader("train"))
+
+
+def in_a_fork(act: Callable[[], object]) -> str:
+    """What an action comes to in a forked child: its error, or its result; a hang is ended after 30 s."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        try:
+            told = repr(act())
+        except BaseException as error:
+            told = f"{type(error).__name__}: {error}"
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read().decode()
+    assert os.waitpid(child, 0)[1] == 0, "the child hung or died"
+    return told
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
+def test_a_forked_child_is_told_so(cache: Cache, truth: list[Tensors], begun: bool) -> None:
+    """A loop that starts, goes on, or is dropped in a forked child neither hangs nor reads; the parent's goes on."""
+    loader = cache.loader("train")
+    loop = iter(loader)
+    read = [next(loop)] if begun else []
+
+    def drop() -> str:
+        nonlocal loop
+        del loop
+        return "dropped"
+
+    assert in_a_fork(lambda: next(loop)).startswith("WrongProcess: the cache was opened by process ")
+    assert in_a_fork(lambda: next(iter(loader))).startswith("WrongProcess: ")
+    assert in_a_fork(lambda: cache.loader("train")).startswith("WrongProcess: ")
+    assert in_a_fork(drop) == "'dropped'"
+    assert equal([*read, *loop], truth)

@@ -1,0 +1,121 @@
+"""Ranks share each batch; resuming, also among other numbers of ranks, neither repeats nor skips."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.loader.small import BATCHES, EPOCHS, Tensors, equal, joined, whole
+from viewcache.api.loader import Loader
+from viewcache.api.session import Cache
+from viewcache.errors import BadInput
+
+WORLDS = (1, 2, 3, 4)
+
+
+def ranks(cache: Cache, world: int, task: str = "train", **options: object) -> list[Loader]:
+    """The loaders of all ranks."""
+    return [cache.loader(task, rank=rank, world=world, **options) for rank in range(world)]
+
+
+def in_step(loaders: Sequence[Loader], limit: int | None = None) -> list[Tensors]:
+    """What training in step reads: the shares of each iteration, joined."""
+    return [joined(shares) for shares in islice(zip(*loaders, strict=True), limit)]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_ranks_together_read_each_batch_once(cache: Cache, truth: list[Tensors], world: int) -> None:
+    """At any world size the shares make up the same batches in the same order, short last ones included."""
+    together = in_step(ranks(cache, world))
+    assert equal(together, truth)
+    for epoch in range(EPOCHS):
+        batches = together[epoch * BATCHES : (epoch + 1) * BATCHES]
+        seen = Counter(number for batch in batches for number in batch["index"].tolist())
+        assert sorted(seen.values()) == [2] * 10, "ten videos with two samples each"
+
+
+@pytest.mark.parametrize("world", [*WORLDS, 5, 6])
+def test_dropping_the_last_batch_leaves_whole_ones(cache: Cache, world: int) -> None:
+    """With drop_last six ranks can share batches of six videos; nothing comes twice."""
+    (batch,) = in_step(ranks(cache, world, "val", layout="TCHW"))
+    assert equal([batch], whole(cache, "val"))
+    assert sorted(Counter(batch["index"].tolist()).values()) == [2] * 6
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_all_ranks_have_as_many_batches(cache: Cache, world: int) -> None:
+    """``len`` and what is read are the same for each rank: none waits for another at the end; no share is empty."""
+    for loader in ranks(cache, world):
+        assert len(loader) == BATCHES
+        sizes = [len(batch["index"]) for batch in loader]
+        assert len(sizes) == BATCHES * EPOCHS
+        assert min(sizes) >= 2
+
+
+def test_a_batch_that_is_too_short_for_the_ranks_is_refused_at_once(cache: Cache) -> None:
+    """The last batch has four videos: a fifth rank would have none, so no rank starts; the message says the cure."""
+    for rank in range(5):
+        with pytest.raises(
+            BadInput, match=r"4 videos cannot be shared by 5 ranks; use videos_per_batch >= 5, and drop"
+        ):
+            cache.loader("train", rank=rank, world=5)
+
+
+def test_rank_and_world_come_from_torch_distributed(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process group nothing need be said; an argument wins over the group."""
+    alone = cache.loader("train")
+    assert (alone.rank, alone.world) == (0, 1)
+    for name, value in {"is_initialized": True, "get_rank": 2, "get_world_size": 3}.items():
+        monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
+    member = cache.loader("train")
+    assert (member.rank, member.world) == (2, 3)
+    other = cache.loader("train", rank=0, world=1)
+    assert (other.rank, other.world) == (0, 1)
+
+
+def carried(loaders: Sequence[Loader]) -> dict[str, Any]:
+    """The state of a run as it comes back from a file; all ranks have the same."""
+    states = [loader.state_dict() for loader in loaders]
+    assert states.count(states[0]) == len(states)
+    back: dict[str, Any] = json.loads(json.dumps(states[0]))
+    return back
+
+
+RUNS = st.lists(st.tuples(st.sampled_from(WORLDS), st.integers(0, 4), st.integers(1, 3)), max_size=5)
+
+
+@given(runs=RUNS)
+def test_stopped_and_resumed_at_random_every_sample_comes_once(
+    cache: Cache, truth: list[Tensors], runs: list[tuple[int, int, int]]
+) -> None:
+    """Runs of any world size and prefetch, each stopped anywhere, together read every batch once and in order."""
+    state = cache.loader("train").state_dict()
+    read: list[Tensors] = []
+    for world, count, prefetch in [*runs, (1, BATCHES * EPOCHS, 2)]:
+        loaders = ranks(cache, world, prefetch=prefetch)
+        for loader in loaders:
+            loader.load_state_dict(state)
+        read += in_step(loaders, count)
+        state = carried(loaders)
+    assert equal(read, truth)
+    assert (state["epoch"], state["iteration"]) == (EPOCHS, 0)
+
+
+def test_resumed_by_other_numbers_of_workers_and_ranks(own: Callable[..., Cache], truth: list[Tensors]) -> None:
+    """In a new process with more workers and ranks, and an empty store, the rest of the epochs is the same."""
+    with own(workers=1) as before:
+        loaders = ranks(before, 2)
+        read = in_step(loaders, 3)
+        state = carried(loaders)
+    with own(workers=2) as after:
+        loaders = ranks(after, 3)
+        for loader in loaders:
+            loader.load_state_dict(state)
+        read += in_step(loaders)
+    assert equal(read, truth)
