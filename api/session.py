@@ -32,7 +32,7 @@ from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
 from viewcache.materializer.pool import WorkerPool
 from viewcache.materializer.read import Reader
-from viewcache.materializer.recover import Recovered, recover
+from viewcache.materializer.recover import Recovered, claim, recover
 from viewcache.materializer.single import SingleWork
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.task import Task, TaskSettings
@@ -139,6 +139,8 @@ class Cache:
         self.catalog = Catalog.open(where)
         recovered = False
         try:
+            if self._owner is not None:
+                claim(self.catalog, tier)
             clean = self.catalog.setting(_CLEAN) == "yes"
             self.catalog.set_setting(_CLEAN, "no")
             self.recovered: Recovered = recover(self.catalog, tier, TIER, clean=clean)

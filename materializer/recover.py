@@ -5,17 +5,26 @@ are read. Idempotent: killed in the middle, it is done again.
 """
 
 import logging
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import CopyRow
-from viewcache.errors import ChunkDamaged
+from viewcache.errors import BadInput, ChunkDamaged
 from viewcache.materializer.ledger import Copy
 from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, scan_object
 
-__all__ = ["Recovered", "recover"]
+__all__ = ["Recovered", "claim", "recover"]
 
 _log = logging.getLogger("viewcache.recover")
+
+STORE_ID = "store_id"
+"""Setting of the catalog, and file in the store's folder."""
+
+STORE_ROOT = "store_root"
+"""Setting of the catalog: where that store was first."""
 
 BATCH = 1024
 """Objects that are looked up in the catalog at once."""
@@ -36,6 +45,36 @@ class Recovered:
     """Objects that no plan knows, or that were not whole."""
     swept_bytes: int = 0
     """Temporary files of dead writers."""
+
+
+def claim(catalog: Catalog, tier: LocalTier) -> None:
+    """Tie a store to a catalog that lies elsewhere, so that neither is taken for the other's and emptied.
+
+    Raises:
+        BadInput: the catalog knows another store, or the store's objects are of another catalog.
+    """
+    file = Path(tier.root) / STORE_ID
+    known, there = catalog.setting(STORE_ID), ""
+    with suppress(FileNotFoundError):
+        there = file.read_text(encoding="ascii").strip()
+    if known == there:
+        return
+    lost = not there and catalog.setting(STORE_ROOT) == tier.root  # the disk was wiped: all is made anew
+    if known is not None and not lost:
+        raise BadInput(
+            f"the catalog is of another store than {tier.root}: name that store's folder, or another database; one "
+            "database serves one store"
+        )
+    if there and next(tier.iter_objects(), None) is not None:
+        raise BadInput(
+            f"the store {tier.root} has objects of another catalog: name that catalog's database, or delete the "
+            "folder to make them anew"
+        )
+    # The file first: killed in between, the store holds no object yet and is claimed again.
+    there = known or there or uuid.uuid4().hex
+    file.write_text(there, encoding="ascii")
+    catalog.set_setting(STORE_ROOT, tier.root)
+    catalog.set_setting(STORE_ID, there)
 
 
 def recover(catalog: Catalog, tier: LocalTier, name: str, *, clean: bool) -> Recovered:

@@ -77,6 +77,12 @@ def empty_database(server: str) -> str:
     return fresh_database(server, "template1")
 
 
+@pytest.fixture
+def other_database(server: str) -> str:
+    """URL of another such database."""
+    return fresh_database(server, "template1")
+
+
 def fresh_database(server: str, template: str) -> str:
     """URL of a new database on the server, copied from another."""
     name = f"t{next(_numbers)}_{os.getpid()}"

@@ -1,5 +1,6 @@
 """A whole cache on a PostgreSQL catalog: what holds on DuckDB holds there."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.clips import encode
-from viewcache.errors import CatalogBusy
+from viewcache.errors import BadInput, CatalogBusy
 
 
 def _config(folder: Path, store: str, catalog: str) -> dict[str, object]:
@@ -70,3 +71,36 @@ def test_a_store_has_one_owner_beside_postgresql_too(folder: Path, empty_databas
     config = _config(folder, "pg", empty_database)
     with viewcache.open(config), pytest.raises(CatalogBusy):
         viewcache.open(config)
+
+
+def test_one_database_serves_one_store(folder: Path, empty_database: str) -> None:
+    """A second store on the database, or a new database for the store, is refused: neither's objects are forgotten."""
+    _read_all(_config(folder, "pg", empty_database))
+    before = sorted((folder / "pg").glob("objects/*/*"))
+    with pytest.raises(BadInput, match="another store"):
+        viewcache.open(_config(folder, "other", empty_database))
+    shutil.copytree(folder / "pg", folder / "duck", ignore=shutil.ignore_patterns("*.lock"))
+    (folder / "duck" / "store_id").write_text("0" * 32)
+    with pytest.raises(BadInput, match="another store"):
+        viewcache.open(_config(folder, "duck", empty_database))
+    assert sorted((folder / "pg").glob("objects/*/*")) == before
+    with viewcache.open(_config(folder, "pg", empty_database)) as cache:
+        cache.read("train", 0, 0)
+        assert cache.task("train").spent.misses == 0
+
+
+def test_a_store_of_another_catalog_is_not_emptied(folder: Path, empty_database: str, other_database: str) -> None:
+    """Pointed at an empty database by mistake, a full store is refused and keeps its objects."""
+    _read_all(_config(folder, "pg", empty_database))
+    before = sorted((folder / "pg").glob("objects/*/*"))
+    with pytest.raises(BadInput, match="another catalog"):
+        viewcache.open(_config(folder, "pg", other_database))
+    assert sorted((folder / "pg").glob("objects/*/*")) == before
+
+
+def test_a_wiped_store_is_made_anew(folder: Path, empty_database: str) -> None:
+    """The folder on the fast disk may be lost: the catalog goes on, and the batches are the same."""
+    config = _config(folder, "pg", empty_database)
+    before = _read_all(config)
+    shutil.rmtree(folder / "pg")
+    assert all(map(np.array_equal, _read_all(config), before))

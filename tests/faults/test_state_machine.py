@@ -1,0 +1,431 @@
+"""One real cache under any sequence of reads, damages, deaths, pressure, restarts and crashes, beside a small model.
+
+The model is what an undisturbed run gave: a batch, clip or frame either has those bytes or the read raises a typed
+error that the model expects. Catalog, store, engine and workers are real; only a crash is made in process, as an image
+of the disk that is taken while no thread can move.
+"""
+
+import ctypes
+import os
+import random
+import shlex
+import shutil
+import signal
+import tempfile
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+from numpy.typing import NDArray
+
+import viewcache
+from tests.engine.kitchen import until
+from tests.faults.caches import assert_at_rest, config, digest_of, encode_videos, objects_of, read_all, store_bytes
+from tests.faults.damage import KINDS
+from viewcache.api.session import Cache
+from viewcache.api.sql_door import ask
+from viewcache.errors import BadVideo, WorkerDied
+from viewcache.materializer.board import Fetched
+from viewcache.materializer.engine import TRIES
+from viewcache.store import read_slots
+
+EPOCHS = 4
+"""Most epochs of the task: two generations."""
+
+MINIMUM = 45_408
+"""Bytes of the smallest budget: one batch."""
+
+BUDGETS = (MINIMUM, 68_112, 3 * MINIMUM, 10**8)
+
+DAMAGES = ("flip", "zero", "truncate", "delete shard", "delete object", "swap")
+"""Those of `KINDS` that leave the store no larger than it was."""
+
+IDLE_S = 60.0
+"""Longest that making ahead may take: far more than a machine under load needs."""
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all machines of a test share: the videos, a store to start from, and the model."""
+
+    videos: Path
+    scratch: Path
+    template: Path
+    """A store with planned epochs and no object."""
+    batches: dict[Place, str]
+    """(epoch, iteration) → digest."""
+    clips: dict[str, str]
+    """Key of a clip → digest of its pixels."""
+    frames: dict[tuple[Any, ...], str]
+    """Arguments of `_single` → digest."""
+    orders: dict[int, list[str]]
+    """Epoch → names of the videos as drawn."""
+    steps: Counter[str] = field(default_factory=Counter)
+    """How often each rule ran, over all machines."""
+
+
+def _digest(pixels: NDArray[np.uint8]) -> str:
+    return blake2b(np.ascontiguousarray(pixels).tobytes(), digest_size=16).hexdigest()
+
+
+def _single(cache: Cache, video: str, frame: int, depth: int, epoch: int, sample: int) -> str:
+    """Digest of a single frame: as decoded for depth 0, else augmented."""
+    if depth == 0:
+        return _digest(cache.frame("t", video, frame))
+    return _digest(cache.aug("t", video, frame, depth, epoch=epoch, sample=sample))
+
+
+def _names(cache: Cache, epoch: int) -> list[str]:
+    task = cache.task("t")
+    return [name for k in range(task.task.iterations(epoch)) for name in task.describe(epoch, k).videos]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Made by one undisturbed run."""
+    videos = encode_videos(tmp_path_factory.mktemp("machine"))
+    scratch, template = tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("template") / "store"
+    wanted = [(f"v{k}", frame, 0, 0, 0) for k in range(4) for frame in (0, 29)]
+    wanted += [(f"v{k}", frame, 1, epoch, k % 2) for k in range(4) for frame, epoch in ((3, 0), (17, 3))]
+    with viewcache.open(config(scratch / "truth", videos, epochs=EPOCHS)) as cache:
+        batches = dict(read_all(cache, EPOCHS))
+        clips = {}
+        for place in batches:
+            batch = cache.read("t", *place)
+            clips |= {key: _digest(clip) for key, clip in zip(batch.keys, batch.video, strict=True)}
+        frames = {each: _single(cache, *each) for each in wanted}
+        orders = {epoch: _names(cache, epoch) for epoch in range(EPOCHS)}
+    with viewcache.open(config(template, videos, epochs=EPOCHS)) as cache:
+        assert {epoch: _names(cache, epoch) for epoch in range(EPOCHS)} == orders
+    return Site(videos, scratch, template, batches, clips, frames, orders)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """A cache, and what was done to it that a read may notice."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
+        self.site = site
+        self.folder = Path(tempfile.mkdtemp(dir=site.scratch))
+        self.store = Path(shutil.copytree(site.template, self.folder / "0"))
+        self.cache: Cache | None = None
+        self.budget, self.epochs, self.workers = 10**8, EPOCHS, 1
+        self.hurt: set[str] = set()
+        """Keys of objects that were damaged and not surely rebuilt."""
+        self.slack = 0
+        """Bytes that damages added behind the cache's back."""
+        self.hidden: str | None = None
+        """Name of the video whose file is away."""
+        self.kills = 0
+        """Workers killed since the cache was opened."""
+        self.leases: list[tuple[ExitStack, Fetched, set[str]]] = []
+        """What is held: to let go, what it is, and the keys that were damaged meanwhile."""
+
+    @initialize(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS), workers=st.integers(1, 2))
+    def begin(self, budget: int, epochs: int, workers: int) -> None:
+        """Open a cache that has drawn its epochs and made nothing."""
+        self.workers = workers
+        self._open(budget, epochs)
+
+    # What people do ------------------------------------------------------------------------------------------------
+
+    @rule(n=st.integers(0, 2 * EPOCHS - 1))
+    def read(self, n: int) -> None:
+        """A batch is that of the model, or its video is away, or workers were killed on it again and again."""
+        self._count("read")
+        epoch, iteration = place = self._place(n)
+        names = self._open_cache.task("t").describe(epoch, iteration).videos
+        try:
+            batch = self._open_cache.read("t", epoch, iteration)
+        except (BadVideo, WorkerDied) as error:
+            self._expected(error, set(names))
+            return
+        assert digest_of(batch) == self.site.batches[place]
+        self.hurt -= set(batch.keys)
+
+    @rule(n=st.integers(0, 31))
+    def read_frame(self, n: int) -> None:
+        """The same of a single frame, decoded or augmented."""
+        self._count("read_frame")
+        known = [each for each in self.site.frames if each[3] < self.epochs]
+        which = known[n % len(known)]
+        try:
+            assert _single(self._open_cache, *which) == self.site.frames[which]
+        except (BadVideo, WorkerDied) as error:
+            self._expected(error, {which[0]})
+
+    @rule()
+    def make_ahead(self) -> None:
+        """Making ahead comes to an end, and with a large budget everything is there then."""
+        self._count("make_ahead")
+        for _, counts in zip(range(int(2 * IDLE_S)), self._open_cache.materialize(), strict=False):
+            last = counts
+        self._assert_at_rest()
+        if self.budget == BUDGETS[-1] and self.hidden is None and not last.get("failed"):
+            assert last["planned"] == 0
+
+    @precondition(lambda self: not self.leases and self.budget >= 3 * MINIMUM)
+    @rule(n=st.integers(0, 2 * EPOCHS - 1))
+    def hold(self, n: int) -> None:
+        """Take hold of a batch's clips, as a reader does that is slow to copy them."""
+        self._count("hold")
+        task = self._open_cache.task("t")
+        epoch, iteration = self._place(n)
+        active = task.task.generation(task.task.generation_of(epoch))
+        rows = task.rows(active, epoch, iteration)
+        lease = ExitStack()
+        try:
+            fetched = lease.enter_context(self._open_cache._engine_now().fetch(active, rows))
+        except (BadVideo, WorkerDied) as error:
+            self._expected(error, set(task.describe(epoch, iteration).videos))
+            return
+        self.leases.append((lease, fetched, {copy.key for copy in fetched.copies} & self.hurt))
+
+    @precondition(lambda self: self.leases)
+    @rule()
+    def let_go(self) -> None:
+        """What was held is there still, with the same bytes, except what was damaged."""
+        self._count("let_go")
+        self._let_go()
+
+    @rule()
+    def ask_sql(self) -> None:
+        """The read-only door counts the objects that the cache has."""
+        self._count("ask_sql")
+        self._settle()
+        answer = ask(str(self.store), "select count(*) from objects where state = 'ready'")
+        assert answer.rows == [(len(self._open_cache._ledger),)]
+
+    # What happens to it --------------------------------------------------------------------------------------------
+
+    @rule(kind=st.sampled_from(DAMAGES), seed=st.integers(0, 2**16), many=st.sampled_from([1, 1, 4]))
+    def damage(self, kind: str, seed: int, many: int) -> None:
+        """Damage a few objects on disk, behind the cache's back."""
+        self._settle()
+        dice = random.Random(seed)
+        copies = self._open_cache._ledger._copies
+        whole = sorted(copies.keys() - self.hurt)
+        if len(whole) < 2:
+            return
+        self._count(kind)
+        before = store_bytes(self.store)
+        for key in dice.sample(whole, min(many, len(whole) - 1)):
+            other = dice.choice([each for each in whole if each != key and each not in self.hurt])
+            folders = objects_of(self.store)
+            KINDS[kind](folders[key], copies[key], folders[other], dice)
+            self.hurt.add(key)
+            for _, fetched, hurt in self.leases:
+                hurt |= {copy.key for copy in fetched.copies} & {key}
+        self.slack += max(0, store_bytes(self.store) - before)
+
+    @precondition(lambda self: self.kills < 2 * TRIES)
+    @rule(seed=st.integers(0, 7))
+    def kill_worker(self, seed: int) -> None:
+        """A worker is killed, busy or not."""
+        engine = self._open_cache._engine
+        if pids := engine._pool.pids() if engine else []:
+            self._count("kill_worker")
+            os.kill(pids[seed % len(pids)], signal.SIGKILL)
+            self.kills += 1
+
+    @precondition(lambda self: self.hidden is None)
+    @rule(k=st.integers(0, 3))
+    def hide_source(self, k: int) -> None:
+        """A video's file goes away."""
+        self._count("hide_source")
+        self.hidden = f"v{k}"
+        (self.site.videos / f"v{k}.mp4").rename(self.site.scratch / f"v{k}.mp4")
+
+    @precondition(lambda self: self.hidden is not None)
+    @rule()
+    def bring_source_back(self) -> None:
+        """It is there again, as it was."""
+        self._count("bring_source_back")
+        self._bring_back()
+
+    # Restarts ------------------------------------------------------------------------------------------------------
+
+    @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS))
+    def reopen(self, budget: int, epochs: int) -> None:
+        """Close and open again, with more or less budget and epochs."""
+        self._count("reopen")
+        self._close()
+        self._open(budget, epochs)
+        assert not self._open_cache.recovered.walked
+
+    @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS))
+    def crash(self, budget: int, epochs: int) -> None:
+        """The machine stops and starts again: only what was on disk at that moment is left."""
+        self._count("crash")
+        image = self._image()
+        self._close()
+        shutil.rmtree(self.store)
+        self.store = image
+        self._open(budget, epochs)
+        assert self._open_cache.recovered.walked
+        self._assert_at_rest()
+
+    # What always holds ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def budget_holds(self) -> None:
+        """Counted and on disk, temporary files included."""
+        tier = self._open_cache.tier
+        with tier._lock:
+            assert tier._used + tier._reserved <= self.budget
+        until(lambda: store_bytes(self.store) <= self.budget + self.slack, "the store to be within its budget")
+
+    @invariant()
+    def only_leases_hold(self) -> None:
+        """A read that is over holds nothing; what is held is there."""
+        held = {copy.key for _, fetched, _ in self.leases for copy in fetched.copies}
+        assert set(self._open_cache._ledger._holds) == held
+        hurt = set().union(*(hurt for _, _, hurt in self.leases))
+        assert held - hurt <= objects_of(self.store).keys()
+
+    # How -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _open_cache(self) -> Cache:
+        assert self.cache is not None
+        return self.cache
+
+    def _count(self, what: str) -> None:
+        self.site.steps[what] += 1
+
+    def _place(self, n: int) -> Place:
+        places = [place for place in self.site.batches if place[0] < self.epochs]
+        return places[n % len(places)]
+
+    def _expected(self, error: Exception, videos: set[str]) -> None:
+        """A typed error is right if the model knows its cause."""
+        if isinstance(error, WorkerDied):
+            assert self.kills >= TRIES
+        else:
+            assert self.hidden in videos
+            assert f"{self.hidden}.mp4" in str(error)
+
+    def _open(self, budget: int, epochs: int) -> None:
+        self.budget, self.epochs, self.kills = budget, epochs, 0
+        wanted = config(self.store, self.site.videos, budget=budget, epochs=epochs, workers=self.workers)
+        if self.hidden is not None:
+            with pytest.raises(BadVideo):
+                viewcache.open(wanted)
+            self._bring_back()
+        self.cache = viewcache.open(wanted)
+        for epoch in range(epochs):
+            names = _names(self.cache, epoch)
+            assert names == self.site.orders[epoch]
+            assert Counter(names) == {f"v{k}": 2 for k in range(4)}  # each video once, with its two samples
+
+    def _close(self) -> None:
+        while self.leases:
+            self._let_go()
+        self._assert_at_rest()
+        self._open_cache.close()
+        self.cache = None
+        assert_at_rest(self.store, apart_from=self.hurt)
+
+    def _let_go(self) -> None:
+        lease, fetched, hurt = self.leases.pop()
+        with lease:
+            stored = [copy.stored for copy in fetched.copies]
+            out = np.empty((len(stored), *stored[0].shape), np.uint8)
+            damaged = read_slots(self.store, stored, out)
+            for position, copy in enumerate(fetched.copies):
+                if position in damaged:
+                    assert copy.key in hurt
+                else:
+                    assert _digest(out[position]) == self.site.clips[copy.key]
+
+    def _bring_back(self) -> None:
+        name = f"{self.hidden}.mp4"
+        (self.site.scratch / name).rename(self.site.videos / name)
+        self.hidden = None
+
+    def _settle(self) -> None:
+        """Wait until nothing is planned, made or evicted any more, and all of it is committed."""
+        cache = self._open_cache
+        cache._planner.submit(lambda: None).result()
+        if cache._engine is not None:
+            assert cache._engine.wait_idle(IDLE_S), "making ahead does not end"
+        cache.catalog.flush()
+
+    def _assert_at_rest(self) -> None:
+        """Ledger, catalog, count and folders are the same objects, apart from those that were damaged."""
+        self._settle()
+        cache = self._open_cache
+        copies = {copy.key: copy.bytes for copy in cache._ledger._copies.values()}
+        rows = {row["key"]: row["bytes"] for row in cache.catalog.query("read_stored", tier="local").to_pylist()}
+        assert rows == copies
+        assert (cache.tier.used_bytes, cache.tier.reserved_bytes) == (sum(copies.values()), 0)
+        sizes = {physical.rpartition("/")[2]: size for physical, size in cache.tier.iter_objects()}
+        assert {key: size for key, size in sizes.items() if key not in self.hurt} == {
+            key: size for key, size in copies.items() if key not in self.hurt
+        }
+
+    def _image(self) -> Path:
+        """The store as it is on disk at one moment, while work goes on."""
+        image = self.folder / str(int(self.store.name) + 1)
+        engine = self._open_cache._engine
+        stopped = engine._pool.pids() if engine else []
+        for pid in stopped:
+            _stop(pid)
+        # A PyDLL call keeps the interpreter's lock: no thread of this process moves while the folder is copied.
+        assert ctypes.PyDLL(None).system(shlex.join(["cp", "-a", str(self.store), str(image)]).encode()) == 0
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        return image
+
+    def teardown(self) -> None:
+        """Close, and put everything back for the next machine."""
+        try:
+            if self.cache is not None:
+                self._close()
+        finally:
+            if self.cache is not None:
+                self.cache.close()
+            if self.hidden is not None:
+                self._bring_back()
+            shutil.rmtree(self.folder)
+
+
+def _state(pid: int) -> str:
+    """One letter of /proc: T is stopped, Z and X are dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def _stop(pid: int) -> None:
+    """Stop a process, or find that it has ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: _state(pid) in "TtZX", "a worker to stop")
+
+
+def test_any_sequence_of_faults(site: Site) -> None:
+    """Whatever happens in whatever order: right bytes or the expected error, counts that agree, and the budget."""
+    many = settings().max_examples > 100  # the long profile
+    run_machine(
+        lambda: CacheMachine(site),
+        settings=settings(
+            max_examples=100 if many else 8,
+            stateful_step_count=50 if many else 15,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    print(sum(site.steps.values()), dict(site.steps))
