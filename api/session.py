@@ -30,7 +30,7 @@ from viewcache.materializer.engine import Engine, EngineSettings
 from viewcache.materializer.job import Place
 from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
-from viewcache.materializer.pool import WorkerPool
+from viewcache.materializer.pool import DEPTH, WorkerPool
 from viewcache.materializer.read import Reader
 from viewcache.materializer.recover import Recovered, claim, recover
 from viewcache.materializer.single import SingleWork
@@ -296,7 +296,8 @@ class Cache:
                 place = Place(self.tier.root, "raw" if codec == "auto" else codec, cache.durability == "durable")
                 reserve = max((reader.task.batch_bound()[0] for reader in self._readers.values()), default=0)
                 reserve = min(reserve, self.tier.budget_bytes // 4)
-                settings = EngineSettings(place, max(cache.memory_bytes // workers // 4, 256 << 20), reserve)
+                job_bytes = max(cache.memory_bytes // workers // (DEPTH + 2), 128 << 20)
+                settings = EngineSettings(place, job_bytes, reserve)
                 self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
             return self._engine
 

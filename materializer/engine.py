@@ -1,7 +1,7 @@
 """The dispatcher: one thread that owns the workers, gives them jobs and takes in what they made (DESIGN §8.7).
 
 A job takes one video and makes all of its clips that fit, so that a generation decodes a video once. When a reader
-waits for other videos, jobs that nobody waits for are asked to stop at their next group of pictures, and resumed.
+waits for other videos, jobs that nobody waits for are paused; what cannot be paused is asked to give up the rest.
 """
 
 import logging
@@ -208,8 +208,12 @@ class Engine:
             self._board.stop(error)
 
     def _dispatch(self) -> None:
-        while self._pool.busy < self._pool.size:
+        while True:
             demand = self._board.next_demand()
+            # After a death jobs run alone until it is clear on whose video workers die.
+            unwanted = self._unwanted() if demand is not None and not self._tries else frozenset[int]()
+            if not self._pool.has_room(unwanted):
+                break
             ahead = self._board.next_ahead() if demand is None and not self._full else None
             chosen = demand or ahead
             if chosen is None:
@@ -218,7 +222,7 @@ class Engine:
             moves, holds, held = self._moves, self._ledger.holds, self._ledger.held
             running = self._prepare(work, rows, demanded=demand is not None)
             if running is not None:
-                self._pool.submit(running.job)
+                self._pool.submit(running.job, unwanted)
             elif demand is None:
                 with self._board.changed:
                     self._full = self._moves == moves
@@ -230,9 +234,12 @@ class Engine:
                     self._board.fail(work, rows, self._no_room(work, rows))
                 break
         if self._board.next_demand() is not None:
-            wanted = self._board.wanted_keys()
-            idle_jobs = {number for number, running in self._running.items() if not wanted & running.rows.keys()}
-            self._pool.ask_to_yield(idle_jobs)
+            self._pool.ask_to_yield(self._unwanted())
+
+    def _unwanted(self) -> frozenset[int]:
+        """Numbers of the jobs that make nothing that a reader waits for."""
+        wanted = self._board.wanted_keys()
+        return frozenset(number for number, running in self._running.items() if not wanted & running.rows.keys())
 
     def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> _Running | None:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
@@ -349,6 +356,7 @@ class Engine:
         job, rows = running.job, [row for same in running.rows.values() for row in same]
         self._tries[job.video_key] += 1
         if rows and self._tries[job.video_key] >= TRIES:
+            del self._tries[job.video_key]
             why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
             error = self._on_bad_clip(running.work, rows, why)
             if error is not None:

@@ -60,6 +60,10 @@ class _Clock:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + now - self._last
         self._last = now
 
+    def skip(self) -> None:
+        """Charge the time since the last lap to nobody: another job had it."""
+        self._last = time.perf_counter()
+
     def take(self) -> dict[str, float]:
         """What was charged since the last call."""
         seconds, self._seconds = self._seconds, {}
@@ -136,14 +140,27 @@ class _Maker:
             self.users.setdefault(frame, []).append(clip)
             self.due[frame] = min(recipe.due, self.due.get(frame, recipe.due))
 
-    def run(self, must_yield: Callable[[], bool]) -> Iterator[Made]:
+    def run(self, pause: Callable[[], bool]) -> Iterator[Made]:
         """Decode, and yield each object when it is in its place."""
+
+        def stop() -> bool:
+            self.clock.lap("decode")
+            try:
+                return pause()
+            finally:
+                self.clock.skip()
+
         numbers = np.array(sorted(self.due), np.int64)
         order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
-        pictures = decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=must_yield)
+        pictures = decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop)
         for number, picture in pictures:
             self.clock.lap("decode")
-            yield from self._take(number, _Frame(picture, self.index, self.clock))
+            for made in self._take(number, _Frame(picture, self.index, self.clock)):
+                yield made
+                if pause():
+                    self.returned = list(self.open)
+                    return
+                self.clock.skip()
         self.clock.lap("decode")
         for number, why in self.stats.failed.items():
             for clip in self.users.get(number, ()):
@@ -193,18 +210,19 @@ class _Maker:
         return Made(recipe.key, written, self.clock.take())
 
 
-def make(job: Job, must_yield: Callable[[], bool]) -> Iterator[Made | Report]:
+def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     """Make a job's objects, in the order in which they are due; the last value is the report.
 
     Args:
         job: what to make.
-        must_yield: asked between groups of pictures; True ends the job early, with the rest in ``Report.returned``.
+        pause: called between groups of pictures and after each object; it may do other work meanwhile. True ends the
+            job early, with the rest in ``Report.returned``.
     """
     error = kind = ""
     maker = None
     try:
         maker = _Maker(job)
-        yield from maker.run(must_yield)
+        yield from maker.run(pause)
     except ViewcacheError as known:
         error, kind = str(known), known.kind
     except Exception:  # a worker outlives a job that fails, and says what it was

@@ -15,15 +15,19 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Set
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
 from viewcache.materializer.job import Job, Made, Report
 
-__all__ = ["Event", "WorkerPool"]
+__all__ = ["DEPTH", "Event", "WorkerPool"]
 
 _log = logging.getLogger("viewcache.pool")
+
+DEPTH = 4
+"""Most jobs that one worker has begun: the one it is on, and those that are paused for it."""
 
 GRACE_S = 30.0
 """Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
@@ -42,7 +46,7 @@ class Event:
 
 
 class _Worker:
-    """One child process and the job it is on."""
+    """One child process and the jobs that it has begun, the one it is on last."""
 
     def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
         ours, theirs = socket.socketpair()
@@ -65,9 +69,26 @@ class _Worker:
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
             )
         self.connection = Connection(ours.detach())
-        self.job: Job | None = None
+        self.jobs: list[Job] = []
         self.silent_since = 0.0
-        self.asked_to_yield = False
+        self.asked_to_yield = 0
+        """Number of the last job that was asked."""
+
+    @property
+    def number(self) -> int:
+        """Number of the job that it is on; 0 = none."""
+        return self.jobs[-1].number if self.jobs else 0
+
+    def give(self, job: Job) -> None:
+        """Send a job; it goes before what the worker is on."""
+        self.jobs.append(job)
+        self.silent_since = time.monotonic()
+        try:
+            self.connection.send(job)
+        except BlockingIOError:
+            self.silent_since = -math.inf  # it does not listen: poll() gives it up at once
+        except OSError:
+            pass  # it died while idle: poll() sees its end and reports the job as died
 
     def kill(self) -> str:
         """End the process for certain and say how it ended."""
@@ -106,38 +127,42 @@ class WorkerPool:
 
     @property
     def busy(self) -> int:
-        """How many jobs run now."""
-        return sum(worker.job is not None for worker in self._workers)
-
-    def jobs(self) -> list[Job]:
-        """The jobs that run now."""
-        return [worker.job for worker in self._workers if worker.job is not None]
+        """How many workers have a job."""
+        return sum(bool(worker.jobs) for worker in self._workers)
 
     def pids(self) -> list[int]:
         """Process ids of the workers that have been started."""
         return [worker.process.pid for worker in self._workers]
 
-    def submit(self, job: Job) -> None:
-        """Give a job to an idle worker; there must be one (``busy < size``)."""
-        idle = next((worker for worker in self._workers if worker.job is None), None)
-        if idle is None:
-            idle = _Worker(self._memory_bytes, self._op_modules, self._grace_s)
-            self._workers.append(idle)
-        idle.job, idle.silent_since, idle.asked_to_yield = job, time.monotonic(), False
-        try:
-            idle.connection.send(job)
-        except BlockingIOError:
-            idle.silent_since = -math.inf  # it does not listen: poll() gives it up at once
-        except OSError:
-            pass  # it died while idle: poll() sees its end and reports the job as died
+    def has_room(self, unwanted: Set[int] = frozenset()) -> bool:
+        """Whether `submit` can take a job, if the jobs ``unwanted`` may be paused for it."""
+        return self.busy < self._size or self._least(unwanted) is not None
 
-    def ask_to_yield(self, numbers: set[int]) -> None:
-        """Ask the workers on these jobs to stop at their next group of pictures: a reader waits for other videos."""
+    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+        """Give a job to an idle worker, else to one whose job is among ``unwanted``, which pauses that for it.
+
+        There must be one (`has_room`). Pausing loses nothing, where giving up a job loses what it has half made.
+        """
+        worker = next((worker for worker in self._workers if not worker.jobs), None)
+        if worker is None and len(self._workers) < self._size:
+            worker = _Worker(self._memory_bytes, self._op_modules, self._grace_s)
+            self._workers.append(worker)
+        worker = worker or self._least(unwanted)
+        assert worker is not None, "there was no room for a job"
+        worker.give(job)
+
+    def _least(self, unwanted: Set[int]) -> _Worker | None:
+        """The worker with the fewest paused jobs of those that may be interrupted."""
+        able = [worker for worker in self._workers if worker.number in unwanted and len(worker.jobs) < DEPTH]
+        return min(able, key=lambda worker: len(worker.jobs), default=None)
+
+    def ask_to_yield(self, unwanted: Set[int]) -> None:
+        """Ask the workers on these jobs to give them up: a reader waits, and nothing more can be paused."""
         for worker in self._workers:
-            if worker.job is not None and worker.job.number in numbers and not worker.asked_to_yield:
-                worker.asked_to_yield = True
+            if worker.number in unwanted and worker.asked_to_yield != worker.number:
+                worker.asked_to_yield = worker.number
                 with contextlib.suppress(OSError):
-                    worker.connection.send("yield")
+                    worker.connection.send(worker.number)
 
     def wake(self) -> None:
         """Make a waiting `poll` return; may be called from any thread."""
@@ -160,13 +185,13 @@ class WorkerPool:
         events: list[Event] = []
         try:
             while True:
-                said = worker.connection.recv()
+                number, said = worker.connection.recv()
                 worker.silent_since = time.monotonic()
-                job = worker.job
+                job = next((job for job in worker.jobs if job.number == number), None)
                 if job is not None and isinstance(said, Made):
                     events.append(Event("made", job, made=said))
                 elif job is not None and isinstance(said, Report):
-                    worker.job = None
+                    worker.jobs.remove(job)
                     events.append(Event("report", job, report=said))
                 if not worker.connection.poll():
                     return events
@@ -177,7 +202,7 @@ class WorkerPool:
         now = time.monotonic()
         events: list[Event] = []
         for worker in list(self._workers):
-            if worker.job is not None and now - worker.silent_since > self._grace_s + worker.job.estimate_s:
+            if worker.jobs and now - worker.silent_since > self._grace_s + worker.jobs[-1].estimate_s:
                 events += self._buried(worker, "silent for too long, ")
         return events
 
@@ -185,7 +210,7 @@ class WorkerPool:
         self._workers.remove(worker)
         reason = before + worker.kill()
         _log.warning("worker %d ended: %s", worker.process.pid, reason, extra={"action": "worker_died"})
-        return [Event("died", worker.job, reason=reason)] if worker.job is not None else []
+        return [Event("died", job, reason=reason) for job in worker.jobs]
 
     def close(self) -> None:
         """End all workers; running jobs leave only temporary files, which are swept."""

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 
 import numpy as np
@@ -55,16 +55,20 @@ class ScriptedPool(WorkerPool):
         """How many jobs run now."""
         return len(self.running)
 
-    def submit(self, job: Job) -> None:
+    def has_room(self, unwanted: Set[int] = frozenset()) -> bool:
+        """Whether a worker is idle; nothing is paused here."""
+        return self.busy < self.size
+
+    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
         """Note the job."""
         with self._news:
             self.given.append(job)
             self.running.append(job)
 
-    def ask_to_yield(self, numbers: set[int]) -> None:
+    def ask_to_yield(self, unwanted: Set[int]) -> None:
         """Note who was asked."""
         with self._news:
-            self.asked += [job.number for job in self.running if job.number in numbers - set(self.asked)]
+            self.asked += [job.number for job in self.running if job.number in unwanted - set(self.asked)]
 
     def wake(self) -> None:
         """End a poll."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.session import Cache
@@ -50,7 +51,7 @@ def tasks(store: Path, videos: Path, **cache: object) -> list[dict[str, object]]
 
 def as_tensors(batch: Batch) -> Tensors:
     """What a loader makes of a batch in TCHW, said by hand."""
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "video": batch.video,
         "label": batch.label,
         "index": batch.index,

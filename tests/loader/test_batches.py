@@ -1,10 +1,12 @@
 """What a batch holds, and in which memory it lies."""
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from tests.loader.small import VIDEOS, Tensors, as_tensors, equal
 from tests.tiny import sql
@@ -60,8 +62,8 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     taken: list[int] = []
 
     class Noting(Buffers):
-        def take(self, shape: object) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-            array = super().take(shape)  # type: ignore[arg-type] # only handed on
+        def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
+            array = super().take(shape)
             taken.append(array.ctypes.data)
             return array
 
@@ -119,7 +121,7 @@ def test_a_script_that_pins_runs_without_an_accelerator(cache: Cache, truth: lis
 
 
 def test_without_torch_the_loader_says_what_to_install(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch is an extra; the error has the pip command."""
+    """PyTorch is an extra; the error has the pip command."""
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'viewcache\[torch\]'"):
         cache.loader("train")

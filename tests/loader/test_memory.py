@@ -1,10 +1,13 @@
 """Buffers are used again when the loop has let go of them, and nothing crosses a process."""
 
 import copy
+import gc
 import os
 import pickle
 import signal
 from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +36,7 @@ KEPT: dict[str, Callable[[torch.Tensor], object]] = {
 def content(kept: object) -> bytes:
     """The bytes that something kept shows now."""
     if isinstance(kept, torch.UntypedStorage):
-        return bytes(kept.tolist())
+        kept = torch.empty(0, dtype=torch.uint8).set_(kept)
     return np.ascontiguousarray(np.asarray(kept)).tobytes()
 
 
@@ -64,7 +67,7 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("prefetch", [1, 2, 4])
+@pytest.mark.parametrize("prefetch", [1, 2])
 def test_a_loop_needs_as_many_buffers_as_batches_that_are_under_way(
     cache: Cache, buffers: list[int], prefetch: int
 ) -> None:
@@ -73,12 +76,6 @@ def test_a_loop_needs_as_many_buffers_as_batches_that_are_under_way(
         continue
     assert len(buffers) == BATCHES * EPOCHS
     assert max(buffers) <= prefetch + 2
-
-
-def test_each_batch_that_is_kept_takes_a_buffer_more(cache: Cache, truth: list[Tensors], buffers: list[int]) -> None:
-    """A list of all batches is right, and as large as it looks."""
-    assert equal(list(cache.loader("train", prefetch=1)), truth)
-    assert max(buffers) == len(truth)
 
 
 def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -> None:
@@ -92,22 +89,28 @@ def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -
 
 def test_a_dataloader_without_workers_hands_batches_on(cache: Cache, truth: list[Tensors]) -> None:
     """``DataLoader(loader, batch_size=None)`` works where a framework insists on one, again and after a break too."""
-    loader = cache.loader("train", epochs=2)
+    loader: Any = cache.loader("train", epochs=2)
     assert isinstance(loader, IterableDataset)
     wrapped = DataLoader(loader, batch_size=None, num_workers=0)
-    assert equal(wrapped, truth[: 2 * BATCHES])
-    next(iter(wrapped))
-    assert equal(wrapped, truth[1 : 2 * BATCHES])
+    assert len(wrapped) == BATCHES
+    for epoch in range(2):
+        assert equal(islice(wrapped, BATCHES), truth[epoch * BATCHES : (epoch + 1) * BATCHES])
+    wrapped = DataLoader(loader, batch_size=None)
+    assert equal(islice(wrapped, 1), truth[:1])
+    assert equal(islice(wrapped, None), truth[1 : 2 * BATCHES]), "without len, over the end of an epoch"
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_worker_of_a_dataloader_says_what_to_do(cache: Cache) -> None:
+def test_a_worker_of_a_dataloader_says_what_to_do(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """With workers that fork the error comes with the first batch and names the cure; nothing hangs."""
-    wrapped = DataLoader(
-        cache.loader("train"), batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60
-    )
+    # PyTorch waits this long, 5 s, for a worker that failed.
+    monkeypatch.setattr("torch.utils.data._utils.worker.MP_STATUS_CHECK_INTERVAL", 0.1, raising=False)
+    loader: Any = cache.loader("train")
+    loop = iter(DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60))
     with pytest.raises(WrongProcess, match=r"worker 0 of a DataLoader with num_workers=1: iterate over the loader"):
-        next(iter(wrapped))
+        next(loop)
+    del loop
+    gc.collect()  # the worker ends now, and not in a test that comes later
 
 
 @pytest.mark.parametrize("send", [pickle.dumps, copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
