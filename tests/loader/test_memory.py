@@ -104,7 +104,7 @@ def test_a_dataloader_without_workers_hands_batches_on(cache: Cache, truth: list
 def test_a_worker_of_a_dataloader_says_what_to_do(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """With workers that fork the error comes with the first batch and names the cure; nothing hangs."""
     # PyTorch waits this long, 5 s, for a worker that failed.
-    monkeypatch.setattr("torch.utils.data._utils.worker.MP_STATUS_CHECK_INTERVAL", 0.1, raising=False)
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.1, raising=False)
     loader: Any = cache.loader("train")
     loop = iter(DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context="fork", timeout=60))
     with pytest.raises(WrongProcess, match=r"worker 0 of a DataLoader with num_workers=1: iterate over the loader"):
