@@ -211,7 +211,7 @@ class Loader:
                 del tensors
         finally:
             # In a forked child the thread does not exist, and the queue's lock may be held for ever.
-            if True:
+            if os.getpid() == pid:
                 stop.set()
                 _drain(ready)
                 if thread is not threading.current_thread():

@@ -99,8 +99,7 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
     layout = Layout(Path(folder).absolute())
     if not layout.database.exists():
         raise errors.NotFound(f"no catalog in {layout.folder}")
-    layout.request.touch(mode=0o600)
-    asked = layout.request.stat().st_mtime_ns
+    asked = _request(layout)
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
         with contextlib.suppress(FileNotFoundError):
@@ -108,3 +107,17 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
                 return layout.snapshot
         time.sleep(_POLL_S)
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
+
+
+def _request(layout: Layout) -> int:
+    """Ask for a snapshot; when that was, nanoseconds by the file system's clock."""
+    while True:
+        fd = os.open(layout.request, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.utime(fd)
+            status = os.fstat(fd)
+        finally:
+            os.close(fd)
+        if status.st_nlink:
+            return status.st_mtime_ns
+        # The owner took it away, for somebody who asked earlier.

@@ -71,7 +71,7 @@ class Buffers:
     def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
         """A writable, page-aligned uint8 array of ``shape`` in memory that nobody refers to any more."""
         size = int(np.prod(shape))
-        self._owners = [owner for owner in self._owners if owner.size >= size]
+        self._owners = [owner for owner in self._owners if owner.size >= size + mmap.PAGESIZE]
         for owner in self._owners:
             # Every view, through any number of steps, refers to the memory's owner itself; here the list, the loop and
             # getrefcount's argument do, so a fourth reference is a user's.

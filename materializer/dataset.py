@@ -83,10 +83,12 @@ class Dataset:
         # By name, so that ids do not depend on which file was ready first.
         scanned = sorted(scan(spec, known, workers=workers, progress=progress), key=lambda each: each.name)
         recorded = dict(zip(rows["uri"].to_pylist(), rows["label"].to_pylist(), strict=True))
-        changed = [each for each in scanned if not each.reused or recorded.get(each.uri) != _label(each)]
+        # A task without labels leaves those of another task on the same files alone.
+        labels = {each.uri: recorded.get(each.uri) if spec.labels is None else _label(each) for each in scanned}
+        changed = [each for each in scanned if not each.reused or recorded.get(each.uri) != labels[each.uri]]
         uris = {each.uri for each in scanned}
         gone = [row for row in rows.to_pylist() if row["uri"] not in uris and row["status"] != "gone"]
-        catalog.upsert_videos(dataset_id, [*map(_row, changed), *map(_gone_row, gone)])
+        catalog.upsert_videos(dataset_id, [*(_row(each, labels[each.uri]) for each in changed), *map(_gone_row, gone)])
         ids = catalog.load_videos(dataset_id)
         by_uri = dict(zip(ids["uri"].to_pylist(), ids["video_id"].to_pylist(), strict=True))
         videos = [_Video.of(by_uri[each.uri], each) for each in scanned]
@@ -314,7 +316,7 @@ def _label(each: Scanned) -> str | None:
     return None if each.label is None else str(each.label)
 
 
-def _row(each: Scanned) -> VideoRow:
+def _row(each: Scanned, label: str | None) -> VideoRow:
     index = each.index
     row = VideoRow(
         uri=each.uri,
@@ -326,7 +328,7 @@ def _row(each: Scanned) -> VideoRow:
         status=each.status,
         error_kind=each.error_kind or None,
         error=each.error or None,
-        label=_label(each),
+        label=label,
     )
     if index is None:
         return row

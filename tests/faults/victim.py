@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -78,8 +79,8 @@ def _pool_of(life: Life) -> type[WorkerPool]:
     class Pool(WorkerPool):
         """Says who works, and passes a worker's death on."""
 
-        def submit(self, job: Job) -> None:
-            super().submit(job)
+        def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+            super().submit(job, unwanted)
             _say("job", *self.pids())
 
         def poll(self, timeout_s: float) -> list[Event]:

@@ -147,16 +147,33 @@ def test_an_error_in_reading_is_raised_in_the_loop(
     assert equal([*read, *loader], truth)
 
 
-def test_closing_the_cache_ends_the_loop_at_the_next_batch(own: Callable[..., Cache]) -> None:
+def calling(read: Callable[..., Any], at: tuple[int, int], after: Callable[[], object]) -> Callable[..., Any]:
+    """A reader that does something else after it has read one batch."""
+
+    def instead(*where: Any) -> Any:
+        batch = read(*where)
+        if where[:2] == at:
+            after()
+        return batch
+
+    return instead
+
+
+def test_closing_the_cache_ends_the_loop_at_the_next_batch(
+    own: Callable[..., Cache], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loop gets Closed, though more batches were read ahead; the batch that it has stays whole."""
-    cache = own()
-    loader = cache.loader("train")
+    cache, full = own(), threading.Event()
+    # When the third batch is read, the second fills the queue: the thread waits for the loop, which is not in its hand.
+    monkeypatch.setattr(cache.task("train"), "read", calling(cache.task("train").read, (1, 0), full.set))
+    loader = cache.loader("train", prefetch=1)
     begun = iter(loader)
     batch = next(begun)
     copies = {name: each.clone() for name, each in batch.items()}
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "viewcache-loader")
+    assert full.wait(60)
     cache.close()
-    thread.join(20)
+    thread.join(10)
     assert not thread.is_alive(), "though the iterator is still there"
     with pytest.raises(Closed, match="this cache was closed; open it again"):
         next(begun)
@@ -169,18 +186,15 @@ def test_closing_the_cache_ends_the_loop_at_the_next_batch(own: Callable[..., Ca
 
 
 def test_closing_the_cache_wakes_a_loop_that_waits(own: Callable[..., Cache], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that waits for a batch that will never come gets Closed instead."""
+    """A loop that waits for a batch that will never come gets Closed, whatever closing did to the reading thread."""
     cache = own()
-    reader = cache.task("train")
-    read = reader.read
 
-    def close_first(*where: Any) -> Any:
-        if where[:2] == (0, 1):
-            cache.close()
-        return read(*where)
+    def close_and_fail() -> None:
+        cache.close()
+        raise RuntimeError("cannot schedule new futures after shutdown")
 
-    monkeypatch.setattr(reader, "read", close_first)
-    begun = iter(cache.loader("train", prefetch=1))
+    monkeypatch.setattr(cache.task("train"), "read", calling(cache.task("train").read, (0, 1), close_and_fail))
+    begun = iter(cache.loader("train"))
     with pytest.raises(Closed, match="this cache was closed"):
         list(begun)
 
