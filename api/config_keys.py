@@ -270,7 +270,8 @@ _DATASET = Section(
         Key(
             "on_bad_video",
             "choice",
-            "What a video that cannot be decoded does: an error, no sample, or another video in its place.",
+            "What a video that cannot be decoded does: an error, no sample, or another video in its place. Damage that "
+            "only decoding shows is replaced with `skip` too, because its place is already drawn.",
             "raise",
             choices=("raise", "skip", "replace"),
         ),

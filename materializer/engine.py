@@ -374,7 +374,6 @@ class Engine:
     def _release(self, running: _Running) -> None:
         for reservation in running.reservations.values():
             reservation.release()
-        self._running.pop(running.job.number, None)
 
     def _put_back(self, running: _Running, *, full: bool) -> None:
         """What was not made is planned again; after an error look-ahead waits for a reader to move on."""
@@ -383,5 +382,7 @@ class Engine:
                 for row in rows:
                     if running.work.state(row) == RowState.MAKING:
                         running.work.set_state(row, RowState.PLANNED)
+            # In one step, or `wait_idle` would see no job and a finding of no room from before this one ended.
+            self._running.pop(running.job.number, None)
             self._full = full
             self._board.changed.notify_all()

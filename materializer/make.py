@@ -18,6 +18,7 @@ from viewcache.materializer.job import Job, Made, Recipe, Report
 from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.pixels import planes_of, to_rgb
 from viewcache.materializer.program import Node, Tree, finish, grow
+from viewcache.materializer.source import shown
 from viewcache.materializer.video import VideoIndex
 from viewcache.store import ArrayMeta, write_object
 
@@ -165,7 +166,7 @@ class _Maker:
         for number, why in self.stats.failed.items():
             for clip in self.users.get(number, ()):
                 if self.open.pop(clip.recipe.key, None):
-                    self.failed[clip.recipe.key] = f"frame {number}: {why}"
+                    self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: frame {number}: {why}"
         self.returned = list(self.open)
 
     def _take(self, number: int, frame: _Frame) -> Iterator[Made]:

@@ -284,7 +284,7 @@ def _one_shape(resolved: Resolved, videos: Videos, video: NDArray[np.int64]) -> 
     """The shape that all clips have, or an error that names two that differ."""
     height, width = resolved.shape
     if not len(height):
-        raise BadInput("the generation has no clips: there is no video to draw, or with drop_last fewer videos than videos_per_batch")
+        raise BadInput("no clips to make: there is no video to draw, or with drop_last fewer than videos_per_batch")
     odd = np.flatnonzero((height != height[0]) | (width != width[0]))
     if len(odd):
         a, b = 0, int(odd[0])

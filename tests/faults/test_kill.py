@@ -149,7 +149,7 @@ def _random_kill(seed: int) -> Kill:
     return Kill(line=dice.randint(1, 20), life=life)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_killed_at_a_random_moment(store: Path, videos: Path, whole_truth: Truth, seed: int) -> None:
     """Killed while it opens, plans, makes, evicts, commits or reads: everything is there and goes on."""
     how = _random_kill(seed)
@@ -165,12 +165,10 @@ NAMED = [
     Kill(failpoint="store.before-rename:5", life=WITH_WORKER),
     Kill(failpoint="store.after-rename:3", life=WITH_WORKER),
     # The first commits are those of opening and planning, the later ones of what was made and read.
-    *(Kill(failpoint=f"catalog.before-commit:{n}") for n in (2, 6, 9, 15)),
-    *(Kill(failpoint=f"catalog.after-commit:{n}") for n in (4, 6, 9, 14)),
+    *(Kill(failpoint=f"catalog.before-commit:{n}") for n in (2, 6, 15)),
+    *(Kill(failpoint=f"catalog.after-commit:{n}") for n in (4, 9)),
     Kill(failpoint="store.mid-delete:1", life=EVICTING),
-    Kill(failpoint="store.mid-delete:9", life=EVICTING),
     Kill(failpoint="catalog.before-commit:25", life=EVICTING),
-    Kill(failpoint="catalog.after-commit:30", life=EVICTING),
     Kill(failpoint="catalog.before-checkpoint:1", life=PUBLISHING),
     Kill(failpoint="catalog.after-checkpoint:1", life=PUBLISHING),
     Kill(failpoint="catalog.snapshot-before-rename:2", life=PUBLISHING),
@@ -242,11 +240,11 @@ def test_a_worker_that_was_starting_does_its_job_for_nobody(store: Path, videos:
     assert_at_rest(store)
 
 
-@pytest.mark.parametrize("line", [5, 14])
-def test_what_was_read_keeps_its_meaning(store: Path, tmp_path: Path, videos: Path, line: int) -> None:
+def test_what_was_read_keeps_its_meaning(store: Path, tmp_path: Path, videos: Path) -> None:
     """A batch that was handed out before a kill is the same after it, though a video was added meanwhile (law 4)."""
     folder = Path(shutil.copytree(videos, tmp_path / "videos"))
-    left = kill(store, folder, Kill(line=line))
+    left = kill(store, folder, Kill(line=14))
+    assert left.reads
     encode_one(folder / "v9.mp4", 9)
     with viewcache.open(config(store, folder, epochs=EPOCHS)) as cache:
         assert {place: digest_of(cache.read("t", *place)) for place in left.reads} == left.reads

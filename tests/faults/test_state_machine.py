@@ -44,7 +44,10 @@ EPOCHS = 4
 MINIMUM = 45_408
 """Bytes of the smallest budget: one batch."""
 
-BUDGETS = (MINIMUM, 68_112, 3 * MINIMUM, 10**8)
+ROOMY = 68_112
+"""Bytes with which a batch can be read while the clips of another are held."""
+
+BUDGETS = (MINIMUM, ROOMY, 2 * MINIMUM, 10**8)
 
 DAMAGES = ("flip", "zero", "truncate", "delete shard", "delete object", "swap")
 """Those of `KINDS` that leave the store no larger than it was."""
@@ -148,7 +151,26 @@ class CacheMachine(RuleBasedStateMachine):
     def read(self, n: int) -> None:
         """A batch is that of the model, or its video is away, or workers were killed on it again and again."""
         self._count("read")
-        epoch, iteration = place = self._place(n)
+        self._read(self._place(n))
+
+    @rule(n=st.integers(0, EPOCHS - 1))
+    def read_epoch(self, n: int) -> None:
+        """The same of a whole epoch, one batch after the other."""
+        self._count("read_epoch")
+        for place in self.site.batches:
+            if place[0] == n % self.epochs:
+                self._read(place)
+
+    @rule(n=st.integers(0, 31))
+    def read_damaged(self, n: int) -> None:
+        """The same of a batch that needs a damaged clip, if there is one."""
+        self._count("read_damaged")
+        places = [place for place in self.site.batches if place[0] < self.epochs and self.hurt & set(self._keys(place))]
+        if places:
+            self._read(places[n % len(places)])
+
+    def _read(self, place: Place) -> None:
+        epoch, iteration = place
         names = self._open_cache.task("t").describe(epoch, iteration).videos
         try:
             batch = self._open_cache.read("t", epoch, iteration)
@@ -171,15 +193,18 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule()
     def make_ahead(self) -> None:
-        """Making ahead comes to an end, and with a large budget everything is there then."""
+        """Making ahead comes to an end, and with a large budget all that is still to be read is there then."""
         self._count("make_ahead")
         for _, counts in zip(range(int(2 * IDLE_S)), self._open_cache.materialize(), strict=False):
             last = counts
         self._assert_at_rest()
-        if self.budget == BUDGETS[-1] and self.hidden is None and not last.get("failed"):
-            assert last["planned"] == 0
+        if self.budget == BUDGETS[-1] and self.hidden is None and not last["failed"]:
+            task = self._open_cache.task("t").task
+            for active in (task.generation(number) for number in range(task.last_generation() + 1)):
+                left = range(active.from_row, len(active.plan))
+                assert not [row for row in left if not self._open_cache._ledger.has(active.key(row))]
 
-    @precondition(lambda self: not self.holding and self.budget >= 3 * MINIMUM)
+    @precondition(lambda self: not self.holding and self.budget >= ROOMY)
     @rule(n=st.integers(0, 2 * EPOCHS - 1))
     def hold(self, n: int) -> None:
         """Take hold of a batch's clips, as a reader does that is slow to copy them."""
@@ -219,8 +244,10 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(DAMAGES), seed=st.integers(0, 2**16), many=st.sampled_from([1, 1, 4]))
     def damage(self, kind: str, seed: int, many: int) -> None:
         """Damage a few objects on disk, behind the cache's back."""
-        self._settle()
         dice = random.Random(seed)
+        if not len(self._open_cache._ledger):
+            self._read(self._place(seed))
+        self._settle()
         copies = self._open_cache._ledger._copies
         whole = sorted(copies.keys() - self.hurt)
         if len(whole) < 2:
@@ -311,6 +338,9 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _count(self, what: str) -> None:
         self.site.steps[what] += 1
+
+    def _keys(self, place: Place) -> tuple[str, ...]:
+        return self._open_cache.task("t").describe(*place).keys
 
     def _place(self, n: int) -> Place:
         places = [place for place in self.site.batches if place[0] < self.epochs]
@@ -435,8 +465,8 @@ def test_any_sequence_of_faults(site: Site) -> None:
     run_machine(
         lambda: CacheMachine(site),  # type: ignore[arg-type]  # it takes any callable, says its documentation
         settings=settings(
-            max_examples=100 if many else 8,
-            stateful_step_count=50 if many else 15,
+            max_examples=60 if many else 12,
+            stateful_step_count=50 if many else 16,
             phases=[Phase.generate],  # a step takes a second at worst: shrinking would take an hour
             suppress_health_check=list(HealthCheck),
         ),
