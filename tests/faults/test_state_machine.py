@@ -209,6 +209,21 @@ class CacheMachine(RuleBasedStateMachine):
     def hold(self, n: int) -> None:
         """Take hold of a batch's clips, as a reader does that is slow to copy them."""
         self._count("hold")
+        self._hold(n)
+
+    @precondition(lambda self: not self.holding and self.budget >= ROOMY)
+    @rule(n=st.integers(0, 2 * EPOCHS - 1))
+    def read_beside_a_slow_reader(self, n: int) -> None:
+        """Every batch is read while another reader holds one."""
+        self._count("read_beside_a_slow_reader")
+        self._hold(n)
+        for place in self.site.batches:
+            if place[0] < self.epochs:
+                self._read(place)
+        self.only_leases_hold()
+        self._let_go_all()
+
+    def _hold(self, n: int) -> None:
         self.holding = True
         task = self._open_cache.task("t")
         epoch, iteration = self._place(n)

@@ -127,7 +127,14 @@ def test_extras_are_documented() -> None:
     """Each optional part that can be installed is spoken of in the README or in docs/errors.md."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "errors.md").read_text()
-    names = {"torch": "torch", "demo": "make demo", "pg": "PostgreSQL", "s3": "S3", "fast": "fastcrc", "http": "web server"}
+    names = {
+        "torch": "torch",
+        "demo": "make demo",
+        "pg": "PostgreSQL",
+        "s3": "S3",
+        "fast": "fastcrc",
+        "http": "web server",
+    }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]
 
