@@ -23,14 +23,12 @@ from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.program import grow, source_frames
 from viewcache.materializer.single import Singles
 from viewcache.materializer.task import Task
+from viewcache.materializer.work import READ_TRIES
 from viewcache.store import read_slots
 
 __all__ = ["Reader", "Spent"]
 
 _log = logging.getLogger("viewcache.read")
-
-READ_TRIES = 5
-"""How often a batch is read again when clips turn out damaged; each time they have been made anew."""
 
 PACE_WEIGHT = 0.2
 """Of the newest iteration in the smoothed seconds per iteration."""

@@ -28,15 +28,12 @@ from viewcache.materializer.scan import Scanned
 from viewcache.materializer.spec import StepSpec
 from viewcache.materializer.task import Task
 from viewcache.materializer.video import VideoIndex
-from viewcache.materializer.work import SECONDS_PER_FRAME, RowState, Work
+from viewcache.materializer.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
 from viewcache.store import read_slots
 
 __all__ = ["SingleFrame", "SingleWork", "Singles"]
 
 _log = logging.getLogger("viewcache.read")
-
-READ_TRIES = 5
-"""How often frames are read again when they turn out damaged; each time they have been made anew."""
 
 KNOWN_IDS = 4096
 """Object ids of single frames that stay in memory."""

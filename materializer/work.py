@@ -9,10 +9,13 @@ from enum import IntEnum
 from viewcache.materializer.job import Job, Made, Place
 from viewcache.materializer.ledger import Copy
 
-__all__ = ["SECONDS_PER_FRAME", "RowState", "Work"]
+__all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work"]
 
 SECONDS_PER_FRAME = 0.1
 """A generous guess for decoding, converting and storing one frame, used only to tell a hung worker from a slow one."""
+
+READ_TRIES = 5
+"""How often objects are read again when they turn out damaged; each time they have been made anew."""
 
 
 class RowState(IntEnum):

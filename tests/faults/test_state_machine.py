@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -31,12 +32,13 @@ import viewcache
 from tests.engine.kitchen import until
 from tests.faults.caches import assert_at_rest, config, digest_of, encode_videos, objects_of, read_all, store_bytes
 from tests.faults.damage import KINDS
+from viewcache.api import session
 from viewcache.api.session import Cache
 from viewcache.api.sql_door import ask
 from viewcache.errors import BadVideo, WorkerDied
 from viewcache.materializer.board import Fetched
 from viewcache.materializer.engine import TRIES
-from viewcache.store import read_slots
+from viewcache.store import LocalTier, Reservation, read_slots
 
 EPOCHS = 4
 """Most epochs of the task: two generations."""
@@ -56,6 +58,19 @@ IDLE_S = 60.0
 """Longest that making ahead may take: far more than a machine under load needs."""
 
 Place = tuple[int, int]
+
+
+class WatchedTier(LocalTier):
+    """Remembers the most that was ever used and promised at a time."""
+
+    most = 0
+
+    def reserve(self, size: int) -> Reservation | None:
+        """Promise bytes, and look."""
+        reservation = super().reserve(size)
+        with self._lock:
+            self.most = max(self.most, self._used + self._reserved)
+        return reservation
 
 
 @dataclass(frozen=True)
@@ -330,10 +345,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def budget_holds(self) -> None:
-        """Counted and on disk, temporary files included."""
+        """Counted at every moment, and on disk, temporary files included."""
         tier = self._open_cache.tier
-        with tier._lock:
-            assert tier._used + tier._reserved <= self.budget
+        assert isinstance(tier, WatchedTier)
+        assert max(tier.most, tier.used_bytes + tier.reserved_bytes) <= self.budget
         until(lambda: store_bytes(self.store) <= self.budget + self.slack, "the store to be within its budget")
 
     @invariant()
@@ -376,7 +391,8 @@ class CacheMachine(RuleBasedStateMachine):
             with pytest.raises(BadVideo):
                 viewcache.open(wanted)
             self._bring_back()
-        self.cache = viewcache.open(wanted)
+        with patch.object(session, "LocalTier", WatchedTier):
+            self.cache = viewcache.open(wanted)
         for epoch in range(epochs):
             names = _names(self.cache, epoch)
             assert names == self.site.orders[epoch]
