@@ -84,6 +84,8 @@ class Engine:
         self._tries: Counter[str] = Counter()
         self._full = False
         """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+        self._choosing = False
+        """The dispatcher is looking for work, and may be evicting for it."""
         self._moves = 0
         """How often a reader has asked or moved on; tells a stale finding of no room from a fresh one."""
         self.busy: Counter[str] = Counter()
@@ -186,7 +188,7 @@ class Engine:
         self._pool.wake()
 
     def _is_idle(self) -> bool:
-        if self._running or self._board.is_waited_on():
+        if self._running or self._choosing or self._board.is_waited_on():
             return False
         return self._full or self._thread is None or self._board.next_ahead() is None
 
@@ -208,6 +210,16 @@ class Engine:
             self._board.stop(error)
 
     def _dispatch(self) -> None:
+        self._choosing = True
+        try:
+            self._give_jobs()
+        finally:
+            with self._board.changed:
+                self._choosing = False
+                if not self._running:
+                    self._board.changed.notify_all()
+
+    def _give_jobs(self) -> None:
         while True:
             demand = self._board.next_demand()
             # After a death jobs run alone until it is clear on whose video workers die.

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 import viewcache
 from tests.engine.kitchen import until
 from tests.faults.caches import assert_at_rest, config, digest_of, encode_videos, objects_of, read_all, store_bytes
-from tests.faults.damage import KINDS
+from tests.faults.damage import KINDS, shard_of
 from viewcache.api import session
 from viewcache.api.session import Cache
 from viewcache.api.sql_door import ask
@@ -176,13 +176,16 @@ class CacheMachine(RuleBasedStateMachine):
             if place[0] == n % self.epochs:
                 self._read(place)
 
-    @rule(n=st.integers(0, 31))
-    def read_damaged(self, n: int) -> None:
-        """The same of a batch that needs a damaged clip, if there is one."""
+    @rule()
+    def read_damaged(self) -> None:
+        """The same of all batches that need a damaged clip."""
         self._count("read_damaged")
-        places = [place for place in self.site.batches if place[0] < self.epochs and self.hurt & set(self._keys(place))]
-        if places:
-            self._read(places[n % len(places)])
+        self._read_damaged()
+
+    def _read_damaged(self) -> None:
+        for place in self.site.batches:
+            if place[0] < self.epochs and self.hurt & set(self._keys(place)):
+                self._read(place)
 
     def _read(self, place: Place) -> None:
         epoch, iteration = place
@@ -271,9 +274,14 @@ class CacheMachine(RuleBasedStateMachine):
 
     # What happens to it --------------------------------------------------------------------------------------------
 
-    @rule(kind=st.sampled_from(DAMAGES), seed=st.integers(0, 2**16), many=st.sampled_from([1, 1, 4]))
-    def damage(self, kind: str, seed: int, many: int) -> None:
-        """Damage a few objects on disk, behind the cache's back."""
+    @rule(
+        kind=st.sampled_from(DAMAGES),
+        seed=st.integers(0, 2**16),
+        many=st.sampled_from([1, 1, 4]),
+        at_once=st.booleans(),
+    )
+    def damage(self, kind: str, seed: int, many: int, at_once: bool) -> None:
+        """Damage a few objects on disk, behind the cache's back; what needs them is read at once, or later."""
         dice = random.Random(seed)
         if not len(self._open_cache._ledger):
             self._read(self._place(seed))
@@ -292,6 +300,8 @@ class CacheMachine(RuleBasedStateMachine):
             for _, fetched, hurt in self.leases:
                 hurt |= {copy.key for copy in fetched.copies} & {key}
         self.slack += max(0, store_bytes(self.store) - before)
+        if at_once:
+            self._read_damaged()
 
     @precondition(lambda self: self.kills < 2 * TRIES)
     @rule(seed=st.integers(0, 7))
@@ -328,12 +338,19 @@ class CacheMachine(RuleBasedStateMachine):
         self._open(budget, epochs)
         assert not self._open_cache.recovered.walked
 
-    @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS))
-    def crash(self, budget: int, epochs: int) -> None:
-        """The machine stops and starts again: only what was on disk at that moment is left."""
+    @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS), lost=st.integers(0, 3))
+    def crash(self, budget: int, epochs: int, lost: int) -> None:
+        """The power fails: what was on disk at that moment is left, and of that the last few files are not."""
         self._count("crash")
         image = self._image()
         self._close()
+        whole = [folder for key, folder in objects_of(image).items() if key not in self.hurt]
+        for folder in sorted(whole, key=lambda folder: -folder.stat().st_mtime)[:lost]:
+            self.hurt.add(folder.name)
+            if lost == 1:
+                shutil.rmtree(folder)
+            else:
+                shard_of(folder).write_bytes(bytes(shard_of(folder).stat().st_size))
         shutil.rmtree(self.store)
         self.store = image
         refused_first = self.hidden is not None  # that start has walked the store already
@@ -502,4 +519,5 @@ def test_any_sequence_of_faults(site: Site) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-    print(sum(site.steps.values()), dict(site.steps))
+    assert site.steps.keys() >= {"read_epoch", "crash", "reopen", "kill_worker"}, "too little happened"
+    print(f"\n{sum(site.steps.values())} steps: {dict(site.steps)}")  # seen with -s
