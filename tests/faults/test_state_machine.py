@@ -14,10 +14,7 @@ import signal
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -26,25 +23,19 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
-from numpy.typing import NDArray
 
 import viewcache
 from tests.engine.kitchen import until
-from tests.faults.caches import assert_at_rest, config, digest_of, encode_videos, objects_of, read_all, store_bytes
+from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, store_bytes
 from tests.faults.damage import KINDS, shard_of
+from tests.faults.site import EPOCHS, MINIMUM, Place, Site, WatchedTier, digest, make_site, names_of, single, stop
 from viewcache.api import session
 from viewcache.api.session import Cache
 from viewcache.api.sql_door import ask
 from viewcache.errors import BadVideo, WorkerDied
 from viewcache.materializer.board import Fetched
 from viewcache.materializer.engine import TRIES
-from viewcache.store import LocalTier, Reservation, read_slots
-
-EPOCHS = 4
-"""Most epochs of the task: two generations."""
-
-MINIMUM = 45_408
-"""Bytes of the smallest budget: one batch."""
+from viewcache.store import read_slots
 
 ROOMY = 68_112
 """Bytes with which a batch can be read while the clips of another are held."""
@@ -57,76 +48,11 @@ DAMAGES = ("flip", "zero", "truncate", "delete shard", "delete object", "swap")
 IDLE_S = 60.0
 """Longest that making ahead may take: far more than a machine under load needs."""
 
-Place = tuple[int, int]
-
-
-class WatchedTier(LocalTier):
-    """Remembers the most that was ever used and promised at a time."""
-
-    most = 0
-
-    def reserve(self, size: int) -> Reservation | None:
-        """Promise bytes, and look."""
-        reservation = super().reserve(size)
-        with self._lock:
-            self.most = max(self.most, self._used + self._reserved)
-        return reservation
-
-
-@dataclass(frozen=True)
-class Site:
-    """What all machines of a test share: the videos, a store to start from, and the model."""
-
-    videos: Path
-    scratch: Path
-    template: Path
-    """A store with planned epochs and no object."""
-    batches: dict[Place, str]
-    """(epoch, iteration) → digest."""
-    clips: dict[str, str]
-    """Key of a clip → digest of its pixels."""
-    frames: dict[tuple[Any, ...], str]
-    """Arguments of `_single` → digest."""
-    orders: dict[int, list[str]]
-    """Epoch → names of the videos as drawn."""
-    steps: Counter[str] = field(default_factory=Counter)
-    """How often each rule ran, over all machines."""
-
-
-def _digest(pixels: NDArray[np.uint8]) -> str:
-    return blake2b(np.ascontiguousarray(pixels).tobytes(), digest_size=16).hexdigest()
-
-
-def _single(cache: Cache, video: str, frame: int, depth: int, epoch: int, sample: int) -> str:
-    """Digest of a single frame: as decoded for depth 0, else augmented."""
-    if depth == 0:
-        return _digest(cache.frame("t", video, frame))
-    return _digest(cache.aug("t", video, frame, depth, epoch=epoch, sample=sample))
-
-
-def _names(cache: Cache, epoch: int) -> list[str]:
-    task = cache.task("t")
-    return [name for k in range(task.task.iterations(epoch)) for name in task.describe(epoch, k).videos]
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """Made by one undisturbed run."""
-    videos = encode_videos(tmp_path_factory.mktemp("machine"))
-    scratch, template = tmp_path_factory.mktemp("scratch"), tmp_path_factory.mktemp("template") / "store"
-    wanted = [(f"v{k}", frame, 0, 0, 0) for k in range(4) for frame in (0, 29)]
-    wanted += [(f"v{k}", frame, 1, epoch, k % 2) for k in range(4) for frame, epoch in ((3, 0), (17, 3))]
-    with viewcache.open(config(scratch / "truth", videos, epochs=EPOCHS)) as cache:
-        batches = dict(read_all(cache, EPOCHS))
-        clips: dict[str, str] = {}
-        for place in batches:
-            batch = cache.read("t", *place)
-            clips |= {key: _digest(clip) for key, clip in zip(batch.keys, batch.video, strict=True)}
-        frames = {each: _single(cache, *each) for each in wanted}
-        orders = {epoch: _names(cache, epoch) for epoch in range(EPOCHS)}
-    with viewcache.open(config(template, videos, epochs=EPOCHS)) as cache:
-        assert {epoch: _names(cache, epoch) for epoch in range(EPOCHS)} == orders
-    return Site(videos, scratch, template, batches, clips, frames, orders)
+    return make_site(tmp_path_factory.mktemp("machine"))
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -205,7 +131,7 @@ class CacheMachine(RuleBasedStateMachine):
         known = [each for each in self.site.frames if each[3] < self.epochs]
         which = known[n % len(known)]
         try:
-            assert _single(self._open_cache, *which) == self.site.frames[which]
+            assert single(self._open_cache, *which) == self.site.frames[which]
         except (BadVideo, WorkerDied) as error:
             self._expected(error, {which[0]})
 
@@ -411,7 +337,7 @@ class CacheMachine(RuleBasedStateMachine):
         with patch.object(session, "LocalTier", WatchedTier):
             self.cache = viewcache.open(wanted)
         for epoch in range(epochs):
-            names = _names(self.cache, epoch)
+            names = names_of(self.cache, epoch)
             assert names == self.site.orders[epoch]
             assert Counter(names) == {f"v{k}": 2 for k in range(4)}  # each video once, with its two samples
 
@@ -437,7 +363,7 @@ class CacheMachine(RuleBasedStateMachine):
             if position in damaged:
                 assert copy.key in hurt
             else:
-                assert _digest(out[position]) == self.site.clips[copy.key]
+                assert digest(out[position]) == self.site.clips[copy.key]
 
     def _bring_back(self) -> None:
         name = f"{self.hidden}.mp4"
@@ -471,7 +397,7 @@ class CacheMachine(RuleBasedStateMachine):
         engine = self._open_cache._engine
         stopped = engine._pool.pids() if engine else []
         for pid in stopped:
-            _stop(pid)
+            stop(pid)
         # A PyDLL call keeps the interpreter's lock: no thread of this process moves while the folder is copied.
         assert ctypes.PyDLL(None).system(shlex.join(["cp", "-a", str(self.store), str(image)]).encode()) == 0
         for pid in stopped:
@@ -490,21 +416,6 @@ class CacheMachine(RuleBasedStateMachine):
             if self.hidden is not None:
                 self._bring_back()
             shutil.rmtree(self.folder)
-
-
-def _state(pid: int) -> str:
-    """One letter of /proc: T is stopped, Z and X are dead."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
-
-
-def _stop(pid: int) -> None:
-    """Stop a process, or find that it has ended."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)
-    until(lambda: _state(pid) in "TtZX", "a worker to stop")
 
 
 def test_any_sequence_of_faults(site: Site) -> None:
