@@ -89,7 +89,7 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
             failed = f"{counts['failed']} failed" if counts["failed"] else ""
             bar.at(counts["ready"], sum(counts.values()), failed)
     seconds = time.monotonic() - start
-    busy = dict(cache.busy_seconds())
+    busy, failure = cache.busy_seconds(), cache.failure()
     summary = {
         "tasks": list(cache.tasks),
         "clips": counts,
@@ -108,12 +108,15 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         if busy:
             parts = sorted(busy.items(), key=lambda item: -item[1])
             terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
-        if counts.get("planned"):
+        if counts.get("planned") and not failure:
             terminal.show(
                 f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read"
             )
     if counts.get("failed"):
         terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
+        return 1
+    if counts.get("planned") and failure:
+        terminal.say(f"{counted(counts['planned'], 'clip')} not made: {failure}")
         return 1
     return 0
 

@@ -271,6 +271,7 @@ class Cache:
             task = reader.task
             last = task.generation_of((epochs or reader.spec.epochs) - 1)
             actives += [task.generation(number) for number in range(last + 1)]
+        engine.recognize(actives)
         engine.look_ahead(actives)
         done = False
         while not done:
@@ -279,6 +280,10 @@ class Cache:
             yield engine.counts(actives)
 
     # Making --------------------------------------------------------------------------------------------------------
+
+    def failure(self) -> str:
+        """Why the last job failed as a whole, such as a full disk; empty when it did not."""
+        return self._engine.failure if self._engine is not None else ""
 
     def busy_seconds(self) -> dict[str, float]:
         """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store."""

@@ -88,6 +88,8 @@ class Engine:
         """The dispatcher is looking for work, and may be evicting for it."""
         self._moves = 0
         """How often a reader has asked or moved on; tells a stale finding of no room from a fresh one."""
+        self.failure = ""
+        """Why the last job failed as a whole (the disk is full, say); empty when it did not."""
         self.busy: Counter[str] = Counter()
         """Worker seconds by stage since the start."""
         self.frames: Counter[str] = Counter()
@@ -125,6 +127,12 @@ class Engine:
             self._ledger.release(fetched.copies)
             if self._board.is_waited_on() and not self._closing:
                 self._pool.wake()  # what was held may be what a demand had no room for
+
+    def recognize(self, works: Sequence[Work]) -> None:
+        """Mark the rows whose objects are in the store already; otherwise that comes out when their turn comes."""
+        with self._board.changed:
+            for work in works:
+                work.recognize(self._ledger.has)
 
     def look_ahead(self, works: Sequence[Work]) -> None:
         """Say what is worth making before anybody waits."""
@@ -335,6 +343,7 @@ class Engine:
 
     def _ended(self, running: _Running, report: Report) -> None:
         self._release(running)
+        self.failure = "" if report.error_kind == BadVideo.kind else report.error
         if not report.error:
             self._tries.pop(running.job.video_key, None)
         self.busy.update(report.seconds)

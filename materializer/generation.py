@@ -118,6 +118,12 @@ class ActiveGeneration(Work):
         rows = [row for row in self.rows_of(key) if row >= self.from_row]
         return int(self.plan.seq[min(rows)]) if rows else None
 
+    def recognize(self, has: Callable[[str], bool]) -> None:
+        """Mark the rows whose object is there, given whether an object is."""
+        for row in np.flatnonzero(self._states == RowState.PLANNED).tolist():
+            if has(self.plan.hex_keys[row]):
+                self._states[row] = RowState.READY
+
     def counts(self) -> dict[str, int]:
         """How many clips are in each state."""
         counts = np.bincount(self._states, minlength=len(RowState)).tolist()

@@ -4,6 +4,7 @@ The states live in memory and are the dispatcher's own; what the catalog says of
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import IntEnum
 
 from viewcache.materializer.job import Job, Made, Place
@@ -70,6 +71,9 @@ class Work(ABC):
     @abstractmethod
     def copy(self, made: Made, rows: list[int]) -> Copy:
         """The catalog's and the store's view of an object that was just made for some rows."""
+
+    def recognize(self, has: Callable[[str], bool]) -> None:  # noqa: B027  -- a hook: single frames are always asked
+        """Mark the rows whose object is there, given whether an object is."""
 
     def counts(self) -> dict[str, int]:
         """How many rows are in each state."""

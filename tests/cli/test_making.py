@@ -9,6 +9,7 @@ import pytest
 
 import viewcache
 from tests.cli.site import Site
+from viewcache.api.session import Cache
 
 
 def test_plan_says_what_would_be_made(site: Site) -> None:
@@ -83,6 +84,19 @@ def test_run_ends_when_the_budget_is_full(site: Site) -> None:
     """What does not fit is told, and is no failure."""
     site.edit("64MB", "330kB")
     assert "did not fit" in site.run("run")
+    ready = site.json("run")["clips"]["ready"]
+    assert 0 < ready < 12
+    assert site.json("run")["clips"]["ready"] == ready, "what is in the store counts in the next run too"
+
+
+def test_clips_that_a_full_disk_left_out_are_no_matter_of_the_budget(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stopped the last job is told, and the run has failed."""
+    site.edit("64MB", "330kB")
+    monkeypatch.setattr(Cache, "failure", lambda cache: "No space left on device")
+    assert "did not fit" not in site.run("run", code=1)
+    assert re.search(r"\d+ clips not made: No space left on device", site.words)
 
 
 def test_a_budget_below_one_batch_is_refused(site: Site) -> None:

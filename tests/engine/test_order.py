@@ -132,6 +132,7 @@ def test_a_failed_job_fails_its_readers_only(kitchen: Kitchen, pool: ScriptedPoo
         reading = Reading(kitchen, [0])
         pool.end(pool.nth(number), Report(error="it did not work", error_kind=kind))
         assert type(reading.end()) is error
+        assert kitchen.engine.failure == ("" if error is BadVideo else "it did not work")
         until(lambda: kitchen.tier.reserved_bytes == 0, "reservations to be given back")
     reading = Reading(kitchen, [0])
     pool.make(pool.nth(3))
