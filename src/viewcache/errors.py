@@ -22,7 +22,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── CatalogDamaged             catalog_damaged       nothing is lost: rebuild it from the store
     │   ├── CatalogVersion             catalog_version       `viewcache db upgrade`, or a newer viewcache
     │   ├── WorkerDied                 worker_died           read the named worker's reason; its job was repeated
-    │   └── Full (OSError)             full                  free disk space; training goes on uncached
+    │   └── Full (OSError)             full                  free disk space; what is stored stays readable
     └── Misuse (RuntimeError)          misuse                correct the calling code
         ├── Closed                     closed                open the cache again
         ├── ReadOnly (OSError)         read_only             read views; nothing can be written to them
