@@ -28,7 +28,7 @@ test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store']
 	$(RUN)/python -m pytest $(ARGS)
 
 test-long: $(VENV)/.developed ## all tests, the long ones too, with many more random examples
-	$(RUN)/python -m pytest -m "long or not long" --hypothesis-profile=long --timeout=3600 $(ARGS)
+	$(RUN)/python -m pytest -m "long or not long" --hypothesis-profile=long --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
 
 lint: $(VENV)/.developed ## ruff (rules and format) and mypy --strict over the whole tree
 	$(RUN)/ruff check .

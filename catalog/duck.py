@@ -21,6 +21,11 @@ __all__ = ["DuckEngine", "locked_down"]
 
 _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quota exceeded")
 
+_THREADS = 1
+"""Each query runs on the thread that asks, and on no other. DuckDB's own threads take the GIL to let go of an Arrow table
+that Python gave, while the asker spins until they have: seen to hang for good in a process with busy threads. They also
+take cores from the decoders (docs/design/0003-catalog.md, rule 12)."""
+
 
 def locked_down(memory_bytes: int, threads: int) -> dict[str, str]:
     """DuckDB settings that leave SQL nothing to reach but the database itself."""
@@ -40,21 +45,20 @@ class DuckEngine(Engine):
 
     dialect = "duckdb"
 
-    def __init__(self, path: Path, *, read_only: bool = False, memory_bytes: int = 1 << 30, threads: int = 2):
+    def __init__(self, path: Path, *, read_only: bool = False, memory_bytes: int = 1 << 30):
         """Open an existing file.
 
         Args:
             path: of the database file.
             read_only: refuse every write; several processes may then have it open.
             memory_bytes: most memory that DuckDB's buffers take.
-            threads: that DuckDB uses for one query.
 
         Raises:
             CatalogBusy: another process has the file open.
             CatalogDamaged: the file or its log cannot be read.
         """
         self._path, self._read_only = path, read_only
-        self._config = locked_down(memory_bytes, threads)
+        self._config = locked_down(memory_bytes, _THREADS)
         self._lock = threading.Lock()
         self._root = self._connect()
         self._life = 0

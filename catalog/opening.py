@@ -4,7 +4,6 @@ Opening a current catalog imports neither Alembic nor SQLAlchemy, which would ta
 """
 
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -93,7 +92,7 @@ def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: boo
         files.refill_reserve(layout)
 
     def connect() -> DuckEngine:
-        return DuckEngine(layout.database, read_only=not writable, memory_bytes=memory_bytes, threads=_threads())
+        return DuckEngine(layout.database, read_only=not writable, memory_bytes=memory_bytes)
 
     try:
         engine = connect()
@@ -158,7 +157,3 @@ def _too_old(where: str) -> errors.CatalogVersion:
     return errors.CatalogVersion(
         f"catalog {where} is older than this viewcache ({migrations.HEAD}); run `viewcache db upgrade` first"
     )
-
-
-def _threads() -> int:
-    return min(4, os.cpu_count() or 1)

@@ -1,5 +1,6 @@
 """What is built is what is in the repository: nothing forgotten, nothing else."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -56,6 +57,6 @@ def test_wheel_carries_licence_and_entry_points(wheel: zipfile.Path) -> None:
 
 def test_ci_runs_what_people_run() -> None:
     """CI has no steps of its own: the demo, the checkers and, last, the tests, whose summary ends the output."""
-    lines = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")]
-    assert lines == ["make demo", "make lint", "make test"]
+    targets = re.findall(r"^(?:timeout .* )?make (.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert targets == ["demo", "lint", "test"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111

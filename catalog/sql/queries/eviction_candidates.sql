@@ -30,8 +30,8 @@ with recursive own (object_id, refs, drawn_refs, next_need_s) as (
     left join own o on o.object_id = k.object_id
     left join inherited i on i.object_id = k.object_id
     where k.tier = :tier
-        and not exists (select 1 from spared s where s.object_id = k.object_id)
-        and not exists (select 1 from lease l where l.object_id = k.object_id and l.expires_at > :now_s)
+        and k.object_id not in (select s.object_id from spared s)
+        and k.object_id not in (select l.object_id from lease l where l.expires_at > :now_s)
 ), unrecoverable (lost_id) as (
     select b.object_id
     from object b
