@@ -22,9 +22,9 @@ __all__ = ["DuckEngine", "locked_down"]
 _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quota exceeded")
 
 _THREADS = 1
-"""Each query runs on the thread that asks, and on no other. DuckDB's own threads take the GIL to let go of an Arrow table
-that Python gave, while the asker spins until they have: seen to hang for good in a process with busy threads. They also
-take cores from the decoders (docs/design/0003-catalog.md, rule 12)."""
+"""Each query runs on the thread that asks, and on no other. DuckDB's own threads take the GIL to let go of an Arrow
+table that Python gave, while the asker spins until they have: seen to hang for good in a process with busy threads.
+They also take cores from the decoders (docs/design/0003-catalog.md, rule 12)."""
 
 
 def locked_down(memory_bytes: int, threads: int) -> dict[str, str]:
