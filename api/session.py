@@ -136,7 +136,12 @@ class Cache:
         tier = LocalTier(root, spec.tiers[0].budget_bytes)
         # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
         self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
-        self.catalog = Catalog.open(where)
+        try:
+            self.catalog = Catalog.open(where)
+        except BaseException:
+            if self._owner is not None:
+                self._owner.release()
+            raise
         recovered = False
         try:
             if self._owner is not None:

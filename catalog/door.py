@@ -291,6 +291,10 @@ class Catalog:
         """The rank needs this iteration next (small); uses before it are past."""
         self._note(lambda pending: pending.advance(row))
 
+    def limit_ranks(self, task_id: int, world: int) -> None:
+        """The task is trained by ``world`` ranks from now on (small): where others were holds nothing back."""
+        self._note(lambda pending: pending.limit_ranks(task_id, world))
+
     def load_progress(self, task_id: int) -> list[ProgressRow]:
         """Where each rank is, by rank."""
         return from_table(ProgressRow, self._query("read_progress", task_id=task_id))

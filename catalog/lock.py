@@ -28,8 +28,12 @@ class OwnerLock:
 
         Raises:
             CatalogBusy: another process holds it; the message says which, and what to do.
+            CatalogDamaged: there is something else in the lock file's place.
         """
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        except IsADirectoryError as error:
+            raise errors.CatalogDamaged(f"{path} is a folder where the lock file belongs; remove it") from error
         until = time.monotonic() + wait_s
         while True:
             try:
@@ -71,7 +75,7 @@ class OwnerLock:
 def _busy(folder: Path, holder: int) -> str:
     who = f"process {holder}" if holder else "another process"
     return (
-        f"catalog {folder} is owned by {who}; only one process may own a DuckDB catalog. "
+        f"catalog {folder} is owned by {who}; only one process may own a cache. "
         f"Read its state with `viewcache sql` (a snapshot), or stop {who} first"
     )
 

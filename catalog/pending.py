@@ -29,6 +29,8 @@ class Pending:
     """Newest access tick by (object, tier)."""
     progress: dict[tuple[int, int], ProgressRow] = field(default_factory=dict)
     """By (task, rank)."""
+    worlds: dict[int, int] = field(default_factory=dict)
+    """Ranks that a task has now, where that changed."""
     leases: dict[tuple[int, str], float | None] = field(default_factory=dict)
     """Expiry by (object, holder); None = released."""
     io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Pending:
             len(self.copies)
             + len(self.touched)
             + len(self.progress)
+            + len(self.worlds)
             + len(self.leases)
             + len(self.io_samples)
             + len(self.events)
@@ -83,6 +86,12 @@ class Pending:
     def advance(self, row: ProgressRow) -> None:
         """The rank needs this iteration next."""
         self.progress[row.task_id, row.rank] = row
+
+    def limit_ranks(self, task_id: int, world: int) -> None:
+        """The task has ``world`` ranks from now on; what others said counts no more."""
+        self.worlds[task_id] = world
+        for key in [key for key in self.progress if key[0] == task_id and key[1] >= world]:
+            del self.progress[key]
 
     def lease(self, object_ids: Iterable[int], holder: str, expires_at: float | None) -> None:
         """The holder has the objects until then; None gives them back."""
@@ -123,6 +132,8 @@ class Pending:
             self.touched.pop((object_id, tier), None)
         for (object_id, tier), tick in later.touched.items():
             self.touch([object_id], tier, tick)
+        for task_id, world in later.worlds.items():
+            self.limit_ranks(task_id, world)
         self.progress.update(later.progress)
         self.leases.update(later.leases)
         self.add_io_samples(later.io_samples.values())
@@ -142,6 +153,8 @@ class Pending:
         if self.touched:
             rows = [(*key, tick) for key, tick in self.touched.items()]
             session.run("touch_copies", given=column_table(rows, "object_id", "tier", "access_tick"))
+        for task_id, world in self.worlds.items():
+            session.run("delete_ranks", {"task_id": task_id, "world": world})
         for row in self.progress.values():
             # An UPDATE by key takes half the time of an upsert, and this is the write that every iteration makes.
             if not session.count("move_progress", asdict(row)):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     VideoPacket = Packet[VideoStream]
 
-__all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only"]
+__all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only", "pixel_limit"]
 
 DAMAGE = (av.error.FFmpegError, ValueError, MemoryError, UnicodeDecodeError, IndexError)
 """What the bindings raise on damaged input (RELIABILITY F12)."""
@@ -198,8 +198,17 @@ def _same(packet: "VideoPacket", index: VideoIndex, at: int) -> bool:
 
 
 def _most_pixels(index: VideoIndex) -> int:
-    """Frames may change size within a stream, within reason; coded frames are padded to whole blocks."""
-    return max(4 * index.width * index.height, 1 << 16)
+    """Frames may change size within a stream, within reason."""
+    return pixel_limit(4 * index.width * index.height, index.width)
+
+
+def pixel_limit(pixels: int, width: int) -> int:
+    """What to tell FFmpeg as ``max_pixels``, so that frames of so many pixels pass.
+
+    It measures padded frames and its own scratch memory by the same limit: 280 lines as wide as the frame with its
+    borders in the decoders of the MPEG-4 family, which is more than a small frame has.
+    """
+    return max(pixels, 512 * (width + 512))
 
 
 def only(container: "InputContainer", stream: int) -> None:

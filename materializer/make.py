@@ -105,7 +105,7 @@ class _Frame:
             array = to_rgb(self._picture, height, width, interpolation, rotation)
             self._clock.lap("convert")
             return array
-        array = op.apply(node.params, row, self.at(node.parent))
+        array = op.run(node.params, row, self.at(node.parent))
         self._clock.lap("augment")
         return array
 

@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 from viewcache.errors import BadVideo
 from viewcache.materializer.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.decode import DecodeStats, decode_from
-from viewcache.materializer.feed import DAMAGE, configure, demux, only
+from viewcache.materializer.feed import DAMAGE, configure, demux, only, pixel_limit
 from viewcache.materializer.pixels import ROTATIONS, plane_shapes, planes_of, to_rgb
 from viewcache.materializer.source import RangeFile, Source, open_container, open_source, shown
 from viewcache.materializer.video import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex
@@ -173,7 +173,7 @@ class _Probe:
             )
         self._codec = context.codec.canonical_name
         only(container, stream.index)
-        configure(context, self._codec, self._max_pixels, 1)
+        configure(context, self._codec, pixel_limit(self._max_pixels, context.width), 1)
         return stream
 
     def _read(self, container: "InputContainer", stream: VideoStream) -> tuple[_Packets, _Output]:

@@ -194,7 +194,7 @@ def finish(tree: Tree, made: dict[int, np.ndarray]) -> np.ndarray:
         return np.take(array, op.frames(i.params, row, np.arange(array.shape[axis])), axis=axis)
     assert isinstance(op, FrameOp)  # read-time operations are in no program
     flat = array.reshape(-1, *array.shape[-3:])
-    done = np.stack([op.apply(i.params, row, frame) for frame in flat])
+    done = np.stack([op.run(i.params, row, frame) for frame in flat])
     return done.reshape(*array.shape[:-3], *done.shape[1:])
 
 

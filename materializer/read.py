@@ -80,6 +80,7 @@ class Reader:
         self._lock = threading.Lock()
         self._last: tuple[int, float] | None = None
         self._pace_s = 0.0
+        self._world = 0
 
     def read(
         self,
@@ -120,7 +121,7 @@ class Reader:
                 raise
             waited += seconds
             if keys is not None:
-                self._note_progress(active, epoch, iteration, rank, rows)
+                self._note_progress(active, epoch, iteration, rank, world, rows)
                 return self._batch(active.plan, epoch, iteration, rows, out, keys, waited)
         raise self._too_damaged(epoch, iteration)
 
@@ -221,7 +222,9 @@ class Reader:
             events.append(EventRow("rebuild", task_id, count=damaged))
         self._catalog.add_events(events)
 
-    def _note_progress(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, rows: range) -> None:
+    def _note_progress(
+        self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, world: int, rows: range
+    ) -> None:
         """The next iteration is needed next; pace is smoothed over the last few."""
         seq, now = int(active.plan.seq[rows[0]]) + 1, time.monotonic()
         with self._lock:
@@ -231,6 +234,9 @@ class Reader:
                 self._pace_s += (taken - self._pace_s) * (PACE_WEIGHT if self._pace_s else 1.0)
             self._last = (seq, now)
             pace_s = self._pace_s
+            changed, self._world = world != self._world, world
+        if changed:
+            self._catalog.limit_ranks(self.task.task_id, world)
         last = iteration + 1 >= active.plan.iterations
         self._catalog.advance(
             ProgressRow(

@@ -37,7 +37,8 @@ __all__ = ["FoundObject", "Stored", "read_into", "read_slots", "scan_object", "v
 Bytes = NDArray[np.uint8]
 Root = str | os.PathLike[str]
 
-_OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW  # a link could lead out of the store
+_OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""A link could lead out of the store, and a named pipe would be waited for."""
 _OUR_LIMITS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}  # failures that say nothing about the object
 _RUN_BYTES = 4 << 20  # read by one call: enough to hide its cost, and still in the CPU's cache when it is checked
 _RUN_CHUNKS = 512  # two places each, and the system takes at most 1024 in one call

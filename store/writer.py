@@ -145,13 +145,21 @@ class ObjectWriter:
         self._folder = f"{self._root}/{temporary_name(key)}"
         self._file = -1
         try:
-            os.mkdir(self._folder, 0o700)
+            self._make_folder()
             failpoint("store.temp-made")
             self._file = os.open(f"{self._folder}/{meta.shard_name}", _CREATE, 0o600)
             os.posix_fallocate(self._file, 0, bound_bytes(meta, key) - len(dump_metadata(meta, key, 0)))
         except BaseException as error:
             self.abort()
             raise self._explain(error) from error
+
+    def _make_folder(self) -> None:
+        try:
+            os.mkdir(self._folder, 0o700)
+        except FileNotFoundError:
+            # Somebody emptied the store; if the store itself is gone, so is its owner's lock, and nothing is written.
+            os.mkdir(os.path.dirname(self._folder), 0o700)
+            os.mkdir(self._folder, 0o700)
 
     def __enter__(self) -> Self:
         """The writer itself."""

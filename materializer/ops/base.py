@@ -223,6 +223,22 @@ class FrameOp(Op):
             (3, h, w) uint8: a view of ``frame`` or a new array. The caller copies it into the clip's buffer.
         """
 
+    def run(self, params: Params, row: np.ndarray, frame: np.ndarray) -> np.ndarray:
+        """`apply`, held to its contract; arguments and result are the same.
+
+        Raises:
+            BadInput: what it gave is not (3, h, w) uint8.
+        """
+        given = frame.view()
+        given.flags.writeable = False  # other clips take the same frame
+        out = self.apply(params, row, given)
+        if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 3 or len(out) != len(frame):
+            got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise BadInput(
+                f"operation {self.name!r} gave {got} for a frame of {frame.shape}: it must give (3, h, w) uint8"
+            )
+        return out
+
 
 class NativeOp(FrameOp):
     """A resize: it gives its target, so that the engine can do it in the step that converts the decoder's frame."""

@@ -334,6 +334,20 @@ def test_progress_is_kept_per_rank(catalog: Catalog) -> None:
     ]
 
 
+def test_a_rank_that_is_no_more_holds_nothing_back(catalog: Catalog) -> None:
+    """When a task goes on with fewer ranks, where the others were is forgotten; before the commit and after it."""
+    row, _ = registered(catalog)
+    for flushed in (True, False):
+        for rank in range(3):
+            catalog.advance(ProgressRow(row.task_id, rank, 0, rank, rank, 0.5))
+        if flushed:
+            catalog.flush()
+        catalog.limit_ranks(row.task_id, 1)
+        catalog.advance(ProgressRow(row.task_id, 0, 0, 9, 9, 0.5))
+        catalog.flush()
+        assert catalog.load_progress(row.task_id) == [ProgressRow(row.task_id, 0, 0, 9, 9, 0.5)]
+
+
 def test_measures_add_up(catalog: Catalog) -> None:
     """Within a commit and over commits, per (op, size, codec, tier)."""
     sample = IoSampleRow("decode", 20, "h264", "source", 2, 0.5, 1000)

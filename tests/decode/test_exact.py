@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.clips import FAMILIES, digest, real_clips, sequential
+from tests.clips import FAMILIES, digest, encode, real_clips, sequential
 from viewcache.errors import BadVideo, ViewNotFound
 from viewcache.materializer.decode import DecodeStats, decode
 from viewcache.materializer.probe import probe
@@ -16,6 +16,9 @@ from viewcache.materializer.video import REFERENCE
 
 MODES = {"packets": ("packets", "container", "counted"), "container": ("container", "counted"), "counted": ("counted",)}
 """Mode that the probe chose → modes that must be exact as well."""
+
+PIXELS = {"mjpeg": "yuvj420p"}
+"""Format of an encoder that does not take yuv420p."""
 
 RANGED = {"h264", "hevc", "vp8", "vp9", "av1"}
 
@@ -175,3 +178,20 @@ def test_damage_is_an_error_for_who_does_not_look(family: Callable[[str], Path],
     with pytest.raises(BadVideo, match=r"bad\.mp4: frame \d+: .* frames cannot be given"):
         given.extend(number for number, _ in decode(str(bad), probe(str(bad)), np.arange(60)))
     assert given
+
+
+@pytest.mark.parametrize("codec", ["mpeg4", "flv", "msmpeg4", "mpeg2video", "mjpeg"])
+@pytest.mark.parametrize("size", [(160, 120), (160, 90), (320, 16), (1920, 16), (32, 32)])
+def test_small_frames_are_within_the_decoders_limit(codec: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """A limit on pixels that guards against bombs leaves decoders the scratch memory that small frames need too."""
+    path = encode(
+        tmp_path / ("small.flv" if codec == "flv" else "small.mkv"),
+        codec,
+        frames=6,
+        size=size,
+        ticks=25,
+        pix_fmt=PIXELS.get(codec, "yuv420p"),
+    )
+    reference, index = sequential(path), probe(str(path), max_pixels=size[0] * size[1])
+    frames = dict(decode(str(path), index, np.arange(index.frames)))
+    assert [digest(frames[number]) for number in range(index.frames)] == [each[0] for each in reference]

@@ -1,0 +1,54 @@
+"""An operation of the user's own that breaks its contract spoils no batch, and people can see what happened."""
+
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.faults.caches import config
+from viewcache.api.sql_door import ask
+from viewcache.errors import Broken
+
+MODULE = """
+import numpy as np
+from viewcache.materializer.ops import FrameOp
+
+class Spoil(FrameOp):
+    name = "spoil_{what}"
+
+    def resolve(self, params, draw, h, w):
+        return np.zeros((len(draw.sample), 0), np.int32), h, w
+
+    def apply(self, params, row, frame):
+        {body}
+
+OPS = [Spoil]
+"""
+SPOILT = {
+    "float": ("return frame.astype(np.float32) * 2", "gave float32 (3, "),
+    "list": ("return frame.tolist()", "gave list for a frame"),
+    "flat": ("return frame[0]", "it must give (3, h, w) uint8"),
+    "write": ("frame[:] = 0; return frame", "read-only"),
+    "raise": ("raise ValueError('not today')", "ValueError: not today"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_a_broken_contract_is_an_error_that_is_recorded(
+    what: str, store: Path, videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong types and shapes, writing into a shared frame, an exception: the read fails, `errors` says why."""
+    body, told = SPOILT[what]
+    (tmp_path / f"spoil_{what}.py").write_text(MODULE.format(what=what, body=body))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    given = config(tmp_path / "own", videos)
+    given["cache"]["op_modules"] = [f"spoil_{what}"]
+    given["dataset"]["augmentation"][-1]["config"].append({f"spoil_{what}": {}})
+    with viewcache.open(given) as cache:
+        with pytest.raises(Broken) as failed:
+            cache.read("t", 0, 0)
+        assert told in str(failed.value)
+    messages = [row["message"] for row in ask(str(tmp_path / "own"), "select message from errors").dicts()]
+    assert messages
+    assert all(told in str(message) for message in messages)
