@@ -16,6 +16,9 @@ _WHERE = (
     "a YAML file, or a cache's folder (default: $VIEWCACHE, the nearest viewcache.yaml, or the only YAML file here)"
 )
 
+_MOST_S, _MOST_ROWS = 86_400, 10**9
+"""Of the limits of a query: a day, and more rows than are of use."""
+
 
 def add_commands(commands: "Commands") -> None:
     """Describe these commands to the parser."""
@@ -37,7 +40,7 @@ def add_commands(commands: "Commands") -> None:
 
     lint = commands.add_parser("lint", help="every problem of a configuration, with file, line and column")
     lint.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
-    lint.add_argument("--scan", action="store_true", help="look at the videos too, for warnings that need them")
+    lint.add_argument("--scan", action="store_true", help="look at the videos too, and find what `run` would refuse")
     lint.add_argument("--json", action="store_true", help="the problems as JSON")
     lint.set_defaults(command=_lint)
 
@@ -65,8 +68,11 @@ def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.catalog import QueryLimits
     from viewcache.errors import BadInput
 
-    if arguments.seconds <= 0 or arguments.rows < 1 or arguments.wait < 0:
-        raise BadInput("--seconds and --rows must be above 0, --wait not below it")
+    if not (0 < arguments.seconds <= _MOST_S and 0 < arguments.rows <= _MOST_ROWS and 0 <= arguments.wait <= _MOST_S):
+        raise BadInput(
+            f"--seconds {arguments.seconds:g}, --rows {arguments.rows} or --wait {arguments.wait:g} is out of range: "
+            f"seconds go up to {_MOST_S} and --wait may be 0, rows from 1 to {_MOST_ROWS}"
+        )
     limits = QueryLimits(seconds=arguments.seconds, rows=arguments.rows)
     answer = ask(locate(arguments.where).catalog, arguments.query, limits, wait_s=arguments.wait)
     if arguments.csv:

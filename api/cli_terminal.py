@@ -64,7 +64,10 @@ class Terminal:
             table.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
         for row in rows:
             table.add_row(*(Text(printable(_cell(value))) for value in row))
-        console.print(table)
+        with console.capture() as drawn:
+            console.print(table)
+        # Not by rich: where the reader has gone (`| head`), it would end the process as if the command had failed.
+        print(drawn.get(), end="", flush=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Bar]:
@@ -150,7 +153,7 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if not 1e4 <= abs(value) < 1e15 else f"{value:.0f}"  # an instant keeps its seconds
     if isinstance(value, bytes | bytearray):
         return f"{len(value)} bytes"
     return str(value)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from viewcache.catalog import QueryLimits, run_query
 from viewcache.catalog.files import Layout
@@ -19,6 +20,9 @@ from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.snapshot import read_snapshot
 from viewcache.errors import CatalogBusy, NotFound
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Answer", "ask", "copied", "copy_catalog", "owner_of", "question", "questions"]
 
@@ -66,7 +70,7 @@ def ask(where: str, sql: str, limits: QueryLimits | None = None, *, wait_s: floa
     result = run_query(where, sql, limits, wait_s=wait_s)
     table = result.table()
     # By position: two columns of a result may have the same name.
-    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    rows = list(zip(*(_values(column) for column in table.columns), strict=True))
     if result.source == "snapshot":
         age = max(0.0, time.time() - result.as_of_s)
         seen = f"snapshot of {age:.1f} s ago, owner pid {owner or 'unknown'}"
@@ -75,6 +79,21 @@ def ask(where: str, sql: str, limits: QueryLimits | None = None, *, wait_s: floa
     else:
         seen = _UNOWNED
     return Answer(result.columns, rows, result.truncated, seen, result.source, result.as_of_s, owner)
+
+
+def _values(column: "pa.ChunkedArray") -> list[object]:
+    """As Python's own types; as text where those are too narrow (years before 1 and after 9999, nanoseconds)."""
+    import pyarrow as pa
+
+    narrow = (OverflowError, ValueError)  # ValueError is what pyarrow's own errors are too
+    try:
+        return list(column.to_pylist())
+    except narrow:
+        pass
+    try:
+        return list(column.cast(pa.string()).to_pylist())
+    except (*narrow, NotImplementedError):
+        return [f"a {column.type} out of range"] * len(column)
 
 
 def owner_of(folder: str) -> int:

@@ -57,6 +57,7 @@ class PostgresEngine(Engine):
         Raises:
             MissingExtra: psycopg is not installed.
             CatalogBusy: the server does not answer.
+            BadInput: this is not a URL.
         """
         try:
             import psycopg
@@ -75,6 +76,9 @@ class PostgresEngine(Engine):
             return self._psycopg.connect(self._url, autocommit=True, application_name="viewcache")
         except self._psycopg.OperationalError as error:
             raise errors.CatalogBusy(f"the PostgreSQL catalog does not answer: {error}") from error
+        except self._psycopg.ProgrammingError as error:
+            # Not with the driver's words: they may repeat a password.
+            raise errors.BadInput("cache.catalog is no URL that PostgreSQL's client library can read") from error
 
     def is_empty(self) -> bool:
         """Whether the database holds no schema of ours."""

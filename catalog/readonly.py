@@ -90,6 +90,10 @@ def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *,
     from viewcache.catalog.opening import is_postgresql
 
     limits = limits or QueryLimits()
+    try:
+        sql.encode()
+    except UnicodeEncodeError as error:
+        raise errors.QueryRefused(f"the query is not valid UTF-8 at character {error.start}") from error
     if is_postgresql(where):
         return _ask_child({"url": str(where)}, sql, limits, "postgresql", time.time())
     with _readable(Path(where).absolute(), wait_s) as (database, source, as_of_s):
@@ -142,8 +146,9 @@ def _ask_child(target: dict[str, str], sql: str, limits: QueryLimits, source: st
     if child.returncode == -signal.SIGALRM:
         raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped")
     if child.returncode:
+        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
         raise errors.QueryRefused(
-            f"the query's process ended with status {child.returncode}, most likely for want of memory "
+            f"the query's process ended with status {child.returncode} ({said}), most likely for want of memory "
             f"(limit {limits.memory_bytes >> 20} MiB): ask for less at once"
         )
     import pyarrow as pa

@@ -125,7 +125,8 @@ def _forget_plans(session: Session, known: TaskRow) -> None:
     if drawn:
         raise errors.BadInput(
             f"task {known.name!r} has another definition now, but {drawn} of its draws are recorded and a path never "
-            "changes its meaning; give the changed task another tag, or restore its definition"
+            "changes its meaning; give the changed task another tag, restore its definition, or forget its draws with "
+            "`viewcache forget`"
         )
     for name in ("delete_uses", "delete_generations", "delete_progress"):
         session.run(name, {"task_id": known.task_id})

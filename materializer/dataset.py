@@ -16,7 +16,7 @@ from viewcache.materializer.order import draw_substitute
 from viewcache.materializer.plan import Videos
 from viewcache.materializer.sampling import clip_span
 from viewcache.materializer.scan import Known, Scanned, scan
-from viewcache.materializer.source import Stamp
+from viewcache.materializer.source import Stamp, shown
 from viewcache.materializer.spec import DatasetSpec, TaskSpec
 from viewcache.materializer.video import VideoIndex
 from viewcache.materializer.where import matching
@@ -56,8 +56,11 @@ class _Video:
 class Dataset:
     """The videos of one task, sorted by name. Immutable once scanned; thread-safe."""
 
-    def __init__(self, spec: DatasetSpec, dataset_id: int, videos: list[_Video]) -> None:
-        """For `open_dataset`."""
+    def __init__(
+        self, spec: DatasetSpec, dataset_id: int, videos: list[_Video], gone: Mapping[int, str] | None = None
+    ) -> None:
+        """For `Dataset.open`; ``gone`` has the uris of files that were there once."""
+        self._gone = gone or {}
         self.spec = spec
         self.dataset_id = dataset_id
         self._videos = sorted(videos, key=lambda video: video.found.name)
@@ -93,7 +96,7 @@ class Dataset:
         by_uri = dict(zip(ids["uri"].to_pylist(), ids["video_id"].to_pylist(), strict=True))
         videos = [_Video.of(by_uri[each.uri], each) for each in scanned]
         _record_columns(catalog, dataset_id, videos)
-        return cls(spec, dataset_id, videos)
+        return cls(spec, dataset_id, videos, {by_uri[uri]: uri for uri in by_uri.keys() - uris})
 
     def __len__(self) -> int:
         """Number of files, good and bad."""
@@ -194,7 +197,10 @@ class Dataset:
             video_id = int(order[at, position])
             why = self._why_not(video_id, span)
             if self.spec.on_bad_video == "raise" or not usable:
-                raise BadVideo(f"{why}; task {task.name!r} has drawn it: restore it, or set on_bad_video: replace")
+                raise BadVideo(
+                    f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
+                    "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
+                )
             before = videos.row_of.get(stand_ins.get((first_epoch + at, position)) or 0)
             drawn = draw_substitute(seed, task.name, first_epoch + at, position, -1, 0, len(videos))
             rows[at, position] = drawn if before is None else before
@@ -218,7 +224,7 @@ class Dataset:
     def _why_not(self, video_id: int, span: int) -> str:
         video = self._by_id.get(video_id)
         if video is None:
-            return f"video {video_id} is not in {self.spec.uri} any more"
+            return f"{shown(self._gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
         if video.found.status != "ok":
             return video.found.error
         if video_id not in self._chosen:

@@ -45,7 +45,7 @@ def discover(uri: str) -> list[Found]:
         DatasetNotFound: nothing is there, or no videos are.
         BadInput: the URL holds a user or password, or chains file systems.
     """
-    found = list(_local(uri) if is_local(uri) else _remote(uri))
+    found = [_named(each) for each in (_local(uri) if is_local(uri) else _remote(uri))]
     videos = sorted((each for each in found if _is_video(each.path)), key=lambda each: each.path)
     if not videos:
         others = f"; {len(found)} other files are there" if found else ""
@@ -53,6 +53,16 @@ def discover(uri: str) -> list[Found]:
             f"{shown(uri)} holds no videos: looked for {' '.join('*' + each for each in SUFFIXES)}{others}"
         )
     return videos
+
+
+def _named(found: Found) -> Found:
+    """The same, under a name that can be stored and printed: file systems allow bytes that are no UTF-8."""
+    try:
+        found.uri.encode()
+    except UnicodeEncodeError:
+        uri, path = (each.encode(errors="backslashreplace").decode() for each in (found.uri, found.path))
+        return Found(uri, path, Stamp(0), "has a name that is not UTF-8; rename it")
+    return found
 
 
 def _is_video(path: str) -> bool:

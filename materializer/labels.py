@@ -49,7 +49,9 @@ def labels_for(
     if labels == "folders":
         return [Labelled(path.rsplit("/", 2)[-2] if "/" in path else None) for path in paths]
     rows = _rows(labels)
-    if rows and video_column not in rows[0]:
+    if not rows:
+        raise BadInput(f"{shown(labels)} has no rows; leave labels out for a dataset without labels")
+    if video_column not in rows[0]:
         raise BadInput(f"{shown(labels)} has no column {video_column!r}; it has {', '.join(map(repr, rows[0]))}")
     return _matched(paths, rows, shown(labels), video_column, label_column)
 
@@ -68,7 +70,7 @@ def _matched(
             raise BadInput(f"{name}: row {number} names {paths[at]!r} again ({video!r}); one row a video")
         others = {column: value for column, value in row.items() if column not in (video_column, label_column)}
         out[at] = Labelled(row.get(label_column), others)
-    if rows and not any(out):
+    if not any(out):
         raise BadInput(
             f"{name}: none of its {len(rows)} rows names a video of the dataset; column {video_column!r} has "
             f"{str(rows[0][video_column])!r}, the first video is {paths[0]!r}"

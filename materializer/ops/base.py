@@ -231,7 +231,7 @@ class FrameOp(Op):
         """
         given = frame.view()
         given.flags.writeable = False  # other clips take the same frame
-        out = self.apply(params, row, given)
+        out: object = self.apply(params, row, given)
         if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 3 or len(out) != len(frame):
             got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
             raise BadInput(

@@ -214,6 +214,7 @@ def test_lint_warns_of_what_is_odd(site: Site) -> None:
     text = site.run("lint")
     assert "a batch has 20 videos, the dataset 3" in text
     assert "keeps about" in text
+    site.edit("100kB", "64MB")
     site.edit("frame_stride: 2", "frame_stride: 9")
     text = site.run("lint", "--scan")
     assert "3 of 3 videos are shorter" in text

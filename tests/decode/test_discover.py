@@ -115,3 +115,11 @@ def test_unknown_file_systems() -> None:
     """A scheme that nothing is installed for is named."""
     with pytest.raises(DatasetNotFound, match="nosuch://bucket cannot be listed"):
         discover("nosuch://bucket")
+
+
+def test_a_name_that_is_not_utf8_is_a_bad_video(tree: Path) -> None:
+    """File systems allow any bytes; such a file is listed with its problem, so that the policy decides."""
+    (tree / os.fsdecode(b"caf\xe9.mp4")).write_bytes(b"x")
+    found = {each.path: each for each in discover(str(tree))}
+    assert found["caf\\udce9.mp4"].problem == "has a name that is not UTF-8; rename it"
+    assert all(each.uri.encode() for each in found.values())

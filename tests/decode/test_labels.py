@@ -140,3 +140,12 @@ def test_where_changes_no_settings() -> None:
     before = duckdb.execute("select current_setting('enable_external_access')").fetchall()
     assert np.array_equal(matching(VIDEOS, "fps > 20"), [True, True, False])
     assert duckdb.execute("select current_setting('enable_external_access')").fetchall() == before
+
+
+@pytest.mark.parametrize("text", ["", "video,label\n"])
+def test_a_table_without_rows_is_refused(text: str, tmp_path: Path) -> None:
+    """It would leave every video without a label, silently."""
+    table = tmp_path / "labels.csv"
+    table.write_text(text)
+    with pytest.raises(BadInput, match="has no rows; leave labels out"):
+        labels_for(["a.mp4"], str(table))

@@ -1,6 +1,8 @@
 """Damaged objects in a real cache: always noticed, rebuilt to the same bytes, and the budget's count stays true."""
 
+import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -121,3 +123,24 @@ def test_recovery_does_not_adopt_damaged_metadata(tmp_path: Path, videos: Path, 
             assert _rebuilt(cache) == 0
             assert cache.tier.used_bytes == cache.tier.measure()
         assert_at_rest(tmp_path)
+
+
+def test_a_pipe_in_a_chunks_place_is_damage(tmp_path: Path, videos: Path, truth: Truth) -> None:
+    """It is not waited for: the object is made again."""
+    with viewcache.open(config(tmp_path, videos)) as cache:
+        place = next(iter(truth))
+        cache.read("t", *place)
+        shard = shard_of(objects_of(tmp_path)[cache.task("t").describe(*place).keys[0]])
+        shard.unlink()
+        os.mkfifo(shard)
+        assert digest_of(cache.read("t", *place)) == truth[place]
+        assert _rebuilt(cache) == 1
+
+
+def test_an_emptied_store_is_filled_again(tmp_path: Path, videos: Path, truth: Truth) -> None:
+    """`objects` and `tmp` go while the cache is open: every batch comes, with the same bytes."""
+    with viewcache.open(config(tmp_path, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+        for name in ("objects", "tmp"):
+            shutil.rmtree(tmp_path / name)
+        assert dict(read_all(cache)) == truth

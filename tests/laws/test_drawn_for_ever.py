@@ -104,7 +104,7 @@ def test_a_removed_file_is_an_error_or_a_recorded_substitute(tmp_path: Path, fol
     with open_cache(tmp_path / "replace", folder, on_bad_video="replace") as cache:
         before = pixels(cache)
     (folder / "v3.mp4").unlink()
-    with pytest.raises(BadVideo, match=r"is not in .*videos any more; task 'train' has drawn it: restore it"):
+    with pytest.raises(BadVideo, match=r"is not in .*videos any more; task 'train' has drawn it: restore the file"):
         open_cache(tmp_path / "raise", folder)
     with open_cache(tmp_path / "replace", folder, on_bad_video="replace") as cache:
         after = pixels(cache)
@@ -135,7 +135,7 @@ def test_a_removed_file_is_an_error_or_a_recorded_substitute(tmp_path: Path, fol
 )
 def test_a_drawn_task_cannot_be_redefined(drawn_store: Path, videos: Path, changed: dict[str, object]) -> None:
     """Whatever decides a view's meaning is fixed once it is drawn; the message says how to go on."""
-    with pytest.raises(BadInput, match=r"task 'train' has another definition now, .* another tag, or restore"):
+    with pytest.raises(BadInput, match=r"task 'train' has another definition now, .* another tag, restore"):
         open_cache(drawn_store, videos, **changed)  # type: ignore[arg-type]  # one of the keywords
 
 

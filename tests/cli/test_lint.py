@@ -1,0 +1,131 @@
+"""lint against the videos and the catalog: what a run would refuse is an error, at the place of its key."""
+
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.cli.site import CONFIG, Site
+from viewcache.errors import BadInput, BudgetTooSmall
+
+DATASET = "  video_dataset_path: ./videos\n"
+
+
+def only(site: Site, *arguments: str) -> dict[str, object]:
+    """The one problem that lint finds, which must be an error; with its line and column as ``at``."""
+    answer = site.json("lint", *arguments, code=1)
+    assert answer["errors"] == 1
+    (problem,) = answer["problems"]
+    assert problem["level"] == "error"
+    return {**problem, "at": (problem["place"]["line"], problem["place"]["column"])}
+
+
+def test_scan_refuses_a_budget_below_one_batch(site: Site) -> None:
+    """What run ends with is an error at the key, with the same minimum; without a scan the sizes are not known."""
+    site.edit("64MB", "50kB")
+    with pytest.raises(BudgetTooSmall) as caught:
+        viewcache.open(site.config)
+    found = only(site, "--scan")
+    assert (found["kind"], found["at"]) == ("budget_too_small", (3, 3))
+    assert found["message"] == str(caught.value)
+    site.edit("50kB", str(caught.value.minimum))
+    site.run("lint", "--scan")
+
+
+def test_scan_finds_the_budget_of_a_tier(site: Site) -> None:
+    """A budget that is written with its tier has its place there."""
+    site.edit("  store: ./cache\n  budget: 64MB\n", "  store:\n  - url: ./cache\n    budget: 50kB\n")
+    assert only(site, "--scan")["at"] == (4, 5)
+
+
+def test_scan_refuses_a_definition_that_was_drawn_otherwise(made: Site) -> None:
+    """A changed task whose draws are recorded is refused by run, so it is an error, and nothing is forgotten."""
+    made.edit("frame_stride: 2", "frame_stride: 1")
+    found = only(made, "--scan")
+    assert (found["kind"], found["at"]) == ("bad_input", (7, 3))
+    assert "`viewcache run` would refuse this" in str(found["message"])
+    with pytest.raises(BadInput, match="train"):
+        viewcache.open(made.config)
+
+
+@pytest.mark.parametrize(
+    ("where", "kind", "words"),
+    [
+        ("frames >", "bad_input", "task 'train': where: 'frames >' is not a condition"),
+        ("frames > 1000", "bad_input", "task 'train': where: 'frames > 1000' selects none of 3 videos"),
+    ],
+)
+def test_scan_places_a_bad_where(site: Site, where: str, kind: str, words: str) -> None:
+    """A condition that is none, or that nothing meets, is a problem at its key; the task is named once."""
+    site.edit(DATASET, f"{DATASET}  where: {where}\n")
+    site.run("lint")
+    found = only(site, "--scan")
+    assert (found["kind"], found["at"]) == (kind, (10, 3))
+    assert str(found["message"]).startswith(words)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--scan",)])
+@pytest.mark.parametrize(
+    ("table", "kind", "words"),
+    [
+        (None, "dataset_not_found", "no such table"),
+        ("clip,label\na.mp4,x\n", "bad_input", "has no column 'video'"),
+        ("video,label\nz.mp4,x\n", "bad_input", "none of its 1 rows names a video"),
+    ],
+)
+def test_lint_places_bad_labels(
+    site: Site, arguments: tuple[str, ...], table: str | None, kind: str, words: str
+) -> None:
+    """A label table that is missing or does not fit is a problem at its key, also without a scan."""
+    if table is not None:
+        Path("labels.csv").write_text(table)
+    site.edit(DATASET, f"{DATASET}  labels: ./labels.csv\n")
+    found = only(site, *arguments)
+    assert (found["kind"], found["at"]) == (kind, (10, 3))
+    assert words in str(found["message"])
+
+
+def test_lint_places_a_missing_dataset(site: Site) -> None:
+    """A folder that is not there is a problem at its key."""
+    site.edit("./videos", "./nowhere")
+    found = only(site)
+    assert (found["kind"], found["at"]) == ("dataset_not_found", (9, 3))
+
+
+def test_scan_goes_on_after_a_task_that_cannot_be_opened(site: Site) -> None:
+    """Each task has its own problem: one without a folder, one with a bad condition, one whose budget is too small."""
+    _, _, task = CONFIG.partition("dataset:\n")
+    files = {
+        "lost.yaml": task.replace("./videos", "./nowhere"),
+        "picky.yaml": task.replace(DATASET, f"{DATASET}  where: no_such_column = 1\n"),
+    }
+    for name, text in files.items():
+        Path(name).write_text("dataset:\n" + text.replace("tag: train", f"tag: {name[:-5]}"))
+    site.edit("64MB", "50kB")
+    answer = site.json("lint", *files, "train.yaml", "--scan", code=1)
+    found = [(Path(each["place"]["file"]).name, each["level"], each["kind"]) for each in answer["problems"]]
+    assert found == [
+        ("lost.yaml", "error", "dataset_not_found"),
+        ("picky.yaml", "error", "bad_input"),
+        ("train.yaml", "error", "budget_too_small"),
+    ]
+
+
+def test_scan_without_a_task_finds_nothing(site: Site) -> None:
+    """A file that holds only the cache's settings has no videos to look at."""
+    site.config.write_text("cache: {store: ./cache}\n")
+    site.run("lint", "--scan")
+    assert "no problem" in site.words
+
+
+def test_scan_refuses_a_bad_video_as_its_policy_says(site: Site) -> None:
+    """A file that cannot be decoded is an error where the policy is to raise, else only a warning."""
+    Path("videos/torn.mp4").write_bytes(b"not a video")
+    answer = site.json("lint", "--scan", code=1)
+    assert [(each["level"], each["kind"]) for each in answer["problems"]] == [
+        ("error", "bad_video"),
+        ("warning", "bad_video"),
+    ]
+    site.edit(DATASET, f"{DATASET}  on_bad_video: skip\n")
+    answer = site.json("lint", "--scan")
+    assert [(each["level"], each["kind"]) for each in answer["problems"]] == [("warning", "bad_video")]
