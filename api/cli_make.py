@@ -24,7 +24,9 @@ def add_commands(commands: "Commands") -> None:
 
     run = commands.add_parser("run", help="make ahead what the budget keeps, with a progress bar")
     run.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
-    run.add_argument("--epochs", type=int, metavar="N", help="only the first N epochs of each task")
+    run.add_argument(
+        "--epochs", type=int, metavar="N", help="only the first N epochs of each task, and the rest of their generation"
+    )
     run.add_argument("--dry-run", action="store_true", help="say what would be made, make nothing")
     run.add_argument("--json", action="store_true", help="the summary as JSON")
     run.set_defaults(command=_run)

@@ -304,8 +304,8 @@ class Cache:
                 pool = WorkerPool(workers, memory_bytes=memory, op_modules=cache.op_modules)
                 codec = cache.tiers[0].codec
                 place = Place(self.tier.root, "raw" if codec == "auto" else codec, cache.durability == "durable")
-                reserve = max((reader.task.batch_bound()[0] for reader in self._readers.values()), default=0)
-                reserve = min(reserve, self.tier.budget_bytes // 4)
+                tasks = [reader.task for reader in self._readers.values()]
+                reserve = max((task.demand_reserve(task.batch_bound()[0]) for task in tasks), default=0)
                 job_bytes = max(cache.memory_bytes // workers // (DEPTH + 2), 128 << 20)
                 settings = EngineSettings(place, job_bytes, reserve)
                 self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
@@ -333,6 +333,8 @@ class Cache:
         try:
             self._readers[name].task.generation(number)
             self._announce()
+        except Closed:
+            pass  # nobody will read it
         except ViewcacheError as error:
             # The reader that gets there meets it again; until then there is nothing to make.
             _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})

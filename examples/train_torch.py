@@ -35,8 +35,8 @@ def main(config: str) -> None:
         try:
             for batch in loader:
                 video = batch["video"].float() / 255
-                label = batch["label"].clamp(0, classes - 1)
-                loss = nn.functional.cross_entropy(model(video), label)
+                label = batch["label"]  # -1 where a clip has none: it adds nothing to the sum
+                loss = nn.functional.cross_entropy(model(video), label, ignore_index=-1, reduction="sum") / len(label)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -359,8 +359,14 @@ class Engine:
         elif report.error:
             error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
             _log.error("job failed: %s", error, extra={"action": "job_failed"})
-            self._fail(running.work, left, error)
+            self._record(running.work, len(left), error)
+            self._board.fail(running.work, left, error)
         self._put_back(running, full=bool(report.error))
+
+    def _record(self, work: Work, rows: int, error: ViewcacheError) -> None:
+        lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
+        said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
+        self._ledger.add_event(EventRow("error", work.task_id, count=max(1, rows), detail=f"{error.kind}: {said}"))
 
     def _bad(self, work: Work, rows: list[int], why: str) -> None:
         """A video cannot give these rows: the task's policy decides."""
@@ -369,13 +375,7 @@ class Engine:
         error = self._on_bad_clip(work, rows, why)
         self._board.mark(work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:
-            self._fail(work, rows, error)
-
-    def _fail(self, work: Work, rows: list[int], error: ViewcacheError) -> None:
-        lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
-        said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-        self._ledger.add_event(EventRow("error", work.task_id, count=max(1, len(rows)), detail=f"{error.kind}: {said}"))
-        self._board.fail(work, rows, error)
+            self._board.fail(work, rows, error)
 
     def _died(self, running: _Running, reason: str) -> None:
         self._salvage(running)
@@ -389,7 +389,7 @@ class Engine:
             error = self._on_bad_clip(running.work, rows, why)
             if error is not None:
                 self._board.mark(running.work, rows, RowState.FAILED)
-                self._fail(running.work, rows, WorkerDied(why))
+                self._board.fail(running.work, rows, WorkerDied(why))
         self._put_back(running, full=False)
 
     def _salvage(self, running: _Running) -> None:

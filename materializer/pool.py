@@ -45,6 +45,11 @@ class Event:
     """For ``died``: signal or exit status, in words."""
 
 
+def import_path() -> str:
+    """What a child imports from: the same as this process, so that it finds operations beside the user's script."""
+    return os.pathsep.join(os.path.abspath(each) for each in sys.path)
+
+
 class _Worker:
     """One child process and the jobs that it has begun, the one it is on last."""
 
@@ -57,6 +62,7 @@ class _Worker:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",  # the folder that a person stands in must not provide modules
                     "-m",
                     "viewcache.materializer.worker",
                     str(theirs.fileno()),
@@ -66,7 +72,7 @@ class _Worker:
                 ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": import_path()},
             )
         self.connection = Connection(ours.detach())
         self.jobs: list[Job] = []

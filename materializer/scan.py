@@ -172,7 +172,14 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "viewcache.materializer.scan_worker", str(theirs.fileno()), str(memory_bytes)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "viewcache.materializer.scan_worker",
+                    str(theirs.fileno()),
+                    str(memory_bytes),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},

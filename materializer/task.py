@@ -272,8 +272,13 @@ class Task:
         return ids[inverse.reshape(-1)], known[inverse.reshape(-1)]
 
     def kept(self, plan: GenerationPlan) -> int:
-        """How many clips, soonest first, the budget keeps: leaves until full."""
-        return int(self._settings.budget_bytes // plan.bound)
+        """How many clips, soonest first, are kept ahead of reading: leaves until full."""
+        reserve = self.demand_reserve(len(plan.rows(plan.first_epoch, 0)) * plan.bound)
+        return int((self._settings.budget_bytes - reserve) // plan.bound)
+
+    def demand_reserve(self, batch_bytes: int) -> int:
+        """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""
+        return min(batch_bytes, self._settings.budget_bytes // 4)
 
     def summary(self, number: int) -> Summary:
         """A generation in numbers, before anything runs."""

@@ -47,6 +47,19 @@ def _read_all(config: dict[str, object]) -> list[np.ndarray]:
         return [cache.read("train", epoch, 0).video.copy() for epoch in range(2)]
 
 
+def test_a_server_that_is_down_can_be_tried_again(folder: Path) -> None:
+    """Every try says that the server does not answer: the first leaves no lock behind."""
+    for _ in range(2):
+        with pytest.raises(CatalogBusy, match="does not answer"):
+            viewcache.open(_config(folder, "store", "postgresql://127.0.0.1:1/none"))
+
+
+def test_what_is_no_url_is_refused(folder: Path) -> None:
+    """The client library's own error does not come through, nor what it repeats."""
+    with pytest.raises(BadInput, match="no URL that PostgreSQL's client library can read"):
+        viewcache.open(_config(folder, "store", "postgresql://%zz:1/x"))
+
+
 def test_bytes_do_not_depend_on_the_catalog(folder: Path, empty_database: str) -> None:
     """Law 3: the same configuration gives the same batches on DuckDB and on PostgreSQL, cold and warm."""
     duck = _read_all(_config(folder, "duck", "duckdb"))

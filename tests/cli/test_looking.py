@@ -63,6 +63,33 @@ def test_sql_limits_rows_and_says_so(made: Site) -> None:
     assert "there are more" in made.words
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("date 'infinity'", "<value out of range: 2147483647>"),
+        ("date '12000-01-01'", "12000-01-01"),
+        ("timestamp_ns '2020-01-01 00:00:00.123456789'", "2020-01-01 00:00:00.123456789"),
+        ("[timestamp 'infinity']", "a list<l: timestamp[us]> out of range"),
+    ],
+)
+def test_sql_shows_what_python_has_no_type_for(made: Site, value: str, shown: str) -> None:
+    """Such a value comes as text, not as a traceback."""
+    assert made.json("sql", f"select {value} as a")["rows"] == [[shown]]
+
+
+@pytest.mark.parametrize("limit", [("--seconds", "nan"), ("--seconds", "inf"), ("--rows", "9" * 20), ("--wait", "-1")])
+def test_sql_refuses_limits_out_of_range(made: Site, limit: tuple[str, str]) -> None:
+    """A clear word, not a failure of what uses them."""
+    assert "is out of range" in made.json("sql", "select 1", *limit, code=2)["error"]["message"]
+
+
+def test_sql_shows_instants_whole(made: Site) -> None:
+    """A table for people does not round seconds since 1970 to four digits."""
+    text = made.run("sql", "select 1795287662.4::double as at_s, 0.000123456::double as small")
+    assert "1795287662" in text
+    assert "0.0001235" in text
+
+
 def test_sql_limits_time(made: Site) -> None:
     """A query without end is stopped and refused."""
     made.run("sql", "select count(*) from range(10000000000) a, range(1000) b", "--seconds", "0.5", code=2)

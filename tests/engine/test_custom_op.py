@@ -41,7 +41,6 @@ def test_a_broken_contract_is_an_error_that_is_recorded(
     body, told = SPOILT[what]
     (tmp_path / f"spoil_{what}.py").write_text(MODULE.format(what=what, body=body))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     given = config(tmp_path / "own", videos)
     given["cache"]["op_modules"] = [f"spoil_{what}"]
     given["dataset"]["augmentation"][-1]["config"].append({f"spoil_{what}": {}})
