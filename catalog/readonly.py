@@ -11,6 +11,7 @@ request; PostgreSQL, live.
 import contextlib
 import ctypes
 import json
+import os
 import resource
 import shutil
 import signal
@@ -137,6 +138,8 @@ def _ask_child(target: dict[str, str], sql: str, limits: QueryLimits, source: st
             input=request.encode(),
             capture_output=True,
             timeout=limits.seconds + _START_S,
+            # Arrow's own allocator takes a GiB of addresses at once, which the limit on memory may not have.
+            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
             check=False,
         )
     except subprocess.TimeoutExpired as error:
