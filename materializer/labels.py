@@ -16,6 +16,9 @@ __all__ = ["Labelled", "Value", "labels_for"]
 
 Value = str | int | float | bool | None
 
+LABEL = "label"
+"""Default name of the column with the label."""
+
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
@@ -27,7 +30,7 @@ class Labelled:
 
 
 def labels_for(
-    paths: Sequence[str], labels: str | None, video_column: str = "video", label_column: str = "label"
+    paths: Sequence[str], labels: str | None, video_column: str = "video", label_column: str = LABEL
 ) -> list[Labelled]:
     """Labels of a dataset's videos.
 
@@ -35,7 +38,7 @@ def labels_for(
         paths: relative paths of the videos.
         labels: path or URL of a CSV or Parquet table, ``folders``, or None.
         video_column: the column that names the video.
-        label_column: the column that holds the label; it may be missing if there are other columns.
+        label_column: the column that holds the label; the default one may be missing.
 
     Returns:
         One entry per path; empty for videos that the table does not name.
@@ -53,6 +56,9 @@ def labels_for(
         raise BadInput(f"{shown(labels)} has no rows; leave labels out for a dataset without labels")
     if video_column not in rows[0]:
         raise BadInput(f"{shown(labels)} has no column {video_column!r}; it has {', '.join(map(repr, rows[0]))}")
+    if label_column not in rows[0] and label_column != LABEL:
+        # Only the default may be missing, in a table of further columns: a name that was written is meant.
+        raise BadInput(f"{shown(labels)} has no column {label_column!r}; it has {', '.join(map(repr, rows[0]))}")
     return _matched(paths, rows, shown(labels), video_column, label_column)
 
 

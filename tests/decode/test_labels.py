@@ -149,3 +149,11 @@ def test_a_table_without_rows_is_refused(text: str, tmp_path: Path) -> None:
     table.write_text(text)
     with pytest.raises(BadInput, match="has no rows; leave labels out"):
         labels_for(["a.mp4"], str(table))
+
+
+def test_a_label_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """A misspelt name must not leave every video without a label; the default may be missing."""
+    table = written(tmp_path, "video,class\ncats/a.mp4,1\n")
+    with pytest.raises(BadInput, match="has no column 'clas'; it has 'video', 'class'"):
+        labels_for(PATHS, str(table), label_column="clas")
+    assert labels_for(PATHS, str(table))[0].columns == {"class": 1}
