@@ -186,9 +186,9 @@ class Loader:
         return self._batches(self._epoch, self._iteration)
 
     def _batches(self, epoch: int, iteration: int) -> Iterator[dict[str, Any]]:
-        ready: _Ready = queue.Queue(self._prefetch)
-        stop = threading.Event()
-        args = (epoch, iteration, ready, stop)
+        ready: _Ready = queue.Queue()
+        room, stop = threading.Semaphore(self._prefetch), threading.Event()
+        args = (epoch, iteration, ready, room, stop)
         thread = threading.Thread(target=self._read, args=args, name="viewcache-loader", daemon=True)
         thread.start()
         pid = os.getpid()
@@ -207,12 +207,14 @@ class Loader:
                 tensors = self._tensors(item)
                 self._count(item.epoch, item.iteration)
                 del item  # the buffer must be free again when the training loop lets go of the tensors
+                room.release()  # not before: until the loop goes on, it has the last batch beside this one
                 yield tensors
                 del tensors
         finally:
             # In a forked child the thread does not exist, and the queue's lock may be held for ever.
             if os.getpid() == pid:
                 stop.set()
+                room.release()
                 _drain(ready)
                 if thread is not threading.current_thread():
                     thread.join(JOIN_S)
@@ -222,7 +224,9 @@ class Loader:
         last = iteration + 1 >= self._iterations(epoch)
         self._epoch, self._iteration = (epoch + 1, 0) if last else (epoch, iteration + 1)
 
-    def _read(self, epoch: int, iteration: int, ready: _Ready, stop: threading.Event) -> None:
+    def _read(
+        self, epoch: int, iteration: int, ready: _Ready, room: threading.Semaphore, stop: threading.Event
+    ) -> None:
         """The reading thread: batches in order, then None; an error ends it."""
         try:
             buffers = Buffers()
@@ -232,25 +236,26 @@ class Loader:
                     epoch, iteration = epoch + 1, 0
                     continue
                 batch = reader.read(epoch, iteration, self.rank, self.world, buffers, stop)
-                if batch is None or not self._put(ready, batch, stop):
+                if batch is None or not self._put(ready, batch, room, stop):
                     return
                 del batch
                 iteration += 1
-            self._put(ready, None, stop)
+            self._put(ready, None, room, stop)
         except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
-            self._put(ready, error, stop)
+            self._put(ready, error, room, stop)
 
-    def _put(self, ready: _Ready, item: Batch | BaseException | None, stop: threading.Event) -> bool:
+    def _put(
+        self, ready: _Ready, item: Batch | BaseException | None, room: threading.Semaphore, stop: threading.Event
+    ) -> bool:
         """Wait until there is room; False when nobody will ask for it any more."""
         while not stop.is_set():
-            try:
-                ready.put(item, timeout=POLL_S)
+            if room.acquire(timeout=POLL_S):
+                ready.put(item)
                 return True
-            except queue.Full:
-                try:
-                    self._cache.check_open()
-                except Closed:
-                    return False
+            try:
+                self._cache.check_open()
+            except Closed:
+                return False
         return False
 
     def _tensors(self, batch: Batch) -> dict[str, Any]:

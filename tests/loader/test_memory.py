@@ -73,11 +73,11 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_loop_needs_as_many_buffers_as_batches_that_are_under_way(
     cache: Cache, buffers: list[int], prefetch: int
 ) -> None:
-    """One is read into, ``prefetch`` wait, the loop has one, and two while it goes from one to the next: no more."""
+    """One is read into, ``prefetch`` wait, the loop has one: more are never made, however long it runs."""
     for _ in cache.loader("train", prefetch=prefetch):
         continue
     assert len(buffers) == BATCHES * EPOCHS
-    assert max(buffers) <= prefetch + 3
+    assert max(buffers) <= prefetch + 2
 
 
 def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -> None:
