@@ -12,14 +12,13 @@ import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Set
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
+from viewcache.materializer.child import start_child
 from viewcache.materializer.job import Job, Made, Report
 
 __all__ = ["DEPTH", "Event", "WorkerPool"]
@@ -45,11 +44,6 @@ class Event:
     """For ``died``: signal or exit status, in words."""
 
 
-def import_path() -> str:
-    """What a child imports from: the same as this process, so that it finds operations beside the user's script."""
-    return os.pathsep.join(os.path.abspath(each) for each in sys.path)
-
-
 class _Worker:
     """One child process and the jobs that it has begun, the one it is on last."""
 
@@ -59,20 +53,8 @@ class _Worker:
         seconds, fraction = divmod(grace_s, 1)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(fraction * 1e6)))
         with theirs:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",  # the folder that a person stands in must not provide modules
-                    "-m",
-                    "viewcache.materializer.worker",
-                    str(theirs.fileno()),
-                    str(memory_bytes),
-                    str(os.getpid()),
-                    *op_modules,
-                ],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": import_path()},
+            self.process = start_child(
+                "viewcache.materializer.worker", theirs.fileno(), str(memory_bytes), str(os.getpid()), *op_modules
             )
         self.connection = Connection(ours.detach())
         self.jobs: list[Job] = []

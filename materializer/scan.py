@@ -8,8 +8,6 @@ import hashlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 
 from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.materializer.child import start_child
 from viewcache.materializer.discover import Found, discover
 from viewcache.materializer.labels import Value, labels_for
 from viewcache.materializer.names import names_for
@@ -171,19 +170,7 @@ class _Worker:
     def __init__(self, memory_bytes: int) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "viewcache.materializer.scan_worker",
-                    str(theirs.fileno()),
-                    str(memory_bytes),
-                ],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-            )
+            self.process = start_child("viewcache.materializer.scan_worker", theirs.fileno(), str(memory_bytes))
         self.connection = Connection(ours.detach())
         self.file: Found | None = None
         self.until = 0.0

@@ -141,8 +141,7 @@ class Task:
         """
         active = self.planned(0)
         plan = self._trial() if active is None else active.plan
-        clips = len(plan.rows(plan.first_epoch, 0))
-        return clips * plan.bound, clips
+        return _batch_bound(plan)
 
     def _trial(self) -> GenerationPlan:
         """One epoch in the order of names: what a plan would look like, neither drawn nor recorded."""
@@ -273,7 +272,7 @@ class Task:
 
     def kept(self, plan: GenerationPlan) -> int:
         """How many clips, soonest first, are kept ahead of reading: leaves until full."""
-        reserve = self.demand_reserve(len(plan.rows(plan.first_epoch, 0)) * plan.bound)
+        reserve = self.demand_reserve(_batch_bound(plan)[0])
         return int((self._settings.budget_bytes - reserve) // plan.bound)
 
     def demand_reserve(self, batch_bytes: int) -> int:
@@ -343,3 +342,9 @@ class Task:
 def _use(row: SubstitutionRow) -> tuple[object, ...]:
     """Which use of a policy a row is of."""
     return row.epoch, row.position, row.sample, row.video_id, row.policy, row.replacement_id
+
+
+def _batch_bound(plan: GenerationPlan) -> tuple[int, int]:
+    """Most bytes that a batch of the plan takes, and its clips."""
+    clips = len(plan.rows(plan.first_epoch, 0))
+    return clips * plan.bound, clips
