@@ -3,7 +3,8 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -34,8 +35,9 @@ def server() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_template(server: str) -> str:
     """The server, with a migrated database to copy."""
-    for setting in ("fsync", "full_page_writes"):  # a crash of this server is nothing that we test
-        execute(server, f"alter system set {setting} = off")
+    # A crash of this server is nothing that we test; its log of changes would grow to a GiB.
+    for setting in ("fsync = off", "full_page_writes = off", "max_wal_size = '64MB'"):
+        execute(server, f"alter system set {setting}")
     execute(server, "select pg_reload_conf()")
     execute(server, f"create database {_TEMPLATE}")
     Catalog.open(database_url(server, _TEMPLATE)).close()
@@ -51,11 +53,13 @@ def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=DATABASES)
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty catalog, once on each database."""
     if request.param == "duckdb":
-        return str(shutil.copytree(request.getfixturevalue("duckdb_template"), tmp_path / "catalog"))
-    return fresh_database(request.getfixturevalue("postgres_template"), _TEMPLATE)
+        yield str(shutil.copytree(request.getfixturevalue("duckdb_template"), tmp_path / "catalog"))
+    else:
+        with fresh_database(request.getfixturevalue("postgres_template"), _TEMPLATE) as url:
+            yield url
 
 
 @pytest.fixture
@@ -72,22 +76,26 @@ def catalog(where: str) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def empty_database(server: str) -> str:
+def empty_database(server: str) -> Iterator[str]:
     """URL of a PostgreSQL database with nothing in it."""
-    return fresh_database(server, "template1")
+    with fresh_database(server, "template1") as url:
+        yield url
 
 
 @pytest.fixture
-def other_database(server: str) -> str:
+def other_database(server: str) -> Iterator[str]:
     """URL of another such database."""
-    return fresh_database(server, "template1")
+    with fresh_database(server, "template1") as url:
+        yield url
 
 
-def fresh_database(server: str, template: str) -> str:
-    """URL of a new database on the server, copied from another."""
+@contextmanager
+def fresh_database(server: str, template: str) -> Generator[str]:
+    """URL of a new database on the server, copied from another and dropped in the end."""
     name = f"t{next(_numbers)}_{os.getpid()}"
-    execute(server, f"create database {name} template {template}")
-    return database_url(server, name)
+    execute(server, f"create database {name} template {template} strategy file_copy")
+    yield database_url(server, name)
+    execute(server, f"drop database {name} with (force)")
 
 
 def database_url(server: str, name: str) -> str:
