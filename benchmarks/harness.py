@@ -186,7 +186,8 @@ class Figure:
         """One line of Markdown."""
         spread = f" ({min(self.samples):.4g}-{max(self.samples):.4g}, n={len(self.samples)})" if self.samples else ""
         verdict = f": {self.aim.verdict(self.value)}" if self.aim else ""
-        yield f"- {self.title}: **{self.value:.4g} {self.unit}**{spread}{verdict}"
+        value = f"{self.value:,.0f}" if float(self.value).is_integer() else f"{self.value:.4g}"
+        yield f"- {self.title}: **{value}** {self.unit}{spread}{verdict}"
 
     def as_json(self) -> dict[str, object]:
         """The whole of it."""

@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
 
-__all__ = ["FRACTION_BITS", "ONE", "Words", "fold", "fraction", "permutation", "scaled", "threshold", "uniform", "word"]
+__all__ = [
+    "FRACTION_BITS",
+    "ONE",
+    "Sequence",
+    "Words",
+    "fold",
+    "fraction",
+    "permutation",
+    "scaled",
+    "threshold",
+    "uniform",
+    "word",
+]
 
 Words = NDArray[np.uint64]
 
@@ -106,6 +118,21 @@ def permutation(seed: int, what: str, n: int, *parts: int) -> NDArray[np.int64]:
         int64 array of length n. Equal words (chance n**2 / 2**65) keep their numeric order.
     """
     return np.argsort(fold(seed, what, *parts, np.arange(n, dtype=np.uint64)), kind="stable")
+
+
+class Sequence:
+    """As many numbers as a use needs, from one keyed word: SplitMix64 started there. For loops in Python."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, start: int) -> None:
+        """Start at a word of `fold`; uses with different words are independent."""
+        self._state = start
+
+    def below(self, n: int) -> int:
+        """Return a number below ``n``, uniform to 2**-64."""
+        self._state = state = (self._state + _GOLDEN) & _MASK
+        return _mix_int(state) * n >> 64
 
 
 def _as_words(part: np.ndarray) -> Words:

@@ -35,6 +35,7 @@ def _loaded_after(code: str) -> set[str]:
 def test_public_names_are_pinned() -> None:
     """These names, no more and no fewer; a removal needs a CHANGELOG line and a major version."""
     assert viewcache.__all__ == ["Cache", "Loader", "ViewcacheError", "__version__", "open"]
+    assert importlib.import_module("viewcache.sampling").__all__ == ["DependentSampler", "JobSampler"]
 
 
 @pytest.mark.parametrize("name", viewcache.__all__)
