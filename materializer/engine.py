@@ -10,16 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from viewcache.catalog.records import EventRow
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.board import Board, Fetched
-from viewcache.materializer.job import Job, Made, Place, Report
+from viewcache.materializer.job import Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.running import Running, Wanted, by_work, describe, worth_making
 from viewcache.materializer.work import RowState, Work
-from viewcache.store import LocalTier, Reservation, Written, find_written
+from viewcache.store import LocalTier, Reservation, find_written
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -46,21 +47,6 @@ class EngineSettings:
     """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
 
 
-@dataclass(slots=True)
-class _Running:
-    """A job that a worker has."""
-
-    job: Job
-    work: Work
-    rows: dict[str, list[int]]
-    """Key → rows that need it; what is left to be made."""
-    reservations: dict[str, Reservation]
-    """Key → room for its object."""
-    made: list[Written] = field(default_factory=list)
-    seconds: Counter[str] = field(default_factory=Counter)
-    """Busy seconds by stage."""
-
-
 class Engine:
     """Makes objects when they are needed, or before. Thread-safe.
 
@@ -80,7 +66,9 @@ class Engine:
         self._board = Board(ledger)
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, Running] = {}
+        self._making: dict[str, Running] = {}
+        """Key → the job that makes it."""
         self._jobs = 0
         self._tries: Counter[str] = Counter()
         self._full = False
@@ -202,8 +190,8 @@ class Engine:
         return self._full or self._thread is None or self._board.next_ahead() is None
 
     def _works(self) -> list[Work]:
-        known = (*self._board.works(), *(running.work for running in self._running.values()))
-        return list({id(each): each for each in known}.values())
+        running = (work for each in list(self._running.values()) for work, _ in each.left())
+        return list({id(each): each for each in (*self._board.works(), *running)}.values())
 
     # Choosing ------------------------------------------------------------------------------------------------------
 
@@ -240,6 +228,8 @@ class Engine:
             if chosen is None:
                 break
             work, rows = chosen
+            if self._join(work, rows):
+                continue
             moves, holds, held = self._moves, self._ledger.holds, self._ledger.held
             running = self._prepare(work, rows, demanded=demand is not None)
             if running is not None:
@@ -260,52 +250,64 @@ class Engine:
     def _unwanted(self) -> frozenset[int]:
         """Numbers of the jobs that make nothing that a reader waits for."""
         wanted = self._board.wanted_keys()
-        return frozenset(number for number, running in self._running.items() if not wanted & running.rows.keys())
+        return frozenset(number for number, running in self._running.items() if not wanted & running.wanted.keys())
 
-    def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> _Running | None:
-        """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
-        bound = work.bound
-        keep_free = 0 if demanded else self._settings.demand_reserve
-        if self._tier.free_bytes < bound * len(rows) + keep_free:
-            self._evict(bound * len(rows) + keep_free, None if demanded else work.due(rows[0]))
+    def _join(self, work: Work, rows: list[int]) -> bool:
+        """Let rows whose objects are being made for others wait for those; True if there were any."""
         with self._board.changed:
-            room = (self._tier.free_bytes - keep_free) // bound
-            if room < len(rows):
-                return None
-            siblings = [row for row in work.planned_of(work.video(rows[0])) if row not in rows]
-            most = max(len(rows), min(room, self._settings.job_bytes // bound))
-            return self._describe(work, sorted([*rows, *siblings][:most]))
+            joined = False
+            for row in rows:
+                running = self._making.get(work.key(row))
+                if running is not None:
+                    running.wanted[work.key(row)].append((work, row))
+                    work.set_state(row, RowState.MAKING)
+                    joined = True
+            return joined
 
-    def _describe(self, work: Work, rows: list[int]) -> _Running | None:
-        by_key: dict[str, list[int]] = {}
-        for row in rows:
-            by_key.setdefault(work.key(row), []).append(row)
+    def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> Running | None:
+        """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
+        keep_free = 0 if demanded else self._settings.demand_reserve
+        need = work.bound * len(rows) + keep_free
+        if self._tier.free_bytes < need:
+            self._evict(need, None if demanded else work.need_s(rows[0]))
+        with self._board.changed:
+            if self._tier.free_bytes < need:
+                return None
+            room = min(self._tier.free_bytes - keep_free, max(work.bound * len(rows), self._settings.job_bytes))
+            return self._start(worth_making(work, rows, self._board.works()), room)
+
+    def _start(self, candidates: Iterator[Wanted], room: int) -> Running | None:
+        wanted: dict[str, list[Wanted]] = {}
         reservations: dict[str, Reservation] = {}
-        for key in list(by_key):
-            reservation = None if self._ledger.has(key) else self._tier.reserve(work.bound)
-            if reservation is None:
-                del by_key[key]
-            else:
-                reservations[key] = reservation
-        if not by_key:
+        for work, row in candidates:
+            key = work.key(row)
+            if key in wanted:
+                wanted[key].append((work, row))
+            elif not self._ledger.has(key) and key not in self._making and work.bound <= room:
+                reservation = self._tier.reserve(work.bound)
+                if reservation is not None:
+                    wanted[key], reservations[key] = [(work, row)], reservation
+                    room -= work.bound
+        if not wanted:
             return None
-        for same in by_key.values():
-            for row in same:
+        for same in wanted.values():
+            for work, row in same:
                 work.set_state(row, RowState.MAKING)
         self._jobs += 1
-        job = work.job(self._jobs, [same[0] for same in by_key.values()], self._settings.place)
-        running = self._running[job.number] = _Running(job, work, by_key, reservations)
+        job = describe(self._jobs, wanted, self._settings.place)
+        running = self._running[job.number] = Running(job, wanted, reservations)
+        self._making.update(dict.fromkeys(wanted, running))
         return running
 
-    def _evict(self, need: int, before_seq: int | None) -> None:
+    def _evict(self, need: int, before_s: float | None) -> None:
         """Free ``need`` bytes in the order of the policy; look-ahead evicts only what is needed later than its own."""
         short = need - self._tier.free_bytes
         works = self._works()
 
         def may_leave(copy: Copy) -> bool:
             with self._board.changed:
-                needs = [need for work in works if (need := work.next_need(copy.key)) is not None]
-            return before_seq is None or not needs or min(needs) > before_seq
+                needs = [need for work in works if (need := work.next_need_s(copy.key)) is not None]
+            return before_s is None or not needs or min(needs) > before_s
 
         # A good share at a time: the query costs the same for one object as for a hundred.
         share = max(short, self._tier.budget_bytes // 20)
@@ -332,17 +334,19 @@ class Engine:
         else:
             self._died(running, event.reason)
 
-    def _made(self, running: _Running, made: Made) -> None:
+    def _made(self, running: Running, made: Made) -> None:
         counted = made.written.existed and self._ledger.has(made.key)
         running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
-        rows = running.rows.pop(made.key)
-        self._ledger.add(running.work.copy(made, rows), made.written)
+        wanted = self._take(running, made.key)
+        work, row = wanted[0]
+        self._ledger.add(work.copy(made, row), made.written)
         running.made.append(made.written)
         running.seconds.update(made.seconds)
         self.busy.update(made.seconds)
-        self._board.mark(running.work, rows, RowState.READY)
+        for work, rows in by_work(wanted):
+            self._board.mark(work, rows, RowState.READY)
 
-    def _ended(self, running: _Running, report: Report) -> None:
+    def _ended(self, running: Running, report: Report) -> None:
         self._release(running)
         self.failure = "" if report.error_kind == BadVideo.kind else report.error
         if not report.error:
@@ -352,64 +356,69 @@ class Engine:
         running.seconds.update(report.seconds)
         self._ledger.add_samples(running.job.place.codec, dict(running.seconds), report.frames, running.made)
         for key, why in report.failed.items():
-            self._bad(running.work, running.rows.pop(key, []), why)
-        left = [row for rows in running.rows.values() for row in rows]
-        if report.error_kind == BadVideo.kind:
-            self._bad(running.work, left, report.error)
-        elif report.error:
-            error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
-            _log.error("job failed: %s", error, extra={"action": "job_failed"})
-            self._record(running.work, len(left), error)
-            self._board.fail(running.work, left, error)
+            for work, rows in by_work(self._take(running, key)):
+                self._bad(work, rows, why)
+        for work, rows in running.left():
+            if report.error_kind == BadVideo.kind:
+                self._bad(work, rows, report.error)
+            elif report.error:
+                error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
+                _log.error("job failed: %s", error, extra={"action": "job_failed"})
+                self._record(work, len(rows), error)
+                self._board.fail(work, rows, error)
         self._put_back(running, full=bool(report.error))
+
+    def _take(self, running: Running, key: str) -> list[Wanted]:
+        """Who wants a key of a job, which has nothing more to do with it."""
+        with self._board.changed:  # readers that find damage look through `wanted`
+            self._making.pop(key, None)
+            return running.wanted.pop(key, [])
 
     def _record(self, work: Work, rows: int, error: ViewcacheError) -> None:
         lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
         said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-        self._ledger.add_event(EventRow("error", work.task_id, count=max(1, rows), detail=f"{error.kind}: {said}"))
+        self._ledger.add_event(EventRow("error", work.task_id, count=rows, detail=f"{error.kind}: {said}"))
 
-    def _bad(self, work: Work, rows: list[int], why: str) -> None:
-        """A video cannot give these rows: the task's policy decides."""
-        if not rows:
-            return
+    def _bad(self, work: Work, rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
+        """A video cannot give these rows: the task's policy decides; ``failure`` is what readers get if it gives up."""
         error = self._on_bad_clip(work, rows, why)
         self._board.mark(work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:
-            self._board.fail(work, rows, error)
+            self._board.fail(work, rows, failure or error)
 
-    def _died(self, running: _Running, reason: str) -> None:
+    def _died(self, running: Running, reason: str) -> None:
         self._salvage(running)
         self._release(running)
         self._tier.sweep()
-        job, rows = running.job, [row for same in running.rows.values() for row in same]
+        job, left = running.job, running.left()
         self._tries[job.video_key] += 1
-        if rows and self._tries[job.video_key] >= TRIES:
+        if left and self._tries[job.video_key] >= TRIES:
             del self._tries[job.video_key]
             why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
-            error = self._on_bad_clip(running.work, rows, why)
-            if error is not None:
-                self._board.mark(running.work, rows, RowState.FAILED)
-                self._board.fail(running.work, rows, WorkerDied(why))
+            for work, rows in left:
+                self._bad(work, rows, why, WorkerDied(why))
         self._put_back(running, full=False)
 
-    def _salvage(self, running: _Running) -> None:
+    def _salvage(self, running: Running) -> None:
         """Take in what a worker published but did not live to say: it lies there and must be counted."""
-        for key in list(running.rows):
+        for key in list(running.wanted):
             written = None if self._ledger.has(key) else find_written(self._tier.root, key)
             if written is not None:
                 self._made(running, Made(key, written, {}))
 
-    def _release(self, running: _Running) -> None:
+    def _release(self, running: Running) -> None:
         for reservation in running.reservations.values():
             reservation.release()
 
-    def _put_back(self, running: _Running, *, full: bool) -> None:
+    def _put_back(self, running: Running, *, full: bool) -> None:
         """What was not made is planned again; after an error look-ahead waits for a reader to move on."""
         with self._board.changed:
-            for rows in running.rows.values():
+            for work, rows in running.left():
                 for row in rows:
-                    if running.work.state(row) == RowState.MAKING:
-                        running.work.set_state(row, RowState.PLANNED)
+                    if work.state(row) == RowState.MAKING:
+                        work.set_state(row, RowState.PLANNED)
+            for key in running.wanted:
+                self._making.pop(key, None)
             # In one step, or `wait_idle` would see no job and a finding of no room from before this one ended.
             self._running.pop(running.job.number, None)
             self._full = full

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.job import Job, Made, Place
+from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.plan import GenerationPlan
-from viewcache.materializer.work import SECONDS_PER_FRAME, RowState, Work
+from viewcache.materializer.work import RowState, Work
 
 __all__ = ["ActiveGeneration"]
 
@@ -80,13 +80,9 @@ class ActiveGeneration(Work):
         self.at_seq = seq
         self.pace_s = pace_s or self.pace_s
 
-    def video(self, row: int) -> int:
-        """Which video a row's clip is of."""
-        return int(self.plan.video[row])
-
-    def due(self, row: int) -> int:
-        """The iteration that needs a row."""
-        return int(self.plan.seq[row])
+    def video(self, row: int) -> str:
+        """Content key of the video that a row's clip is of."""
+        return self.plan.videos.keys[int(self.plan.video[row])]
 
     @property
     def bound(self) -> int:
@@ -96,6 +92,10 @@ class ActiveGeneration(Work):
     def need_s(self, row: int) -> float:
         """Seconds until a row is needed (SAND §5.4, with the task's own pace)."""
         return float(self.plan.seq[row] - self.at_seq) * self.pace_s
+
+    def last_need_s(self) -> float:
+        """Seconds until the generation's last row is needed."""
+        return self.need_s(len(self.plan) - 1)
 
     def next_planned(self) -> int | None:
         """The first row, from where the reader is, that nobody has made or is making."""
@@ -107,16 +107,19 @@ class ActiveGeneration(Work):
         self._cursor += int(left.argmax())
         return self._cursor
 
-    def planned_of(self, video: int) -> list[int]:
+    def planned_of(self, video: str) -> list[int]:
         """The rows of one video, from where the reader is, that nobody has made or is making; soonest first."""
-        rows = self._by_video[self._video_starts[video] : self._video_starts[video + 1]]
+        place = self.plan.videos.row_of_key.get(video)
+        if place is None:
+            return []
+        rows = self._by_video[self._video_starts[place] : self._video_starts[place + 1]]
         wanted = (rows >= self.from_row) & (self._states[rows] == RowState.PLANNED)
         return [int(row) for row in rows[wanted]]
 
-    def next_need(self, key: str) -> int | None:
-        """The soonest iteration that still needs an object; None if none does."""
+    def next_need_s(self, key: str) -> float | None:
+        """Seconds until an object is needed next; None if it is not."""
         rows = [row for row in self.rows_of(key) if row >= self.from_row]
-        return int(self.plan.seq[min(rows)]) if rows else None
+        return self.need_s(min(rows)) if rows else None
 
     def recognize(self, has: Callable[[str], bool]) -> None:
         """Mark the rows whose object is there, given whether an object is."""
@@ -129,22 +132,16 @@ class ActiveGeneration(Work):
         counts = np.bincount(self._states, minlength=len(RowState)).tolist()
         return {state.name.lower(): counts[state] for state in RowState}
 
-    def job(self, number: int, rows: list[int], place: Place) -> Job:
-        """Describe the making of some rows of one video."""
-        video = int(self.plan.video[rows[0]])
-        videos = self.plan.videos
-        clips = tuple(self.plan.recipe(row) for row in rows)
-        return Job(
-            number=number,
-            uri=videos.uris[video],
-            name=videos.names[video],
-            video_key=videos.keys[video],
-            index=self._index_blob(int(videos.ids[video])),
-            clips=clips,
-            place=place,
-            estimate_s=SECONDS_PER_FRAME * (int(videos.frames[video]) + sum(len(clip.frames) for clip in clips)),
-        )
+    def source(self, row: int) -> Source:
+        """The video that a row's clip is of."""
+        video, videos = int(self.plan.video[row]), self.plan.videos
+        blob = self._index_blob(int(videos.ids[video]))
+        return Source(videos.uris[video], videos.names[video], videos.keys[video], blob, int(videos.frames[video]))
 
-    def copy(self, made: Made, rows: list[int]) -> Copy:
-        """The catalog's and the store's view of an object that was just made for some rows."""
-        return Copy(int(self.object_ids[rows[0]]), made.key, made.stored, made.written.bytes)
+    def recipe(self, row: int) -> Recipe:
+        """How a row's clip is made."""
+        return self.plan.recipe(row)
+
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
+        return Copy(int(self.object_ids[row]), made.key, made.stored, made.written.bytes)

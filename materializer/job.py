@@ -11,7 +11,7 @@ from viewcache.materializer.program import Program
 from viewcache.store import Stored, Written
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Job", "Made", "Place", "Recipe", "Report"]
+__all__ = ["Job", "Made", "Place", "Recipe", "Report", "Source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,20 @@ class Place:
     """``raw``, ``lz4`` or ``zstd1``."""
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A video as a job needs it."""
+
+    uri: str
+    name: str
+    """The video's name in paths, for messages."""
+    key: str
+    """Content key of the file."""
+    index: bytes
+    """`VideoIndex.to_bytes()`."""
+    frames: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,11 @@ class Videos:
         """``video_id`` → position in the arrays."""
         return {video: row for row, video in enumerate(self.ids.tolist())}
 
+    @cached_property
+    def row_of_key(self) -> dict[str, int]:
+        """Content key → position in the arrays."""
+        return {key: row for row, key in enumerate(self.keys)}
+
 
 @dataclass(frozen=True)
 class GenerationPlan:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.errors import BadVideo, Broken, ViewNotFound
 from viewcache.materializer.engine import Engine
-from viewcache.materializer.job import Job, Made, Place, Recipe
+from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.ops import get
 from viewcache.materializer.pixels import frame_from_planes, plane_shapes, to_rgb
@@ -95,13 +95,9 @@ class SingleWork(Work):
         """Content key of a row's object."""
         return self._wanted[row].recipe.key
 
-    def video(self, row: int) -> int:
-        """Which video a row is made of."""
-        return self._wanted[row].video_id
-
-    def due(self, row: int) -> int:
-        """At once: a reader waits."""
-        return 0
+    def video(self, row: int) -> str:
+        """Content key of the video that a row is made of."""
+        return self._wanted[row].video_key
 
     def state(self, row: int) -> RowState:
         """How far a row is."""
@@ -117,22 +113,17 @@ class SingleWork(Work):
             if each.recipe.key == key and self._states[row] != RowState.MAKING:
                 self._states[row] = state
 
-    def job(self, number: int, rows: list[int], place: Place) -> Job:
-        """Describe the making of some rows of one video."""
-        first = self._wanted[rows[0]]
-        return Job(
-            number=number,
-            uri=first.uri,
-            name=first.video,
-            video_key=first.video_key,
-            index=first.index.to_bytes(),
-            clips=tuple(self._wanted[row].recipe for row in rows),
-            place=place,
-            estimate_s=SECONDS_PER_FRAME * first.index.frames,
-        )
+    def source(self, row: int) -> Source:
+        """The video that a row is made of."""
+        each = self._wanted[row]
+        return Source(each.uri, each.video, each.video_key, each.index.to_bytes(), each.index.frames)
 
-    def copy(self, made: Made, rows: list[int]) -> Copy:
-        """The catalog's and the store's view of an object that was just made."""
+    def recipe(self, row: int) -> Recipe:
+        """How a row's frame is made."""
+        return self._wanted[row].recipe
+
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
         return Copy(self._object_ids[made.key], made.key, made.stored, made.written.bytes)
 
 

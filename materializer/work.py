@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import IntEnum
 
-from viewcache.materializer.job import Job, Made, Place
+from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
 
 __all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work"]
@@ -45,12 +45,8 @@ class Work(ABC):
         """Content key of a row's object."""
 
     @abstractmethod
-    def video(self, row: int) -> int:
-        """Which video a row is made of; any number that is equal for equal videos."""
-
-    @abstractmethod
-    def due(self, row: int) -> int:
-        """The iteration that needs a row."""
+    def video(self, row: int) -> str:
+        """Content key of the video that a row is made of."""
 
     @abstractmethod
     def state(self, row: int) -> RowState:
@@ -65,12 +61,16 @@ class Work(ABC):
         """The same for all rows of an object, unless it is being made."""
 
     @abstractmethod
-    def job(self, number: int, rows: list[int], place: Place) -> Job:
-        """Describe the making of some rows of one video."""
+    def source(self, row: int) -> Source:
+        """The video that a row is made of."""
 
     @abstractmethod
-    def copy(self, made: Made, rows: list[int]) -> Copy:
-        """The catalog's and the store's view of an object that was just made for some rows."""
+    def recipe(self, row: int) -> Recipe:
+        """How a row's object is made."""
+
+    @abstractmethod
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
 
     def recognize(self, has: Callable[[str], bool]) -> None:  # noqa: B027  -- a hook: single frames are always asked
         """Mark the rows whose object is there, given whether an object is."""
@@ -83,16 +83,20 @@ class Work(ABC):
         """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
         return None
 
-    def planned_of(self, video: int) -> list[int]:
+    def planned_of(self, video: str) -> list[int]:
         """Rows of one video that are worth making while it is being decoded; soonest first."""
         return []
 
-    def next_need(self, key: str) -> int | None:
-        """The soonest iteration that still needs an object; None if none does."""
+    def next_need_s(self, key: str) -> float | None:
+        """Seconds until an object is needed next; None if it is not."""
         return None
 
     def need_s(self, row: int) -> float:
         """Seconds until a row is needed."""
+        return 0.0
+
+    def last_need_s(self) -> float:
+        """Seconds until the last row is needed."""
         return 0.0
 
     def at(self, seq: int, pace_s: float) -> None:  # noqa: B027  -- a hook: single frames have no deadline

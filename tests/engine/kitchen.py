@@ -215,7 +215,12 @@ class Kitchen:
         """Most bytes of one clip."""
         return self.active.bound
 
-    def rows_of(self, video: int) -> list[int]:
+    @property
+    def videos(self) -> tuple[str, ...]:
+        """Content keys of all videos, by name."""
+        return self.active.plan.videos.keys
+
+    def rows_of(self, video: str) -> list[int]:
         """All rows of a video."""
         return [row for row in range(len(self.active.plan)) if self.active.video(row) == video]
 

@@ -25,9 +25,8 @@ def kitchen(store: Path, videos: Path, pool: ScriptedPool) -> Iterator[Kitchen]:
         yield kitchen
 
 
-def _other_videos(kitchen: Kitchen, row: int) -> list[int]:
-    videos = range(4)
-    return [video for video in videos if video != kitchen.active.video(row)]
+def _other_video(kitchen: Kitchen, row: int) -> str:
+    return next(key for key in kitchen.videos if key != kitchen.active.video(row))
 
 
 def test_look_ahead_makes_what_is_due_first_and_its_videos_other_clips(kitchen: Kitchen, pool: ScriptedPool) -> None:
@@ -60,7 +59,7 @@ def test_a_reader_of_other_videos_makes_look_ahead_yield(kitchen: Kitchen, pool:
     """A job that nobody waits for is asked to stop; what it gave back is made later, and nothing is made twice."""
     kitchen.engine.look_ahead([kitchen.active])
     first = pool.nth(0)
-    reading = Reading(kitchen, kitchen.rows_of(_other_videos(kitchen, 0)[0])[:1])
+    reading = Reading(kitchen, kitchen.rows_of(_other_video(kitchen, 0))[:1])
     until(lambda: pool.asked == [first.number], "the job to be asked to yield")
     pool.make(first, first.keys[0])
     pool.end(first, Report(returned=first.keys[1:]))
@@ -78,7 +77,7 @@ def test_a_job_that_a_reader_waits_for_is_not_interrupted(kitchen: Kitchen, pool
     kitchen.engine.look_ahead([kitchen.active])
     first = pool.nth(0)
     one = Reading(kitchen, kitchen.rows_of(kitchen.active.video(0))[:1])
-    two = Reading(kitchen, kitchen.rows_of(_other_videos(kitchen, 0)[0])[:1])
+    two = Reading(kitchen, kitchen.rows_of(_other_video(kitchen, 0))[:1])
     pool.make(first)
     assert one.end() is None
     pool.end(first)
@@ -90,7 +89,7 @@ def test_a_job_that_a_reader_waits_for_is_not_interrupted(kitchen: Kitchen, pool
 def test_the_oldest_reader_is_served_first(kitchen: Kitchen, pool: ScriptedPool) -> None:
     """Readers are served in the order in which they came, whatever is due sooner."""
     order = [3, 1, 2, 0]
-    readings = [Reading(kitchen, kitchen.rows_of(video)[:1]) for video in order]
+    readings = [Reading(kitchen, kitchen.rows_of(kitchen.videos[video])[:1]) for video in order]
     for number, reading in enumerate(readings):
         job = pool.nth(number)
         assert kitchen.active.key(reading.rows[0]) in job.keys
@@ -101,7 +100,7 @@ def test_the_oldest_reader_is_served_first(kitchen: Kitchen, pool: ScriptedPool)
 
 def test_close_sends_waiting_readers_away(kitchen: Kitchen, pool: ScriptedPool) -> None:
     """Readers that wait when the cache closes get Closed, at once; later calls too."""
-    readings = [Reading(kitchen, kitchen.rows_of(video)) for video in range(3)]
+    readings = [Reading(kitchen, kitchen.rows_of(video)) for video in kitchen.videos[:3]]
     kitchen.engine.close()
     assert {type(reading.end()) for reading in readings} == {Closed}
     with pytest.raises(Closed), kitchen.engine.fetch(kitchen.active, [0]):
@@ -184,7 +183,7 @@ def test_what_a_dead_worker_published_is_counted(kitchen: Kitchen, pool: Scripte
 def test_the_third_death_after_all_was_published(kitchen: Kitchen, pool: ScriptedPool) -> None:
     """Workers that die only after their last object have made it: nobody gets an error."""
     for number in range(3):
-        reading = Reading(kitchen, kitchen.rows_of(0)[:1])
+        reading = Reading(kitchen, kitchen.rows_of(kitchen.videos[0])[:1])
         job = pool.nth(number)
         for clip in job.clips:
             pool.write(job, clip)

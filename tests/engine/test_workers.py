@@ -12,10 +12,11 @@ import pytest
 from tests.engine.kitchen import Kitchen, Reading, until
 from viewcache.errors import Full, WorkerDied
 from viewcache.failpoints import VARIABLE
-from viewcache.materializer import generation
+from viewcache.materializer import running
 from viewcache.materializer.board import Fetched
 from viewcache.materializer.job import Job
 from viewcache.materializer.pool import WorkerPool
+from viewcache.materializer.running import describe
 from viewcache.store import read_slots
 
 Clips = dict[int, bytes]
@@ -115,7 +116,7 @@ def test_a_video_on_which_every_worker_dies(store: Path, videos: Path, monkeypat
 
 def test_a_stopped_worker_is_replaced(store: Path, videos: Path, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that hangs (SIGSTOP) is killed after its grace and its job repeated."""
-    monkeypatch.setattr(generation, "SECONDS_PER_FRAME", 0.01)
+    monkeypatch.setattr(running, "SECONDS_PER_FRAME", 0.01)
     with Kitchen(store, videos, _pool(grace_s=3.0)) as kitchen:
         reading = Reading(kitchen, [0])
         until(lambda: bool(kitchen.pool.pids()) and kitchen.pool.busy == 1, "a worker to have a job")
@@ -129,7 +130,8 @@ def test_a_stopped_worker_is_replaced(store: Path, videos: Path, clips: Clips, m
 def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(kitchen: Kitchen) -> None:
     """A job larger than the socket's buffer, given to a worker that does not listen, is given up after the grace."""
     pool = WorkerPool(1, memory_bytes=1 << 30, grace_s=0.5)
-    job = kitchen.active.job(1, [0], kitchen.engine._settings.place)
+    active = kitchen.active
+    job = describe(1, {active.key(0): [(active, 0)]}, kitchen.engine._settings.place)
     try:
         pool.submit(job)
         until(lambda: any(event.kind == "report" for event in pool.poll(0.1)), "the first job's report")

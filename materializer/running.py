@@ -1,0 +1,82 @@
+"""Jobs that workers have: who wants what of them, and what a job is given to make.
+
+A job is one decode of one video. It makes what somebody wants of that video now, and with it what the cache's other
+tasks want of it in the same time, so that tasks over the same videos decode them once (SAND §5.2).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from viewcache.materializer.job import Job, Place
+from viewcache.materializer.work import SECONDS_PER_FRAME, Work
+from viewcache.store import Reservation, Written
+
+__all__ = ["Running", "Wanted", "by_work", "describe", "worth_making"]
+
+Wanted = tuple[Work, int]
+"""A row of some work."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that a worker has."""
+
+    job: Job
+    wanted: dict[str, list[Wanted]]
+    """Key → rows that need it; what is left to be made."""
+    reservations: dict[str, Reservation]
+    """Key → room for its object."""
+    made: list[Written] = field(default_factory=list)
+    seconds: Counter[str] = field(default_factory=Counter)
+    """Busy seconds by stage."""
+
+    def left(self) -> list[tuple[Work, list[int]]]:
+        """All rows that still wait for the job."""
+        return by_work(each for same in self.wanted.values() for each in same)
+
+
+def by_work(wanted: Iterable[Wanted]) -> list[tuple[Work, list[int]]]:
+    """The same rows, for each work."""
+    found: dict[int, tuple[Work, list[int]]] = {}
+    for work, row in wanted:
+        found.setdefault(id(work), (work, []))[1].append(row)
+    return list(found.values())
+
+
+def worth_making(work: Work, rows: Sequence[int], works: Iterable[Work]) -> Iterator[Wanted]:
+    """What a job can make: first what it is for, then what is worth making of the video meanwhile, soonest first.
+
+    Args:
+        work: whom the job is for.
+        rows: of it, all of one video.
+        works: all that is worth making. Of other tasks only what is needed before the generation of ``work`` ends: more
+            would fill the budget with what is needed late.
+    """
+    yield from ((work, row) for row in rows)
+    video, until_s, asked = work.video(rows[0]), work.last_need_s(), set(rows)
+    others = [each for each in works if each is not work and each.task_id != work.task_id]
+    siblings = [(work.need_s(row), work, row) for row in work.planned_of(video) if row not in asked]
+    for other in others:
+        needs = ((other.need_s(row), other, row) for row in other.planned_of(video))
+        siblings += [each for each in needs if each[0] <= until_s]
+    siblings.sort(key=lambda each: each[0])
+    yield from ((each, row) for _, each, row in siblings)
+
+
+def describe(number: int, wanted: dict[str, list[Wanted]], place: Place) -> Job:
+    """Describe a job that makes each key for the first row that wants it, in the order of need."""
+    first = sorted((same[0] for same in wanted.values()), key=lambda each: each[0].need_s(each[1]))
+    work, row = first[0]
+    source = work.source(row)
+    clips = tuple(replace(work.recipe(row), due=due) for due, (work, row) in enumerate(first))
+    return Job(
+        number=number,
+        uri=source.uri,
+        name=source.name,
+        video_key=source.key,
+        index=source.index,
+        clips=clips,
+        place=place,
+        estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
+    )
