@@ -53,6 +53,8 @@ class Config:
     """Absolute paths of the files that were read; empty for text and mappings."""
     budget_given: bool = True
     """False if the budget is a fraction of the disk; then see ``with_used_bytes``."""
+    cache_given: bool = True
+    """False if there was no ``cache`` section, so that all of its settings are defaults."""
 
     def task(self, name: str) -> TaskSpec:
         """The task of that name.
@@ -109,12 +111,38 @@ def load(source: Source | Iterable[Source]) -> Config:
         NotFound: a file does not exist.
         ConfigError: anything in it is wrong; with file, line and column.
     """
-    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
     files: list[str] = []
-    written: list[tuple[Node, str]] = []
-    for each in sources:
-        written.extend(read_documents(each, files))
-    return assemble(written, files)
+    return assemble(_documents(source, files), files)
+
+
+def load_more(source: Source | Iterable[Source], config: Config) -> Config:
+    """Add the tasks of further files to a configuration; see ``load``.
+
+    Args:
+        source: what to add. Its ``cache``, if it has one, must name the same store.
+        config: what there is.
+
+    Raises:
+        NotFound: a file does not exist.
+        ConfigError: anything in it is wrong, it belongs to another cache, or a tag is taken.
+    """
+    files: list[str] = []
+    more = assemble(_documents(source, files), files)
+    if more.cache_given and more.cache.tiers[0].url != config.cache.tiers[0].url:
+        raise ConfigError(
+            f"its store is {more.cache.tiers[0].url}, that of the open cache is {config.cache.tiers[0].url}; leave out "
+            "cache:, or open it by itself",
+            (*files, "<string>")[0],
+        )
+    for task in more.tasks:
+        if any(task.name == each.name for each in config.tasks):
+            raise ConfigError(f"the tag {task.name!r} is already that of a task of the open cache", task.place.file)
+    return replace(config, tasks=(*config.tasks, *more.tasks), files=(*config.files, *more.files))
+
+
+def _documents(source: Source | Iterable[Source], files: list[str]) -> list[tuple[Node, str]]:
+    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
+    return [document for each in sources for document in read_documents(each, files)]
 
 
 def assemble(written: Iterable[tuple[Node, str]], files: Sequence[str] = ()) -> Config:
@@ -141,7 +169,8 @@ def assemble(written: Iterable[tuple[Node, str]], files: Sequence[str] = ()) -> 
                 raise error_at(entries.place("tag"), f"the tag {task.name!r} is already that of the task at {first}")
             _keep_apart(cache, task, entries)
             tasks[task.name] = task
-    return Config(cache, tuple(tasks.values()), tuple(files), budget_given)
+    cache_given = any(document.entries.has("cache") for document in documents)
+    return Config(cache, tuple(tasks.values()), tuple(files), budget_given, cache_given)
 
 
 def default_budget(folder: str, used: int = 0) -> int:
@@ -202,6 +231,7 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         memory_bytes=entries.value("memory") or _default_memory(),
         epochs_per_generation=entries.value("epochs_per_generation"),
         seed=entries.value("seed"),
+        draw_ahead=entries.value("draw_ahead"),
         workers=entries.value("workers"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),

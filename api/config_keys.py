@@ -169,6 +169,13 @@ _CACHE = Section(
         ),
         _count("epochs_per_generation", "k: epochs that are planned, and decoded for, at once.", 5, most=10_000),
         _count("seed", "Seed of all random choices of tasks that give none.", 0, least=0, most=MOST_SEED),
+        _count(
+            "draw_ahead",
+            "Iterations that the orders of tasks over one dataset are drawn ahead of their readers. A task alone draws "
+            "whole epochs.",
+            16,
+            most=10_000,
+        ),
         _count("workers", "Worker processes; 0 is one per core.", 0, least=0, most=1024),
         Key(
             "durability",

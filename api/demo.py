@@ -236,7 +236,7 @@ def _decode_epochs(cache: Cache, bar: Bar, batches: int) -> Phase:
     task = cache.task(TAG).task
     active = task.generation(0)
     plan = active.plan
-    work = [[_plain(cache, active, row) for row in plan.rows(*place)] for place in _places(plan.iterations)]
+    work = [[_plain(cache, active, row) for row in active.rows(*place)] for place in _places(plan.iterations)]
     digests: list[str] = []
     hashing = _Hashing()
     start, cpu = time.perf_counter(), _cpu_s()

@@ -72,8 +72,8 @@ class Loader:
 
         Raises:
             MissingExtra: torch is not installed.
-            BadInput: epochs, rank, world, layout or prefetch are out of range, a rank would get an empty batch, or
-                there is no such device.
+            BadInput: epochs, rank, world, layout or prefetch are out of range, a rank would get an empty batch, there
+                is no such device, or processes of torch.distributed would have different orders.
             ViewNotFound: no such task, or more epochs than it has.
         """
         try:
@@ -121,6 +121,12 @@ class Loader:
     def _place(self, rank: int | None, world: int | None) -> tuple[int, int]:
         distributed = self._torch.distributed
         joined = distributed.is_available() and distributed.is_initialized()
+        ranks = distributed.get_world_size() if joined and world is None else 1
+        if ranks > 1 and self._cache.task(self.task).task.draws_together:
+            raise BadInput(
+                f"task {self.task!r} draws its order with other tasks, which no other process can know, so ranks would "
+                "read different batches; set coordination: independent under its sampling, or open it alone"
+            )
         return (
             (distributed.get_rank() if joined else 0) if rank is None else rank,
             (distributed.get_world_size() if joined else 1) if world is None else world,
@@ -207,9 +213,9 @@ class Loader:
                 tensors = self._tensors(item)
                 self._count(item.epoch, item.iteration)
                 del item  # the buffer must be free again when the training loop lets go of the tensors
-                room.release()  # not before: until the loop goes on, it has the last batch beside this one
                 yield tensors
                 del tensors
+                room.release()  # not before: while the loop goes on to the next batch, it has both
         finally:
             # In a forked child the thread does not exist, and the queue's lock may be held for ever.
             if os.getpid() == pid:

@@ -18,6 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset import Progress
 from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.group import shares
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tables import Summary
 from viewcache.materializer.task import Task
@@ -111,7 +112,10 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
     numbers = list(generations)
     found: list[Preview] = []
     with planned_tasks(config, progress) as tasks:
-        for task, catalog, warnings in tasks:
+        opened = list(tasks)
+        for (task, *_), share in zip(opened, shares([task for task, *_ in opened]), strict=True):
+            task.share(share)
+        for task, catalog, warnings in opened:
             mine = [number for number in numbers if 0 <= number <= task.last_generation()]
             found += [_preview(config, task, number, catalog, warnings) for number in mine]
     if not found:

@@ -9,7 +9,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -18,15 +17,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.config import Config, Source, load
+from viewcache.api.config import Config, Source, load, load_more
 from viewcache.api.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
-from viewcache.catalog.records import EventRow, TaskRow, TierRow
+from viewcache.catalog.records import EventRow, ProgressRow, TaskRow, TierRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.materializer.ahead import LookAhead
 from viewcache.materializer.batch import Batch
 from viewcache.materializer.dataset import Dataset, Progress
 from viewcache.materializer.engine import Engine, EngineSettings
+from viewcache.materializer.group import Group, shares
 from viewcache.materializer.job import Place
 from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
@@ -78,7 +79,7 @@ def opened() -> "Cache | None":
 def open_task(
     config: Config, spec: TaskSpec, catalog: Catalog, budget_bytes: int, progress: Progress | None = None
 ) -> Task:
-    """Scan a task's dataset and register the task in a catalog; nothing is planned yet.
+    """Scan a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `shares`.
 
     Raises:
         BadInput: the catalog has draws of another definition under this name.
@@ -129,7 +130,6 @@ class Cache:
         self._closed = False
         self._lock = threading.RLock()
         self._engine: Engine | None = None
-        self._current: dict[str, int] = {}
         spec = config.cache
         root = spec.tiers[0].url
         where = root if spec.catalog == "duckdb" else spec.catalog
@@ -158,18 +158,33 @@ class Cache:
             self._ledger = Ledger(self.catalog, TIER)
             self._ledger.adopt(self.recovered.copies)
             self._shrink()
+            self._groups: dict[int, Group] = {}
             self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
+            self._share()
             self._check_budget()
         except BaseException:
             self._let_go(clean=recovered)
             raise
-        self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
+        self._ahead = LookAhead(self._engine_now)
         _open_caches.append(self)
         atexit.register(self.close)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
-        return Reader(task, self.catalog, self.tier.root, self._engine_now, lambda n: self._look_ahead(spec.name, n))
+        return Reader(
+            task, self.catalog, self.tier.root, self._engine_now, lambda number: self._ahead.reading(task, number)
+        )
+
+    def _share(self) -> None:
+        """Let tasks that have videos in common share them."""
+        cache, tasks = self.config.cache, [reader.task for reader in self._readers.values()]
+        for task, share in zip(tasks, shares(tasks), strict=True):
+            group = None
+            if share.together:
+                fresh = Group(self.catalog, cache.seed, cache.draw_ahead, lambda: self._engine_now().guard())
+                group = self._groups.setdefault(task.dataset.dataset_id, fresh)
+                group.add(task)
+            task.share(share, group)
 
     def _shrink(self) -> None:
         """Evict what a budget that was lowered since the last run has no room for."""
@@ -188,6 +203,54 @@ class Cache:
                     f"cache.budget is {self.tier.budget_bytes}; the minimum is {need}",
                     need,
                 )
+
+    def join(self, source: Source | Iterable[Source], *, progress: Progress | None = None) -> tuple[str, ...]:
+        """Let further tasks join while others run; their generations end with those of the others.
+
+        Args:
+            source: what describes them, as for `viewcache.open`; a ``cache`` section must name the same store.
+            progress: called while files are scanned, with (done, in all, name).
+
+        Returns:
+            Their names.
+
+        Raises:
+            ConfigError: the description is wrong, belongs to another cache, or a name is taken.
+            BadInput: the catalog has draws of another definition under a name.
+            BudgetTooSmall: the budget cannot hold one of their batches. The other tasks go on, after any error.
+        """
+        self.check_open()
+        with self._lock:
+            before = self.config, dict(self._readers)
+            self.config = load_more(source, self.config)
+            try:
+                names = [task.name for task in self.config.tasks if task.name not in self._readers]
+                for name in names:
+                    self._readers[name] = self._reader(self.config.task(name), progress)
+                self._check_budget()
+                self._share()
+            except BaseException:
+                self.config, self._readers = before
+                raise
+            if self._engine is not None:
+                self._engine.demand_reserve = self._reserve()
+            return tuple(names)
+
+    def leave(self, name: str) -> None:
+        """A task has ended, also in the middle of an epoch: nothing is drawn, made or kept for it any more.
+
+        What it has drawn stays drawn; reading it again lets it go on.
+
+        Raises:
+            ViewNotFound: there is no such task.
+        """
+        task = self.task(name).task
+        if task.group is not None:
+            task.group.leave(task)
+        last = task.spec.epochs * task.iterations(0)
+        self.catalog.limit_ranks(task.task_id, 1)
+        self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
+        self._ahead.forget(task)
 
     # Reading -------------------------------------------------------------------------------------------------------
 
@@ -304,12 +367,14 @@ class Cache:
                 pool = WorkerPool(workers, memory_bytes=memory, op_modules=cache.op_modules)
                 codec = cache.tiers[0].codec
                 place = Place(self.tier.root, "raw" if codec == "auto" else codec, cache.durability == "durable")
-                tasks = [reader.task for reader in self._readers.values()]
-                reserve = max((task.demand_reserve(task.batch_bound()[0]) for task in tasks), default=0)
                 job_bytes = max(cache.memory_bytes // workers // (DEPTH + 2), 128 << 20)
-                settings = EngineSettings(place, job_bytes, reserve)
+                settings = EngineSettings(place, job_bytes, self._reserve())
                 self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
             return self._engine
+
+    def _reserve(self) -> int:
+        tasks = [reader.task for reader in self._readers.values()]
+        return max((task.demand_reserve(task.batch_bound()[0]) for task in tasks), default=0)
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
         if isinstance(work, SingleWork):  # a frame asked for by name has no substitute
@@ -317,36 +382,6 @@ class Cache:
         task = next(reader.task for reader in self._readers.values() if reader.task.task_id == work.task_id)
         self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
         return task.substitute(work, rows, why)
-
-    def _look_ahead(self, name: str, number: int) -> None:
-        """A generation is being read: make it, and plan the next one meanwhile."""
-        with self._lock:
-            if self._current.get(name) == number:
-                return
-            self._current[name] = number
-        self._announce()
-        task = self._readers[name].task
-        if number < task.last_generation():
-            self._planner.submit(self._plan_next, name, number + 1)
-
-    def _plan_next(self, name: str, number: int) -> None:
-        try:
-            self._readers[name].task.generation(number)
-            self._announce()
-        except Closed:
-            pass  # nobody will read it
-        except ViewcacheError as error:
-            # The reader that gets there meets it again; until then there is nothing to make.
-            _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
-
-    def _announce(self) -> None:
-        with self._lock:
-            wanted = [
-                self._readers[name].task.planned(each)
-                for name, number in self._current.items()
-                for each in (number, number + 1)
-            ]
-        self._engine_now().look_ahead([active for active in wanted if active is not None])
 
     # Ending --------------------------------------------------------------------------------------------------------
 
@@ -373,7 +408,7 @@ class Cache:
         atexit.unregister(self.close)
         if self in _open_caches:
             _open_caches.remove(self)
-        self._planner.shutdown(cancel_futures=True)
+        self._ahead.close()
         if self._engine is not None:
             self._engine.close()
         self._let_go(clean=True)

@@ -164,7 +164,7 @@ class Tree:
         reader = self._cache.task(where.task)
         if len(where.parts) == 3:
             epoch, iteration = int(where.parts[1]), int(where.parts[2])
-            reader.rows(reader.task.generation(reader.task.generation_of(epoch)), epoch, iteration)
+            reader.task.check_iteration(epoch, iteration)
         elif len(where.parts) == 2 and not _is_epoch(reader, where.parts[1]):
             if where.parts[1].isdecimal() and _video(reader, where.parts[1]) is None:
                 reader.task.generation_of(int(where.parts[1]))
@@ -262,8 +262,7 @@ class Tree:
     def _batch(self, where: ViewPath) -> Payload:
         assert where.epoch is not None  # a view's path has one
         reader, epoch = self._cache.task(where.task), where.epoch
-        active = reader.task.generation(reader.task.generation_of(epoch))
-        rows = reader.rows(active, epoch, where.iteration, where.rank, where.world)
+        active, rows = reader.rows(epoch, where.iteration, where.rank, where.world)
         shape = active.plan.shape
 
         def load(which: range) -> NDArray[np.uint8]:

@@ -187,17 +187,39 @@ class Catalog:
         """Every task by id."""
         return from_table(TaskRow, self._query("read_tasks"))
 
-    def record_draws(self, draws: pa.Table) -> None:
+    def record_draws(self, draws: pa.Table, settled: pa.Table | None = None) -> None:
         """Record an order, ``schemas.DRAW``; what is recorded already may be given again.
 
+        Args:
+            draws: the order.
+            settled: ``schemas.SETTLED`` of those epochs that are only planned behind a position; None = all is certain.
+
         Raises:
-            Misuse: a position is recorded with another video; nothing of ``draws`` is recorded then.
+            Misuse: a position is settled with another video; nothing of ``draws`` is recorded then.
         """
-        self._call(lambda session: tasks.record_draws(session, draws))
+        self._call(lambda session: tasks.record_draws(session, draws, settled))
+
+    def settle_draws(self, draws: pa.Table, uses: pa.Table, settled: pa.Table) -> None:
+        """Draw planned epochs further, in one transaction: what is settled never changes.
+
+        Args:
+            draws: ``schemas.DRAW`` of all positions whose video changes.
+            uses: ``schemas.MOVE`` of their clips.
+            settled: ``schemas.SETTLED``, how far the epochs are drawn now.
+
+        Raises:
+            Misuse: a position is settled with another video; nothing is recorded then.
+        """
+        self._call(lambda session: tasks.settle_draws(session, draws, uses, settled))
 
     def load_draws(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
-        """The recorded order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position)."""
+        """The order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position), settled or planned."""
         return self._query("read_draws", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
+
+    def load_settled(self, task_id: int) -> dict[int, int]:
+        """Epoch → positions that are settled, for the epochs that are planned further than that."""
+        rows = self._query("read_settled", task_id=task_id)
+        return dict(zip(rows["epoch"].to_pylist(), rows["positions"].to_pylist(), strict=True))
 
     def add_substitutions(self, rows: Sequence[SubstitutionRow]) -> None:
         """Record uses of policies for bad and short videos (small)."""

@@ -122,6 +122,10 @@ class GenerationRow:
     """Objects that this generation was the first to name; filled in by ``record_plan``."""
     planned_at: float = 0.0
     """Filled in by ``record_plan``."""
+    group_epoch: int | None = None
+    """Epoch of the group that ``first_epoch`` is planned with; None in catalogs of before there were groups."""
+    grid: int | None = None
+    """Frames between the possible clip starts of one phase: the gcd of the group's strides; None likewise."""
     generation_id: int = 0
     group_id: int = 0
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from viewcache.errors import BadInput
 
-__all__ = ["COPY", "DRAW", "EDGE", "OBJECT", "USE", "VIDEO", "conform", "empty"]
+__all__ = ["COPY", "DRAW", "EDGE", "MOVE", "OBJECT", "SETTLED", "USE", "VIDEO", "conform", "empty"]
 
 
 def _schema(**columns: str) -> pa.Schema:
@@ -64,6 +64,12 @@ USE = _schema(
 
 DRAW = _schema(task_id="bigint", epoch="integer", position="integer", video_id="bigint")
 """The video at ``position`` of the order of ``epoch``."""
+
+MOVE = _schema(task_id="bigint", epoch="integer", position="integer", sample="integer", object_id="bigint")
+"""A use behind what is settled gets another object, since its position got another video."""
+
+SETTLED = _schema(task_id="bigint", epoch="integer", positions="bigint")
+"""So many positions of the epoch's order are drawn for certain; what lies behind is planned, and may still change."""
 
 COPY = _schema(
     object_id="bigint",

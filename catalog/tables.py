@@ -125,6 +125,8 @@ Table(
     _need("bytes"),
     _need("decode_s", Double),
     _need("planned_at", Double),
+    _may("group_epoch", Integer),
+    _may("grid", Integer),
     _key("generation_id"),
 )
 Table(
@@ -158,6 +160,7 @@ Table(
     _need("object_id"),
 )
 Table("draw", metadata, _need("task_id"), _need("epoch", Integer), _need("position", Integer), _need("video_id"))
+Table("settled", metadata, _need("task_id"), _need("epoch", Integer), _need("positions"), _key("task_id", "epoch"))
 Table(
     "substitution",
     metadata,

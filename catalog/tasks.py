@@ -19,6 +19,7 @@ __all__ = [
     "record_draws",
     "register_dataset",
     "set_video_columns",
+    "settle_draws",
     "upsert_videos",
 ]
 
@@ -92,6 +93,7 @@ def forget_task(session: Session, name: str) -> TaskRow:
         "delete_generations",
         "delete_progress",
         "delete_draws",
+        "delete_settled",
         "delete_substitutions",
         "delete_task",
     ):
@@ -99,16 +101,31 @@ def forget_task(session: Session, name: str) -> TaskRow:
     return known[name]
 
 
-def record_draws(session: Session, draws: pa.Table) -> None:
+def record_draws(session: Session, draws: pa.Table, settled: pa.Table | None = None) -> None:
     """Record an order; see ``Catalog.record_draws``."""
     table = schemas.conform(draws, schemas.DRAW, "draws")
+    _refuse_contradiction(session, table)
+    session.run("insert_draws", given=table)
+    if settled is not None:
+        session.run("upsert_settled", given=schemas.conform(settled, schemas.SETTLED, "settled positions"))
+
+
+def settle_draws(session: Session, draws: pa.Table, uses: pa.Table, settled: pa.Table) -> None:
+    """Settle more of an order; see ``Catalog.settle_draws``."""
+    table = schemas.conform(draws, schemas.DRAW, "draws")
+    _refuse_contradiction(session, table)
+    session.run("move_draws", given=table)
+    session.run("move_uses", given=schemas.conform(uses, schemas.MOVE, "moved uses"))
+    session.run("upsert_settled", given=schemas.conform(settled, schemas.SETTLED, "settled positions"))
+
+
+def _refuse_contradiction(session: Session, table: pa.Table) -> None:
     against = session.run("contradicted_draws", given=table).to_pylist()
     if against:
         raise errors.Misuse(
             f"task {against[0]['task_id']} epoch {against[0]['epoch']} position {against[0]['position']} was drawn as "
             f"video {against[0]['video_id']} before; a draw never changes"
         )
-    session.run("insert_draws", given=table)
 
 
 def _group(session: Session, dataset_id: int) -> int:
@@ -128,5 +145,5 @@ def _forget_plans(session: Session, known: TaskRow) -> None:
             "changes its meaning; give the changed task another tag, restore its definition, or forget its draws with "
             "`viewcache forget`"
         )
-    for name in ("delete_uses", "delete_generations", "delete_progress"):
+    for name in ("delete_uses", "delete_generations", "delete_progress", "delete_draws", "delete_settled"):
         session.run(name, {"task_id": known.task_id})

@@ -12,7 +12,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoColumnRow, VideoRow
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.keyed import word
-from viewcache.materializer.order import draw_substitute
+from viewcache.materializer.order import draw_substitute, substitute_place
 from viewcache.materializer.plan import Videos
 from viewcache.materializer.sampling import clip_span
 from viewcache.materializer.scan import Known, Scanned, scan
@@ -169,6 +169,8 @@ class Dataset:
         first_epoch: int,
         order: NDArray[np.int64],
         stand_ins: Mapping[tuple[int, int], int | None],
+        *,
+        by_video: bool = False,
     ) -> tuple[Videos, NDArray[np.int64], list[SubstitutionRow]]:
         """Turn drawn ids into rows of the videos at hand, with another video where one is bad or gone.
 
@@ -178,6 +180,7 @@ class Dataset:
             first_epoch: epoch of ``order[0]``.
             order: (epochs, videos) ids.
             stand_ins: (epoch, position) → ``video_id`` of what replaced the video of that place before.
+            by_video: positions may still change, so what stands in for a video depends on the video instead.
 
         Returns:
             The usable videos, (epochs, videos) rows of them, and a record of each policy that was used.
@@ -202,7 +205,8 @@ class Dataset:
                     "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
                 )
             before = videos.row_of.get(stand_ins.get((first_epoch + at, position)) or 0)
-            drawn = draw_substitute(seed, task.name, first_epoch + at, position, -1, 0, len(videos))
+            place = substitute_place(position, video_id, by_video=by_video)
+            drawn = draw_substitute(seed, task.name, first_epoch + at, place, -1, 0, len(videos))
             rows[at, position] = drawn if before is None else before
             replacement = int(videos.ids[rows[at, position]])
             records.append(SubstitutionRow(0, first_epoch + at, position, -1, video_id, "replace", why, replacement))

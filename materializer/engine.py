@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from viewcache.catalog.records import EventRow
@@ -62,6 +62,8 @@ class Engine:
         self._tier = tier
         self._pool = pool
         self._settings = settings
+        self.demand_reserve = settings.demand_reserve
+        """As in the settings; larger when a task with larger batches joins."""
         self._on_bad_clip = on_bad_clip
         self._board = Board(ledger)
         self._thread: threading.Thread | None = None
@@ -129,10 +131,14 @@ class Engine:
             self._board.ahead = list(works)
             self._wake()
 
-    def progressed(self, work: Work, row: int, seq: int, pace_s: float) -> None:
-        """Note that a reader has passed the rows before ``row`` and needs ``seq`` next, at ``pace_s`` an iteration."""
+    def guard(self) -> AbstractContextManager[object]:
+        """The lock that guards all work, for who changes where its rows stand."""
+        return self._board.changed
+
+    def progressed(self, work: Work, rank: int, seq: int, pace_s: float) -> None:
+        """Note that a reader has passed ``rank`` rows and needs ``seq`` next, at ``pace_s`` an iteration."""
         with self._board.changed:
-            work.from_row = row
+            work.from_rank = rank
             for each in self._board.ahead:
                 if each.task_id == work.task_id:
                     each.at(seq, pace_s)
@@ -266,7 +272,7 @@ class Engine:
 
     def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> Running | None:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
-        keep_free = 0 if demanded else self._settings.demand_reserve
+        keep_free = 0 if demanded else self.demand_reserve
         need = work.bound * len(rows) + keep_free
         if self._tier.free_bytes < need:
             self._evict(need, None if demanded else work.need_s(rows[0]))

@@ -1,34 +1,54 @@
-"""A planned generation that is being worked on: which of its clips are planned, being made, ready or failed."""
+"""A planned generation that is being worked on: where its clips stand, and how far each of them is."""
 
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
+from viewcache.materializer.order import Order
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.work import RowState, Work
 
 __all__ = ["ActiveGeneration"]
 
+_SCAN = 8192
+"""Rows that are looked at together for the next one to be made."""
+
 
 class ActiveGeneration(Work):
-    """A plan, the catalog's ids of its objects, and how far each clip is.
+    """A plan, the order of its clips, the catalog's ids of its objects, and how far each clip is.
 
-    Not thread-safe: the engine's lock guards it.
+    A row of the plan is a clip; its *rank* is its place in the order of need, which drawing may still change. Not
+    thread-safe: the engine's lock guards it.
     """
 
     def __init__(
-        self, plan: GenerationPlan, task_id: int, object_ids: NDArray[np.int64], index_blob: Callable[[int], bytes]
+        self,
+        plan: GenerationPlan,
+        order: Order,
+        task_id: int,
+        object_ids: NDArray[np.int64],
+        index_blob: Callable[[int], bytes],
     ) -> None:
-        """Take the plan, the id of each row's object, and who gives the packet index of a ``video_id``."""
+        """Take the plan, its order, the id of each row's object, and who gives the packet index of a ``video_id``."""
         self.task_id = task_id
+        self.born = plan.place.born
+        self.order = order
+        self.samples = plan.task.sampling.samples_per_video
+        self.batch = plan.task.sampling.videos_per_batch
+        self.used = min(plan.iterations * self.batch, order.positions)
+        """Positions of an epoch that its batches have; `drop_last` leaves out the rest."""
+        self.policies: dict[int, list[SubstitutionRow]] = {}
+        """Seat → uses of policies that are recorded once its position is settled."""
         self._index_blob = index_blob
         self._adopt(plan, object_ids)
-        self.from_row = 0
-        self.at_seq = int(plan.seq[0])
+        self.from_rank = 0
+        self.at_seq = plan.first_epoch * plan.iterations
         self.pace_s = 1.0
+        self._leave_out(np.arange(len(plan)))
 
     def _adopt(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         self.plan = plan
@@ -49,6 +69,71 @@ class ActiveGeneration(Work):
         self._states[:] = states
         self._states[changed] = RowState.PLANNED
 
+    # Where clips stand ---------------------------------------------------------------------------------------------
+
+    def rows(self, epoch: int, iteration: int) -> list[int]:
+        """The clips of one batch, in batch order; what is not settled may still change."""
+        first, last = self._slots(epoch, iteration)
+        return [int(row) for row in self._rows_at(first * self.samples, last * self.samples)]
+
+    def rank_after(self, epoch: int, iteration: int) -> int:
+        """The rank of the first clip after a batch."""
+        return self._slots(epoch, iteration)[1] * self.samples
+
+    def settled(self, epoch: int) -> int:
+        """How many positions of an epoch never change again."""
+        return int(self.order.settled[epoch - self.plan.first_epoch])
+
+    def place(self, row: int) -> tuple[int, int, int]:
+        """Epoch, position and sample of a row."""
+        seat, sample = divmod(row, self.samples)
+        epoch, position = divmod(int(self.order.slots(np.array([seat]))[0]), self.order.positions)
+        return epoch + self.plan.first_epoch, position, sample
+
+    def seat(self, epoch: int, position: int) -> int:
+        """Who stands at a position."""
+        slot = (epoch - self.plan.first_epoch) * self.order.positions + position
+        return int(self.order.seats(slot, slot + 1)[0])
+
+    def draw(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
+        """Let a video stand at a position that is not settled; returns the positions that changed."""
+        at, start = epoch - self.plan.first_epoch, (epoch - self.plan.first_epoch) * self.order.positions
+        slots = self.order.place(at, position, video_id)
+        ranks = [slot * self.samples + sample for slot in slots for sample in range(self.samples)]
+        self._cursor = min(self._cursor, *ranks)
+        self._leave_out(np.concatenate([self._rows_at(rank, rank + 1) for rank in ranks]))
+        return slots[0] - start, slots[1] - start
+
+    def _slots(self, epoch: int, iteration: int) -> tuple[int, int]:
+        start = (epoch - self.plan.first_epoch) * self.order.positions
+        first = iteration * self.batch
+        return start + first, start + min(first + self.batch, self.used)
+
+    def _rows_at(self, first: int, last: int) -> NDArray[np.int64]:
+        """Rows of ranks first…last (exclusive)."""
+        ranks = np.arange(first, last)
+        if not self.order.moved:
+            return ranks
+        slots, samples = np.divmod(ranks, self.samples)
+        return self.order.seats(0, self.order.ids.size)[slots] * self.samples + samples
+
+    def _ranks(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not self.order.moved:
+            return rows
+        seats, samples = np.divmod(rows, self.samples)
+        return self.order.slots(seats) * self.samples + samples
+
+    def _leave_out(self, rows: NDArray[np.int64]) -> None:
+        """Rows behind the last batch of an epoch are not made; those that came from there are."""
+        if self.used == self.order.positions:
+            return
+        behind = self._ranks(rows) // self.samples % self.order.positions >= self.used
+        states = self._states[rows]
+        self._states[rows[behind & (states == RowState.PLANNED)]] = RowState.LEFT_OUT
+        self._states[rows[~behind & (states == RowState.LEFT_OUT)]] = RowState.PLANNED
+
+    # How far clips are ---------------------------------------------------------------------------------------------
+
     def key(self, row: int) -> str:
         """Content key of a row's clip."""
         return self.plan.hex_keys[row]
@@ -67,7 +152,8 @@ class ActiveGeneration(Work):
         """Note how far a row's clip is."""
         self._states[row] = state
         if state == RowState.PLANNED:
-            self._cursor = min(self._cursor, row)
+            self._cursor = min(self._cursor, int(self._ranks(np.array([row]))[0]))
+            self._leave_out(np.array([row]))
 
     def set_state_of(self, key: str, state: RowState) -> None:
         """The same for all rows of an object, unless it is being made."""
@@ -91,21 +177,29 @@ class ActiveGeneration(Work):
 
     def need_s(self, row: int) -> float:
         """Seconds until a row is needed (SAND §5.4, with the task's own pace)."""
-        return float(self.plan.seq[row] - self.at_seq) * self.pace_s
+        return self._need_s(int(self._ranks(np.array([row]))[0]))
+
+    def _need_s(self, rank: int) -> float:
+        epoch, position = divmod(rank // self.samples, self.order.positions)
+        seq = (self.plan.first_epoch + epoch) * self.plan.iterations + position // self.batch
+        return float(seq - self.at_seq) * self.pace_s
 
     def last_need_s(self) -> float:
         """Seconds until the generation's last row is needed."""
-        return self.need_s(len(self.plan) - 1)
+        return self._need_s(len(self.plan) - 1)
 
     def next_planned(self) -> int | None:
         """The first row, from where the reader is, that nobody has made or is making."""
-        self._cursor = min(max(self._cursor, self.from_row), len(self._states))
-        left = self._states[self._cursor :] == RowState.PLANNED
-        if not left.any():
-            self._cursor = len(self._states)
-            return None
-        self._cursor += int(left.argmax())
-        return self._cursor
+        self._cursor = max(self._cursor, self.from_rank)
+        while self._cursor < len(self._states):
+            rows = self._rows_at(self._cursor, min(self._cursor + _SCAN, len(self._states)))
+            planned = self._states[rows] == RowState.PLANNED
+            if planned.any():
+                first = int(planned.argmax())
+                self._cursor += first
+                return int(rows[first])
+            self._cursor += len(rows)
+        return None
 
     def planned_of(self, video: str) -> list[int]:
         """The rows of one video, from where the reader is, that nobody has made or is making; soonest first."""
@@ -113,13 +207,15 @@ class ActiveGeneration(Work):
         if place is None:
             return []
         rows = self._by_video[self._video_starts[place] : self._video_starts[place + 1]]
-        wanted = (rows >= self.from_row) & (self._states[rows] == RowState.PLANNED)
-        return [int(row) for row in rows[wanted]]
+        ranks = self._ranks(rows)
+        wanted = (ranks >= self.from_rank) & (self._states[rows] == RowState.PLANNED)
+        return [int(row) for row in rows[wanted][np.argsort(ranks[wanted])]]
 
     def next_need_s(self, key: str) -> float | None:
         """Seconds until an object is needed next; None if it is not."""
-        rows = [row for row in self.rows_of(key) if row >= self.from_row]
-        return self.need_s(min(rows)) if rows else None
+        ranks = self._ranks(np.array(self.rows_of(key), np.int64))
+        ranks = ranks[ranks >= self.from_rank]
+        return self._need_s(int(ranks.min())) if len(ranks) else None
 
     def recognize(self, has: Callable[[str], bool]) -> None:
         """Mark the rows whose object is there, given whether an object is."""
@@ -128,9 +224,9 @@ class ActiveGeneration(Work):
                 self._states[row] = RowState.READY
 
     def counts(self) -> dict[str, int]:
-        """How many clips are in each state."""
+        """How many clips are in each state; without those that are left out."""
         counts = np.bincount(self._states, minlength=len(RowState)).tolist()
-        return {state.name.lower(): counts[state] for state in RowState}
+        return {state.name.lower(): counts[state] for state in RowState if state != RowState.LEFT_OUT}
 
     def source(self, row: int) -> Source:
         """The video that a row's clip is of."""

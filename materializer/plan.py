@@ -75,7 +75,7 @@ class GenerationPlan:
     epoch: NDArray[np.int64]
     iteration: NDArray[np.int64]
     position: NDArray[np.int64]
-    """Place of the video in its epoch's order."""
+    """Place of the video in its epoch's order, as planned; until that is settled, `ActiveGeneration` knows better."""
     sample: NDArray[np.int64]
     video: NDArray[np.int64]
     """Row of ``videos``."""
@@ -141,14 +141,14 @@ class GenerationPlan:
         return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
 
     def rows(self, epoch: int, iteration: int) -> range:
-        """The clips of one batch, in batch order."""
+        """The clips of one batch, in batch order, as planned."""
         size = self.task.sampling.videos_per_batch * self.task.sampling.samples_per_video
         each = len(self) // self.place.epochs
         start = (epoch - self.first_epoch) * each + iteration * size
         return range(start, min(start + size, (epoch - self.first_epoch + 1) * each))
 
     def row(self, epoch: int, position: int, sample: int) -> int:
-        """The row of one clip."""
+        """The row of one clip, as planned."""
         each = len(self) // self.place.epochs
         return (epoch - self.first_epoch) * each + position * self.task.sampling.samples_per_video + sample
 
@@ -201,6 +201,9 @@ def plan_generation(
     number: int,
     first_epoch: int,
     grid: int,
+    joined: int = 0,
+    born: int | None = None,
+    spare: bool = False,
 ) -> GenerationPlan:
     """Decide every clip of a generation.
 
@@ -210,9 +213,12 @@ def plan_generation(
         videos: what it draws from.
         draws: int64 (epochs, videos): rows of ``videos`` in the order of each epoch.
         seed: of the random numbers.
-        number: the generation's number, an address of the shared fraction.
+        number: the generation's number.
         first_epoch: epoch of ``draws[0]``.
         grid: greatest common divisor of the strides of the group's tasks.
+        joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
+        born: the group's generation, an address of the shared fraction; None = ``number``.
+        spare: plan what ``drop_last`` drops too, because the order is not settled yet.
 
     Raises:
         BadInput: clips would differ in shape, or an operation does not fit a video's frames.
@@ -220,12 +226,13 @@ def plan_generation(
     sampling = task.sampling
     epochs, count = draws.shape
     per_epoch = iterations(count, sampling.videos_per_batch, task.drop_last)
-    used = min(count, per_epoch * sampling.videos_per_batch)
+    used = count if spare else min(count, per_epoch * sampling.videos_per_batch)
     epoch, position, sample = (
         axis.reshape(-1) for axis in np.indices((epochs, used, sampling.samples_per_video), np.int64)
     )
     iteration = position // sampling.videos_per_batch
-    place = _Place(task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid)
+    born = number if born is None else born
+    place = _Place(task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, joined, born)
     return place.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
 
 
@@ -242,6 +249,8 @@ class _Place:
     epochs: int
     iterations: int
     grid: int
+    joined: int
+    born: int
 
     @property
     def independent(self) -> int | None:
@@ -254,7 +263,8 @@ class _Place:
         """The addresses of the clips at the given places, of the given rows of ``videos``."""
         videos = self.videos
         size = videos.height[video], videos.width[video]
-        return Clips(self.seed, videos.words[video], epoch, sample, seq, *size, self.independent or 0)
+        independent = self.independent or 0
+        return Clips(self.seed, videos.words[video], epoch + self.joined, sample, seq, *size, independent, self.joined)
 
     def plan(
         self,
@@ -270,8 +280,8 @@ class _Place:
         start = clip_starts(
             self.seed,
             videos.words[video],
-            self.number,
-            epoch,
+            self.born,
+            epoch + self.joined,
             sample,
             videos.frames[video],
             span=clip_span(sampling.frames_per_video, sampling.frame_stride),

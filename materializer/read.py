@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, ProgressRow
-from viewcache.errors import Broken, Closed, ViewNotFound
+from viewcache.errors import Broken, Closed
 from viewcache.materializer.batch import Batch, Buffers, rank_share
 from viewcache.materializer.board import Fetched
 from viewcache.materializer.engine import Engine
@@ -106,10 +106,8 @@ class Reader:
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
-        number = self.task.generation_of(epoch)
-        active = self.task.generation(number)
-        rows = self.rows(active, epoch, iteration, rank, world)
-        self._ahead(number)
+        active, rows = self.rows(epoch, iteration, rank, world)
+        self._ahead(active.plan.number)
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         waited = 0.0
         for _ in range(READ_TRIES):
@@ -121,7 +119,7 @@ class Reader:
                 raise
             waited += seconds
             if keys is not None:
-                self._note_progress(active, epoch, iteration, rank, world, rows)
+                self._note_progress(active, epoch, iteration, rank, world)
                 return self._batch(active.plan, epoch, iteration, rows, out, keys, waited)
         raise self._too_damaged(epoch, iteration)
 
@@ -135,8 +133,8 @@ class Reader:
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
-        active = self.task.generation(self.task.generation_of(epoch))
-        rows = self.rows(active, epoch, iteration, rank, world)[which.start : which.stop]
+        active, rows = self.rows(epoch, iteration, rank, world)
+        rows = rows[which.start : which.stop]
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         for _ in range(READ_TRIES):
             if self._fill(active, rows, out, None)[1] is not None:
@@ -150,8 +148,8 @@ class Reader:
             ViewNotFound: no such epoch or iteration.
             BadInput: the batch is too small for so many ranks.
         """
-        active = self.task.generation(self.task.generation_of(epoch))
-        plan, rows = active.plan, self.rows(active, epoch, iteration, rank, world)
+        active, rows = self.rows(epoch, iteration, rank, world)
+        plan = active.plan
         nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
         return self._batch(plan, epoch, iteration, rows, nothing, tuple(plan.hex_keys[row] for row in rows), 0.0)
 
@@ -161,25 +159,20 @@ class Reader:
             "being made anew; check the disk, then run `viewcache doctor`"
         )
 
-    def rows(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> range:
-        """The rows of a batch, or of one rank's share.
+    def rows(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[ActiveGeneration, list[int]]:
+        """The generation and the rows of a batch, or of one rank's share; draws the order up to there.
 
         Raises:
-            ViewNotFound: the epoch has no such iteration.
+            ViewNotFound: no such epoch or iteration.
             BadInput: the batch is too small for so many ranks.
         """
-        plan = active.plan
-        if not 0 <= iteration < plan.iterations:
-            raise ViewNotFound(
-                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {plan.iterations - 1}; "
-                f"asked for {iteration}"
-            )
+        active = self.task.settled(epoch, iteration)
         samples = self.spec.sampling.samples_per_video
-        rows = plan.rows(epoch, iteration)
-        return rows[rank_share(len(rows) // samples, samples, rank, world)]
+        rows = active.rows(epoch, iteration)
+        return active, rows[rank_share(len(rows) // samples, samples, rank, world)]
 
     def _fill(
-        self, active: ActiveGeneration, rows: range, out: NDArray[np.uint8], cancelled: threading.Event | None
+        self, active: ActiveGeneration, rows: list[int], out: NDArray[np.uint8], cancelled: threading.Event | None
     ) -> tuple[float, tuple[str, ...] | None]:
         """Read the clips into ``out``; returns the seconds waited, and the keys unless some clips were damaged."""
         engine = self._engine()
@@ -222,11 +215,9 @@ class Reader:
             events.append(EventRow("rebuild", task_id, count=damaged))
         self._catalog.add_events(events)
 
-    def _note_progress(
-        self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, world: int, rows: range
-    ) -> None:
+    def _note_progress(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, world: int) -> None:
         """The next iteration is needed next; pace is smoothed over the last few."""
-        seq, now = int(active.plan.seq[rows[0]]) + 1, time.monotonic()
+        seq, now = epoch * active.plan.iterations + iteration + 1, time.monotonic()
         with self._lock:
             self.spent.batches += 1
             if self._last is not None and self._last[0] == seq - 1:
@@ -248,19 +239,20 @@ class Reader:
                 seconds_per_iteration=pace_s,
             )
         )
-        self._engine().progressed(active, rows.stop, seq, pace_s)
+        self._engine().progressed(active, active.rank_after(epoch, iteration), seq, pace_s)
+        self.task.reached(epoch, iteration)
 
     def _batch(
         self,
         plan: GenerationPlan,
         epoch: int,
         iteration: int,
-        rows: range,
+        rows: list[int],
         out: NDArray[np.uint8],
         keys: tuple[str, ...],
         waited: float,
     ) -> Batch:
-        videos = plan.video[rows.start : rows.stop]
+        videos = plan.video[rows]
         recipes = [plan.recipe(row) for row in rows]
         frames = np.stack([source_frames(grow(each.program, each.frames, each.row)) for each in recipes])
         index_of = self.task.index_of(plan)

@@ -30,6 +30,7 @@ class Clips:
     video: Words
     """Address words of the videos."""
     epoch: NDArray[np.int64]
+    """Of the group, which random numbers are drawn for."""
     sample: NDArray[np.int64]
     iteration: NDArray[np.int64]
     """Global iteration number, which conditions compare with."""
@@ -38,6 +39,8 @@ class Clips:
     width: NDArray[np.int64]
     independent: int = 0
     """The task's address word, to share no draw with other tasks; 0 to share."""
+    joined: int = 0
+    """Epoch of the group in which the task began: its own epochs, which conditions compare with, count from there."""
 
     def __len__(self) -> int:
         """Number of clips."""
@@ -141,7 +144,9 @@ def _choices(step: StepSpec, number: int, clips: Clips, graph: AbstractGraph) ->
     if step.branch_type == "conditional":
         taken = np.zeros(len(clips), bool)
         for k, branch in enumerate(step.branches):
-            holds = conditions.evaluate(branch.condition or "else", iteration=clips.iteration, epoch=clips.epoch)
+            holds = conditions.evaluate(
+                branch.condition or "else", iteration=clips.iteration, epoch=clips.epoch - clips.joined
+            )
             out[holds & ~taken] = k
             taken |= holds
     elif step.branch_type == "random":

@@ -50,8 +50,8 @@ def worth_making(work: Work, rows: Sequence[int], works: Iterable[Work]) -> Iter
     Args:
         work: whom the job is for.
         rows: of it, all of one video.
-        works: all that is worth making. Of other tasks only what is needed before the generation of ``work`` ends: more
-            would fill the budget with what is needed late.
+        works: all that is worth making. Of other tasks only what belongs to the same generation of the group, or is
+            needed before that of ``work`` ends: more would fill the budget with what is needed late.
     """
     yield from ((work, row) for row in rows)
     video, until_s, asked = work.video(rows[0]), work.last_need_s(), set(rows)
@@ -59,7 +59,7 @@ def worth_making(work: Work, rows: Sequence[int], works: Iterable[Work]) -> Iter
     siblings = [(work.need_s(row), work, row) for row in work.planned_of(video) if row not in asked]
     for other in others:
         needs = ((other.need_s(row), other, row) for row in other.planned_of(video))
-        siblings += [each for each in needs if each[0] <= until_s]
+        siblings += [each for each in needs if other.born == work.born or each[0] <= until_s]
     siblings.sort(key=lambda each: each[0])
     yield from ((each, row) for _, each, row in siblings)
 

@@ -148,6 +148,8 @@ class CacheSpec:
     epochs_per_generation: int = 5
     """k: epochs that are planned, and decoded for, at once."""
     seed: int = 0
+    draw_ahead: int = 16
+    """Iterations that the order of tasks over one dataset is drawn ahead of each reader; a task alone draws epochs."""
     workers: int = 0
     """Worker processes; 0 = one per core."""
     durability: str = "cache"

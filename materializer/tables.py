@@ -133,15 +133,16 @@ def plan_tables(
             "cost_s": np.full(count, clip_cost),
         }
     )
+    read = np.flatnonzero(plan.iteration < plan.iterations)  # what drop_last leaves out is in no batch
     uses = pa.table(
         {
-            "task_id": np.full(len(plan), task_id),
-            "seq": plan.seq,
-            "epoch": plan.epoch.astype(np.int32),
-            "iteration": plan.iteration.astype(np.int32),
-            "position": plan.position.astype(np.int32),
-            "sample": plan.sample.astype(np.int32),
-            "object_id": object_ids,
+            "task_id": np.full(len(read), task_id),
+            "seq": plan.seq[read],
+            "epoch": plan.epoch[read].astype(np.int32),
+            "iteration": plan.iteration[read].astype(np.int32),
+            "position": plan.position[read].astype(np.int32),
+            "sample": plan.sample[read].astype(np.int32),
+            "object_id": object_ids[read],
         }
     )
     decode_s = sum(_decode_s(need, cost) for need in needs) + clip_cost * count
@@ -152,6 +153,8 @@ def plan_tables(
         last_epoch=plan.last_epoch,
         bytes=plan.clip_bytes * min(kept, len(np.unique(object_ids))),
         decode_s=decode_s,
+        group_epoch=plan.first_epoch + plan.place.joined,
+        grid=plan.place.grid,
     )
     objects = pa.concat_tables([frames, clips])
     return PlanTables(generation, objects, edges, uses)

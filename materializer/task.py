@@ -6,21 +6,28 @@ record, and the plan in memory is computed again from the draws at every start (
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
-from viewcache.errors import BadVideo, ViewcacheError, ViewNotFound
+from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset import Dataset
+from viewcache.materializer.drawn import (
+    known_substitutions,
+    record_policies,
+    recorded_order,
+    short_uses,
+    with_substitutes,
+)
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.graph_check import AbstractGraph
-from viewcache.materializer.order import draw_epoch, draw_substitute
+from viewcache.materializer.order import Order, draw_substitute, substitute_place
 from viewcache.materializer.plan import GenerationPlan, plan_generation
-from viewcache.materializer.sampling import clip_span
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tables import (
     CostModel,
@@ -32,6 +39,9 @@ from viewcache.materializer.tables import (
     video_needs,
 )
 from viewcache.materializer.video import VideoIndex
+
+if TYPE_CHECKING:
+    from viewcache.materializer.group import Group, Share
 
 __all__ = ["Task", "TaskSettings"]
 
@@ -46,6 +56,10 @@ class TaskSettings:
     seed: int
     epochs_per_generation: int
     budget_bytes: int
+    grid: int = 1
+    """Greatest common divisor of the strides of the tasks that it shares clips with."""
+    together: bool = False
+    """Whether its order is drawn together with that of other tasks, and not at once."""
 
 
 class Task:
@@ -61,6 +75,8 @@ class Task:
         task_id: int,
     ) -> None:
         """Take what the session prepared; the engine is attached when one is needed."""
+        self.group: Group | None = None
+        """Tasks whose order is drawn together with this one's."""
         self.spec = spec
         self.graph = graph
         self.task_id = task_id
@@ -69,8 +85,9 @@ class Task:
         self._catalog = catalog
         self._planning = threading.RLock()
         self._generations: dict[int, ActiveGeneration] = {}
-        self._grid = spec.sampling.frame_stride
         self._cost = CostModel()
+        self._join: int | None = None
+        self._at: tuple[int, int] | None = None
         self._tried: dict[tuple[int, int, int], set[int]] = {}
         """Place of a clip → rows of the videos that could not give it."""
 
@@ -93,7 +110,53 @@ class Task:
         """
         if not 0 <= epoch < self.spec.epochs:
             raise ViewNotFound(f"task {self.spec.name!r} has epochs 0 to {self.spec.epochs - 1}; asked for {epoch}")
-        return epoch // self._settings.epochs_per_generation
+        k = self._settings.epochs_per_generation
+        return (epoch + self.joined % k) // k
+
+    def epochs_of(self, number: int) -> range:
+        """The epochs of a generation; the first is shorter for a task that joined others late, to end with theirs."""
+        k = self._settings.epochs_per_generation
+        first = number * k - self.joined % k
+        return range(max(0, first), min(first + k, self.spec.epochs))
+
+    @property
+    def joined(self) -> int:
+        """The epoch of the group in which the task has its first; decided when first asked for, and recorded."""
+        if self._join is not None:
+            return self._join  # without the lock: who draws for the group asks this
+        with self._planning:
+            if self._join is None:
+                recorded = self._catalog.load_generations(self.task_id)
+                first = next((row for row in recorded if row.group_epoch is not None), None)
+                if first is not None and first.group_epoch is not None:
+                    self._join = first.group_epoch - first.first_epoch
+                else:
+                    self._join = 0 if recorded else self.group_epoch()
+            return self._join
+
+    @property
+    def skipped(self) -> int:
+        """Generations of the group that were over when the task joined."""
+        return self.joined // self._settings.epochs_per_generation
+
+    def place(self) -> tuple[int, int]:
+        """Epoch and position of the first video that readers have not had, in this run or else before."""
+        if self._at is None:
+            progress = min(self._catalog.load_progress(self.task_id), key=lambda row: row.seq, default=None)
+            batch = self.spec.sampling.videos_per_batch
+            self._at = (0, 0) if progress is None else (progress.epoch, progress.iteration * batch)
+        return self._at
+
+    def share(self, share: "Share", group: "Group | None" = None) -> None:
+        """Share with other tasks from now on; what is planned already stays as it is."""
+        with self._planning:
+            self._settings = replace(self._settings, grid=share.grid, together=share.together)
+            self.group = group
+
+    @property
+    def draws_together(self) -> bool:
+        """Whether its order depends on the paces of other tasks."""
+        return self._settings.together
 
     def iterations(self, epoch: int) -> int:
         """Batches in an epoch; forces its draw.
@@ -102,6 +165,33 @@ class Task:
             ViewNotFound: the task has no such epoch.
         """
         return self.generation(self.generation_of(epoch)).plan.iterations
+
+    def check_iteration(self, epoch: int, iteration: int) -> ActiveGeneration:
+        """The generation of a batch that exists; draws nothing more.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+        """
+        active = self.generation(self.generation_of(epoch))
+        if not 0 <= iteration < active.plan.iterations:
+            raise ViewNotFound(
+                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {active.plan.iterations - 1}; "
+                f"asked for {iteration}"
+            )
+        return active
+
+    def settled(self, epoch: int, iteration: int) -> ActiveGeneration:
+        """The generation of a batch, with its order drawn at least to the end of that batch.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+        """
+        active = self.check_iteration(epoch, iteration)
+        end = min((iteration + 1) * active.batch, active.used)
+        while active.settled(epoch) < end:  # again if it was planned again meanwhile
+            self.settle(epoch, end)
+            active = self.generation(active.plan.number)
+        return active
 
     def batch_sizes(self) -> set[int]:
         """How many videos a batch of the first epoch has: the usual number, and that of the last batch."""
@@ -150,7 +240,7 @@ class Task:
         order = self.dataset.candidates(self.spec)[None]
         videos, draws, _ = self.dataset.resolve_draws(self.spec, self.seed, 0, order, {})
         return plan_generation(
-            self.spec, self.graph, videos, draws, seed=self.seed, number=0, first_epoch=0, grid=self._grid
+            self.spec, self.graph, videos, draws, seed=self.seed, number=0, first_epoch=0, grid=self._settings.grid
         )
 
     def last_generation(self) -> int:
@@ -158,84 +248,44 @@ class Task:
         return self.generation_of(self.spec.epochs - 1)
 
     def _plan(self, number: int) -> ActiveGeneration:
-        k = self._settings.epochs_per_generation
-        first = number * k
-        epochs = range(first, min(first + k, self.spec.epochs))
-        order = self._order(epochs)
-        known = self._substitutions(epochs)
-        stand_ins = {(each.epoch, each.position): each.replacement_id for each in known if each.sample < 0}
-        videos, draws, used = self.dataset.resolve_draws(self.spec, self.seed, epochs.start, order, stand_ins)
-        plan = plan_generation(
-            self.spec, self.graph, videos, draws, seed=self.seed, number=number, first_epoch=first, grid=self._grid
+        epochs, together = self.epochs_of(number), self._settings.together
+        ids, settled = recorded_order(
+            self._catalog, self.dataset, self.spec, self.task_id, self.seed, epochs, together=together
         )
-        active = self._record(self._with_substitutes(plan, known))
-        recorded = {_use(each) for each in known}
-        now = [*(replace(row, task_id=self.task_id) for row in used), *self._short_uses(plan)]
-        self._catalog.add_substitutions([row for row in now if _use(row) not in recorded])
+        known = known_substitutions(self._catalog, self.task_id, epochs, settled)
+        stand_ins = {(each.epoch, each.position): each.replacement_id for each in known if each.sample < 0}
+        videos, draws, used = self.dataset.resolve_draws(
+            self.spec, self.seed, epochs.start, ids, stand_ins, by_video=together
+        )
+        recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
+        grid = self._settings.grid
+        if recorded is not None:  # what its paths mean stays, whoever shares with it now
+            grid = recorded.grid or self.spec.sampling.frame_stride
+        plan = plan_generation(
+            self.spec,
+            self.graph,
+            videos,
+            draws,
+            seed=self.seed,
+            number=number,
+            first_epoch=epochs.start,
+            grid=grid,
+            joined=self.joined,
+            born=(epochs.start + self.joined) // self._settings.epochs_per_generation,
+            spare=together,
+        )
+        positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
+        order = Order(ids[:, :positions], np.minimum(settled, positions))
+        active = self._record(with_substitutes(plan, known), order)
+        now = [*(replace(row, task_id=self.task_id) for row in used), *short_uses(plan, self.task_id)]
+        record_policies(self._catalog, active, now, known)
         return active
 
-    def _order(self, epochs: range) -> NDArray[np.int64]:
-        """(epochs, videos) ids in drawn order; what is not drawn yet is drawn and recorded now."""
-        recorded = self._catalog.load_draws(self.task_id, epochs.start, epochs.stop - 1)
-        done = len(np.unique(recorded["epoch"].to_numpy()))
-        drawn: NDArray[np.int64] = recorded["video_id"].to_numpy()
-        known = list(drawn.reshape(done, -1)) if done else []
-        if done == len(epochs):
-            return np.stack(known)
-        # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
-        candidates = self.dataset.by_name(known[0]) if done else self.dataset.candidates(self.spec)
-        seed, name = self.seed, self.spec.name
-        fresh = [candidates[draw_epoch(seed, name, epoch, len(candidates))] for epoch in epochs[done:]]
-        order = np.stack([*known, *fresh])
-        epoch, position = (axis.reshape(-1).astype(np.int32) for axis in np.indices(order.shape))
-        self._catalog.record_draws(
-            pa.table(
-                {
-                    "task_id": np.full(order.size, self.task_id),
-                    "epoch": epoch + np.int32(epochs.start),
-                    "position": position,
-                    "video_id": order.reshape(-1),
-                }
-            )
-        )
-        return order
-
-    def _substitutions(self, epochs: range) -> list[SubstitutionRow]:
-        """What is recorded for some epochs, oldest first: a later one replaces an earlier."""
-        rows = self._catalog.query("read_substitutions", task_id=self.task_id).to_pylist()
-        return sorted((SubstitutionRow(**row) for row in rows if row["epoch"] in epochs), key=lambda row: row.at_s)
-
-    def _with_substitutes(self, plan: GenerationPlan, known: list[SubstitutionRow]) -> GenerationPlan:
-        """The plan with the clips that earlier runs had to replace replaced again."""
-        row_of = plan.videos.row_of
-        again = [each for each in known if each.sample >= 0 and each.replacement_id in row_of]
-        rows = [plan.row(each.epoch, each.position, each.sample) for each in again]
-        videos = [row_of[each.replacement_id] for each in again if each.replacement_id is not None]
-        return plan.substituted(np.array(rows), np.array(videos)) if rows else plan
-
-    def _short_uses(self, plan: GenerationPlan) -> list[SubstitutionRow]:
-        """A row for each time a short video was clamped or looped."""
-        sampling = self.spec.sampling
-        span = clip_span(sampling.frames_per_video, sampling.frame_stride)
-        short = np.flatnonzero((plan.videos.frames[plan.video] < span) & (plan.sample == 0))
-        return [
-            SubstitutionRow(
-                task_id=self.task_id,
-                epoch=int(plan.epoch[row]),
-                position=int(plan.position[row]),
-                sample=-1,
-                video_id=int(plan.videos.ids[plan.video[row]]),
-                policy=self.spec.dataset.on_short_video,
-                reason=f"{plan.videos.frames[plan.video[row]]} frames, a clip spans {span}",
-            )
-            for row in short.tolist()
-        ]
-
-    def _record(self, plan: GenerationPlan) -> ActiveGeneration:
+    def _record(self, plan: GenerationPlan, order: Order) -> ActiveGeneration:
         """Give the plan's objects their ids and let the catalog know them, unless it does."""
         object_ids, known = self._object_ids(plan.keys)
         recorded = self._catalog.load_use_ids(self.task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
-        if not np.array_equal(recorded, object_ids):
+        if not np.array_equal(recorded, object_ids[plan.iteration < plan.iterations]):
             needs = video_needs(plan, self.index_of(plan))
             keys = np.frombuffer(bytes.fromhex("".join(frames_keys(plan, needs))), "V16")
             frames_ids, frames_known = self._object_ids(keys)
@@ -252,7 +302,7 @@ class Task:
                 cost=cost,
             )
             self._catalog.record_plan(tables)
-        return ActiveGeneration(plan, self.task_id, object_ids, self.dataset.index_blob)
+        return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.index_blob)
 
     def _object_ids(self, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Each key's object id, and whether the catalog knew the object."""
@@ -294,54 +344,71 @@ class Task:
 
         The replacement of a clip depends on its place alone, not on when its damage was found (law 3).
         """
-        with self._planning:
+        with self._planning, self.group.lock if self.group is not None else nullcontext():
             plan = active.plan
             if self.spec.dataset.on_bad_video == "raise" or len(plan.videos) < 2:
                 return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
             videos, records = [], []
             for row in rows:
-                replacement = self._replacement(plan, row)
+                replacement = self._replacement(active, row)
                 if replacement is None:
                     return BadVideo(f"{why}; no other video could stand in for it")
                 videos.append(replacement)
-                records.append(
-                    SubstitutionRow(
-                        task_id=self.task_id,
-                        epoch=int(plan.epoch[row]),
-                        position=int(plan.position[row]),
-                        sample=int(plan.sample[row]),
-                        video_id=int(plan.videos.ids[plan.video[row]]),
-                        policy="replace",
-                        reason=why,
-                        replacement_id=int(plan.videos.ids[replacement]),
-                    )
+                epoch, position, sample = active.place(row)
+                record = SubstitutionRow(
+                    task_id=self.task_id,
+                    epoch=epoch,
+                    position=position,
+                    sample=sample,
+                    video_id=int(plan.videos.ids[plan.video[row]]),
+                    policy="replace",
+                    reason=why,
+                    replacement_id=int(plan.videos.ids[replacement]),
                 )
+                records.append(record)
             plan = plan.substituted(np.array(rows), np.array(videos))
             object_ids, known = self._object_ids(plan.keys)
             self._catalog.record_objects(plan_objects(plan, object_ids, known, self._cost))
-            self._catalog.add_substitutions(records)
+            record_policies(self._catalog, active, records)
             active.replace(plan, object_ids)
             return None
 
-    def _replacement(self, plan: GenerationPlan, row: int) -> int | None:
-        place = (int(plan.epoch[row]), int(plan.position[row]), int(plan.sample[row]))
-        tried = self._tried.setdefault(place, {int(plan.video[row])})
+    def _replacement(self, active: ActiveGeneration, row: int) -> int | None:
+        plan = active.plan
+        epoch, position, sample = active.place(row)
+        video_id = int(active.order.ids[row // active.samples])
+        place = substitute_place(position, video_id, by_video=self._settings.together)
+        tried = self._tried.setdefault((epoch, place, sample), {int(plan.video[row])})
         for attempt in range(len(plan.videos)):
-            video = draw_substitute(self.seed, self.spec.name, *place, attempt, len(plan.videos))
+            video = draw_substitute(self.seed, self.spec.name, epoch, place, sample, attempt, len(plan.videos))
             if video not in tried:
                 tried.add(video)
                 return video
         return None
 
+    # Drawing with others -------------------------------------------------------------------------------------------
+
+    def settle(self, epoch: int, positions: int) -> None:
+        """Draw an epoch's order at least so far, together with the other tasks of the group."""
+        if self.group is None:
+            raise Broken(f"task {self.spec.name!r} draws with others but has no group")
+        self.group.settle(self, epoch, positions)
+
+    def reached(self, epoch: int, iteration: int) -> None:
+        """A reader has had a batch: what follows is drawn in time."""
+        active = self.generation(self.generation_of(epoch))
+        self._at = epoch, min((iteration + 1) * active.batch, active.used)
+        if self.group is not None:
+            self.group.reached(self, *self._at)
+
+    def group_epoch(self) -> int:
+        """The epoch that the group is in."""
+        return 0 if self.group is None else self.group.epoch(self)
+
     @property
     def seed(self) -> int:
         """Of the task's random numbers."""
         return self._settings.seed if self.spec.seed is None else self.spec.seed
-
-
-def _use(row: SubstitutionRow) -> tuple[object, ...]:
-    """Which use of a policy a row is of."""
-    return row.epoch, row.position, row.sample, row.video_id, row.policy, row.replacement_id
 
 
 def _batch_bound(plan: GenerationPlan) -> tuple[int, int]:

@@ -26,14 +26,18 @@ class RowState(IntEnum):
     MAKING = 1
     READY = 2
     FAILED = 3
+    LEFT_OUT = 4
+    """Behind the last batch of its epoch, as the order stands."""
 
 
 class Work(ABC):
     """Rows to be made. Not thread-safe: the engine's lock guards it."""
 
     task_id: int
-    from_row: int = 0
-    """Rows before this one have been read."""
+    born: int = -1
+    """The group's generation that it belongs to, whose clips are decoded together; negative = none."""
+    from_rank: int = 0
+    """So many of the rows, in the order of need, have been read."""
 
     @property
     @abstractmethod

@@ -14,6 +14,7 @@ from viewcache.catalog.records import (
     PlanTables,
     ProgressRow,
     SubstitutionRow,
+    TaskRow,
     TierRow,
     VideoColumnRow,
 )
@@ -120,6 +121,58 @@ def test_draws_are_recorded_once(catalog: Catalog) -> None:
     with pytest.raises(errors.Misuse, match=f"epoch 0 position 1 was drawn as video {ids[1]}"):
         catalog.record_draws(wrong)
     assert catalog.load_draws(row.task_id, 0, 9).equals(draws(row, 0, ids))
+
+
+def _settled(row: TaskRow, epoch: int, positions: int) -> pa.Table:
+    return pa.table({"task_id": [row.task_id], "epoch": pa.array([epoch], pa.int32()), "positions": [positions]})
+
+
+def test_planned_positions_may_change_and_settled_ones_not(catalog: Catalog) -> None:
+    """Drawing exchanges videos behind what is settled, with their uses' objects; what is settled stays (law 4)."""
+    row, ids = registered(catalog)
+    planned = plan(catalog, row, ids)
+    catalog.record_plan(planned)
+    catalog.record_draws(draws(row, 0, ids), _settled(row, 0, 0))
+    assert select(catalog, "select count(*) from draws") == [(0,)]
+    assert select(catalog, "select count(*) filter (where drawn), count(*) from deadlines where epoch = 0") == [(0, 8)]
+    objects = [use["object_id"] for use in planned.uses.to_pylist() if use["epoch"] == 0]
+    moved = {
+        "task_id": [row.task_id] * 4,
+        "epoch": pa.array([0] * 4, pa.int32()),
+        "position": pa.array([0, 0, 2, 2], pa.int32()),
+        "sample": pa.array([0, 1, 0, 1], pa.int32()),
+        "object_id": [objects[4], objects[5], objects[0], objects[1]],
+    }
+    exchanged = pa.concat_tables([draws(row, 0, [ids[2]], first=0), draws(row, 0, [ids[0]], first=2)])
+    catalog.settle_draws(exchanged, pa.table(moved), _settled(row, 0, 1))
+    assert catalog.load_draws(row.task_id, 0, 0)["video_id"].to_pylist() == [ids[2], ids[1], ids[0], ids[3]]
+    assert catalog.load_use_ids(row.task_id, 0, 0)["object_id"].to_pylist() == [
+        *objects[4:6], *objects[2:4], *objects[0:2], *objects[6:8]
+    ]  # fmt: skip
+    assert select(catalog, "select epoch, position, video_id from draws") == [(0, 0, ids[2])]
+    assert select(catalog, "select position, sample from deadlines where drawn order by position, sample") == [
+        (0, 0),
+        (0, 1),
+    ]
+    assert catalog.load_settled(row.task_id) == {0: 1}
+    wrong = pa.concat_tables([draws(row, 0, [ids[0]], first=0), draws(row, 0, [ids[2]], first=2)])
+    with pytest.raises(errors.Misuse, match=f"epoch 0 position 0 was drawn as video {ids[2]}"):
+        catalog.settle_draws(wrong, pa.table(moved), _settled(row, 0, 2))
+    assert catalog.load_settled(row.task_id) == {0: 1}
+
+
+def test_a_plan_of_which_nothing_is_settled_may_be_defined_anew(catalog: Catalog) -> None:
+    """Planned positions mean nothing yet, so they are forgotten with the plan."""
+    row, ids = registered(catalog)
+    catalog.record_draws(draws(row, 0, ids), _settled(row, 0, 0))
+    changed = catalog.ensure_task(task(row.dataset_id, definition_key="other"))
+    assert catalog.load_draws(changed.task_id, 0, 9).num_rows == 0
+    assert catalog.load_settled(changed.task_id) == {}
+    catalog.record_draws(draws(changed, 0, ids), _settled(changed, 0, 1))
+    with pytest.raises(errors.BadInput, match="1 of its draws"):
+        catalog.ensure_task(task(row.dataset_id, definition_key="third"))
+    catalog.forget_task("train")
+    assert catalog.load_settled(changed.task_id) == {}
 
 
 def test_draws_come_back_by_epoch_and_position(catalog: Catalog) -> None:

@@ -244,7 +244,7 @@ def _set_revision(catalog: Catalog, revision: str) -> None:
 def test_an_older_revision(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """DuckDB's is brought up to date at open; a reader, and PostgreSQL's other machines, are told the command."""
     Catalog.open(where).close()
-    monkeypatch.setattr(migrations, "HEAD", "0002")
+    monkeypatch.setattr(migrations, "HEAD", f"{int(migrations.HEAD) + 1:04}")
     upgraded: list[str] = []
     monkeypatch.setattr(migrations, "upgrade", upgraded.append)
     with pytest.raises(errors.CatalogVersion, match="viewcache db upgrade"):
@@ -254,7 +254,7 @@ def test_an_older_revision(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
             Catalog.open(where)
         from viewcache.catalog.opening import upgrade_catalog
 
-        assert upgrade_catalog(where) == "0002"
+        assert upgrade_catalog(where) == migrations.HEAD
     else:
         Catalog.open(where).close()
     assert len(upgraded) == 1

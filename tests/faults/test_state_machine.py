@@ -145,7 +145,7 @@ class CacheMachine(RuleBasedStateMachine):
         if self.budget == BUDGETS[-1] and self.hidden is None and not last["failed"]:
             task = self._open_cache.task("t").task
             for active in (task.generation(number) for number in range(task.last_generation() + 1)):
-                left = range(active.from_row, len(active.plan))
+                left = range(active.from_rank, len(active.plan))
                 assert not [row for row in left if not self._open_cache._ledger.has(active.key(row))]
 
     @precondition(lambda self: not self.holding and self.budget >= ROOMY)
@@ -172,7 +172,7 @@ class CacheMachine(RuleBasedStateMachine):
         task = self._open_cache.task("t")
         epoch, iteration = self._place(n)
         active = task.task.generation(task.task.generation_of(epoch))
-        rows = task.rows(active, epoch, iteration)
+        rows = active.rows(epoch, iteration)
         lease = ExitStack()
         try:
             fetched = lease.enter_context(self._open_cache._engine_now().fetch(active, rows))
@@ -373,7 +373,7 @@ class CacheMachine(RuleBasedStateMachine):
     def _settle(self) -> None:
         """Wait until nothing is planned, made or evicted any more, and all of it is committed."""
         cache = self._open_cache
-        cache._planner.submit(lambda: None).result()
+        cache._ahead._planner.submit(lambda: None).result()
         if cache._engine is not None:
             assert cache._engine.wait_idle(IDLE_S), "making ahead does not end"
         cache.catalog.flush()

@@ -164,8 +164,8 @@ def test_closing_the_cache_ends_the_loop_at_the_next_batch(
 ) -> None:
     """The loop gets Closed, though more batches were read ahead; the batch that it has stays whole."""
     cache, full = own(), threading.Event()
-    # When the third batch is read, the second fills the queue: the thread waits for the loop, which is not in its hand.
-    monkeypatch.setattr(cache.task("train"), "read", calling(cache.task("train").read, (1, 0), full.set))
+    # When the second batch is read, there is no room for it: the thread waits for the loop, which has the first.
+    monkeypatch.setattr(cache.task("train"), "read", calling(cache.task("train").read, (0, 1), full.set))
     loader = cache.loader("train", prefetch=1)
     begun = iter(loader)
     batch = next(begun)

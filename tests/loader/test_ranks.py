@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loader.small import BATCHES, EPOCHS, Tensors, equal, joined, whole
+import viewcache
+from tests.loader.small import BATCHES, EPOCHS, Tensors, equal, joined, tasks, whole
 from viewcache.api.loader import Loader
 from viewcache.api.session import Cache
 from viewcache.errors import BadInput
@@ -67,16 +69,35 @@ def test_a_batch_that_is_too_short_for_the_ranks_is_refused_at_once(cache: Cache
             cache.loader("train", rank=rank, world=5)
 
 
-def test_rank_and_world_come_from_torch_distributed(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a process group nothing need be said; an argument wins over the group."""
-    alone = cache.loader("train")
-    assert (alone.rank, alone.world) == (0, 1)
+@pytest.fixture
+def third_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is a member of a group of torch.distributed."""
     for name, value in {"is_initialized": True, "get_rank": 2, "get_world_size": 3}.items():
         monkeypatch.setattr(torch.distributed, name, lambda value=value: value)
-    member = cache.loader("train")
-    assert (member.rank, member.world) == (2, 3)
-    other = cache.loader("train", rank=0, world=1)
-    assert (other.rank, other.world) == (0, 1)
+
+
+def test_rank_and_world_are_one_alone(cache: Cache) -> None:
+    """Without a process group there is one rank."""
+    alone = cache.loader("train")
+    assert (alone.rank, alone.world) == (0, 1)
+
+
+@pytest.mark.usefixtures("third_of_three")
+def test_rank_and_world_come_from_torch_distributed(tmp_path: Path, videos: Path) -> None:
+    """In a process group nothing need be said; an argument wins over the group."""
+    with viewcache.open(tasks(tmp_path / "store", videos)[:1]) as cache:
+        member = cache.loader("train")
+        assert (member.rank, member.world) == (2, 3)
+        other = cache.loader("train", rank=0, world=1)
+        assert (other.rank, other.world) == (0, 1)
+
+
+@pytest.mark.usefixtures("third_of_three")
+def test_processes_would_draw_different_orders_with_other_tasks(cache: Cache) -> None:
+    """Each process has a cache of its own, so a task whose order depends on others is refused there."""
+    with pytest.raises(BadInput, match="ranks would read different batches; set coordination: independent"):
+        cache.loader("train")
+    assert cache.loader("train", rank=0, world=1).world == 1
 
 
 def carried(loaders: Sequence[Loader]) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 -- Record a generation.
 -- Given: planned (generation_id bigint, group_id bigint, task_id bigint, number integer, first_epoch integer,
---   last_epoch integer, objects bigint, bytes bigint, decode_s double, planned_at double)
+--   last_epoch integer, objects bigint, bytes bigint, decode_s double, planned_at double,
+--   group_epoch integer, grid integer)
 insert into generation (
-    generation_id, group_id, task_id, number, first_epoch, last_epoch, objects, bytes, decode_s, planned_at
+    generation_id, group_id, task_id, number, first_epoch, last_epoch, objects, bytes, decode_s, planned_at,
+    group_epoch, grid
 )
-select generation_id, group_id, task_id, number, first_epoch, last_epoch, objects, bytes, decode_s, planned_at
+select generation_id, group_id, task_id, number, first_epoch, last_epoch, objects, bytes, decode_s, planned_at,
+    group_epoch, grid
 from planned

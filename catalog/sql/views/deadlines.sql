@@ -7,14 +7,15 @@
 --   seq: global iteration number
 --   position: place of the clip's video in the epoch's order
 --   sample: which clip of the video
---   drawn: whether the order is recorded up to here, so that this use is certain
+--   drawn: whether the order is drawn up to here, so that this place is certain; else the epoch still needs the object
 --   iterations_ahead: iterations until it is needed; 0 = next
 --   need_s: seconds until it is needed, at the task's pace
 select
     u.object_id, u.task_id, p.task, u.epoch, u.iteration, u.seq, u.position, u.sample,
-    u.position < coalesce(w.drawn, 0) as drawn, u.seq - p.seq as iterations_ahead,
+    u.position < coalesce(s.positions, w.drawn, 0) as drawn, u.seq - p.seq as iterations_ahead,
     (u.seq - p.seq) * p.seconds_per_iteration as need_s
 from object_use u
 join positions p on p.task_id = u.task_id and u.seq >= p.seq
 left join (select task_id, epoch, count(*) as drawn from draw group by task_id, epoch) w
     on w.task_id = u.task_id and w.epoch = u.epoch
+left join settled s on s.task_id = u.task_id and s.epoch = u.epoch

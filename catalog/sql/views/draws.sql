@@ -9,3 +9,5 @@ select w.task_id, t.name as task, w.epoch, w.position, w.video_id, v.name as vid
 from draw w
 join task t on t.task_id = w.task_id
 join video v on v.video_id = w.video_id
+left join settled s on s.task_id = w.task_id and s.epoch = w.epoch
+where w.position < coalesce(s.positions, w.position + 1)

@@ -10,8 +10,10 @@
 --   bytes: estimated bytes of what it keeps
 --   decode_s: estimated CPU seconds to make everything once
 --   planned_at: seconds since 1970-01-01 UTC
+--   group_epoch: epoch of the group that its first one is planned with; clips are shared between equal ones
+--   grid: clips begin at one phase of so many frames, to share frames with tasks of other strides
 select
     g.generation_id, g.group_id, g.task_id, t.name as task, g.number, g.first_epoch, g.last_epoch, g.objects, g.bytes,
-    g.decode_s, g.planned_at
+    g.decode_s, g.planned_at, g.group_epoch, g.grid
 from generation g
 join task t on t.task_id = g.task_id
