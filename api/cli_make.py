@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from viewcache.api.cli_terminal import Terminal, counted, duration, size
 
 if TYPE_CHECKING:
-    from viewcache.api.planning import Preview
+    from viewcache.api.planning import Outlook
     from viewcache.api.session import Cache
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -48,17 +48,21 @@ def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _show_previews(found: "list[Preview]", terminal: Terminal) -> None:
+def _show_previews(found: "Outlook", terminal: Terminal) -> None:
     if terminal.json:
-        terminal.data({"tasks": [preview.as_dict() for preview in found]})
+        terminal.data(found.as_dict())
         return
-    for preview in found:
+    for preview in found.tasks:
         for line in preview.lines():
             terminal.show(line)
         terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), preview.object_rows())
         terminal.table(("", "decoded once", "on demand", "ratio"), preview.cost_rows())
         for warning in preview.warnings:
             terminal.say(f"warning: {warning}")
+    for number, _ in found.savings:
+        terminal.show(f"all tasks together, generation {number}")
+        heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")
+        terminal.table(heads, found.saving_rows(number))
 
 
 def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -19,11 +19,12 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset import Progress
 from viewcache.materializer.graph_check import AbstractGraph
 from viewcache.materializer.group import shares
+from viewcache.materializer.merge import Saving, count_savings
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
-from viewcache.materializer.tables import Summary
+from viewcache.materializer.tables import CostModel, Summary
 from viewcache.materializer.task import Task
 
-__all__ = ["ObjectKind", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
+__all__ = ["ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,43 @@ class Preview:
         return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Some generations of all tasks, before anything runs."""
+
+    tasks: tuple[Preview, ...]
+    savings: tuple[tuple[int, tuple[Saving, ...]], ...]
+    """Generation → what sharing saves in it; only where several tasks have it."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        together = [{"generation": number, "work": [asdict(each) for each in all_]} for number, all_ in self.savings]
+        return {"tasks": [task.as_dict() for task in self.tasks], "together": together}
+
+    def saving_rows(self, number: int) -> list[tuple[object, ...]]:
+        """A table of what sharing saves in a generation."""
+        return [
+            (each.what, *map(_amount, (each.alone, each.by_task, each.together)), _less(each))
+            for each in dict(self.savings)[number]
+        ]
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def _less(saving: Saving) -> str:
+    """How much less the tasks make together than each by itself."""
+    return f"{saving.together / saving.by_task - 1:+.0%}" if saving.by_task else ""
+
+
 def generations_of(config: Config, epochs: int | None) -> list[int]:
     """The generations that cover the first epochs of the longest task; None = all."""
     most = max((task.epochs for task in config.tasks), default=1) if epochs is None else epochs
     return list(range(-(-most // config.cache.epochs_per_generation)))
 
 
-def previews(config: Config, generations: Iterable[int], progress: Progress | None = None) -> list[Preview]:
+def previews(config: Config, generations: Iterable[int], progress: Progress | None = None) -> Outlook:
     """Plan some generations of every task.
 
     Args:
@@ -111,6 +142,7 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
     """
     numbers = list(generations)
     found: list[Preview] = []
+    savings: list[tuple[int, tuple[Saving, ...]]] = []
     with planned_tasks(config, progress) as tasks:
         opened = list(tasks)
         for (task, *_), share in zip(opened, shares([task for task, *_ in opened]), strict=True):
@@ -118,11 +150,17 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         for task, catalog, warnings in opened:
             mine = [number for number in numbers if 0 <= number <= task.last_generation()]
             found += [_preview(config, task, number, catalog, warnings) for number in mine]
+        for number in numbers:
+            having = [task for task, *_ in opened if 0 <= number <= task.last_generation()]
+            if len(having) > 1:
+                plans = [task.generation(number).plan for task in having]
+                indexes = [task.index_of(plan) for task, plan in zip(having, plans, strict=True)]
+                savings.append((number, tuple(count_savings(plans, indexes, CostModel()))))
     if not found:
         k = config.cache.epochs_per_generation
         last = generations_of(config, None)[-1]
         raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
-    return found
+    return Outlook(tuple(found), tuple(savings))
 
 
 @contextmanager

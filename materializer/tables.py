@@ -20,6 +20,7 @@ __all__ = [
     "CostModel",
     "Summary",
     "VideoNeed",
+    "decode_cost",
     "frames_keys",
     "plan_objects",
     "plan_tables",
@@ -145,7 +146,7 @@ def plan_tables(
             "object_id": object_ids[read],
         }
     )
-    decode_s = sum(_decode_s(need, cost) for need in needs) + clip_cost * count
+    decode_s = sum(decode_cost(need, cost) for need in needs) + clip_cost * count
     generation = GenerationRow(
         task_id=task_id,
         number=plan.number,
@@ -227,7 +228,7 @@ def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.i
             "depth": np.zeros(count, np.int32),
             # Native planes at 4:2:0: one and a half bytes a pixel.
             "est_bytes": np.array([len(need.frames) * need.pixels * 3 // 2 for need in needs], np.int64),
-            "cost_s": np.array([_decode_s(need, cost) for need in needs]),
+            "cost_s": np.array([decode_cost(need, cost) for need in needs]),
             "keep": np.zeros(count, bool),
             "shape": [f"{len(n.frames)}x3x{videos.height[n.video]}x{videos.width[n.video]}" for n in needs],
             "frame_start": nothing,
@@ -239,7 +240,8 @@ def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.i
     )
 
 
-def _decode_s(need: VideoNeed, cost: CostModel) -> float:
+def decode_cost(need: VideoNeed, cost: CostModel) -> float:
+    """Estimated core seconds to decode and convert what is needed of a video."""
     return need.pixels * (need.packets * cost.decode_s_per_pixel + len(need.frames) * cost.convert_s_per_pixel)
 
 
@@ -267,6 +269,6 @@ def summarize(
         frame_uses=len(plan) * plan.task.sampling.frames_per_video,
         packets=sum(need.packets for need in needs),
         packets_on_demand=alone,
-        decode_s=sum(_decode_s(need, cost) for need in needs) + making * len(first),
+        decode_s=sum(decode_cost(need, cost) for need in needs) + making * len(first),
         decode_on_demand_s=alone_s + making * len(plan),
     )
