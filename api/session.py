@@ -181,8 +181,10 @@ class Cache:
         for task, share in zip(tasks, shares(tasks), strict=True):
             group = None
             if share.together:
-                fresh = Group(self.catalog, cache.seed, cache.draw_ahead, lambda: self._engine_now().guard())
-                group = self._groups.setdefault(task.dataset.dataset_id, fresh)
+                group = self._groups.get(task.dataset.dataset_id)
+                if group is None:
+                    group = Group(self.catalog, cache.seed, cache.draw_ahead, lambda: self._engine_now().guard())
+                    self._groups[task.dataset.dataset_id] = group
                 group.add(task)
             task.share(share, group)
 

@@ -18,7 +18,7 @@ from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.sampling import clip_span
 from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["known_substitutions", "record_policies", "recorded_order", "short_uses", "with_substitutes"]
+__all__ = ["known_substitutions", "record_policies", "recorded_order", "settled_rows", "short_uses", "with_substitutes"]
 
 
 def recorded_order(
@@ -43,11 +43,11 @@ def recorded_order(
     if not together:
         settled[:] = order.shape[1]
     if fresh:
-        rows = _settled_rows(task_id, epochs[done:], settled[done:]) if together else None
+        rows = settled_rows(task_id, epochs[done:], settled[done:]) if together else None
         catalog.record_draws(_draw_rows(task_id, epochs, order), rows)
     if not together and any(epoch in partly for epoch in epochs):  # what others had a part in holds as it stands
         nothing = schemas.empty(schemas.DRAW), schemas.empty(schemas.MOVE)
-        catalog.settle_draws(*nothing, _settled_rows(task_id, epochs, settled))
+        catalog.settle_draws(*nothing, settled_rows(task_id, epochs, settled))
     return order, settled
 
 
@@ -62,7 +62,8 @@ def _draw_rows(task_id: int, epochs: range, order: NDArray[np.int64]) -> pa.Tabl
     return pa.table(columns)
 
 
-def _settled_rows(task_id: int, epochs: range, settled: NDArray[np.int64]) -> pa.Table:
+def settled_rows(task_id: int, epochs: range, settled: NDArray[np.int64]) -> pa.Table:
+    """How far some epochs are settled, as the catalog records it."""
     columns = {"task_id": np.full(len(epochs), task_id), "epoch": np.array(epochs, np.int32), "positions": settled}
     return pa.table(columns)
 

@@ -1,7 +1,7 @@
 """Tasks over one dataset: what they share, and the drawing of their orders together (DESIGN §8.3, §8.4).
 
 Orders are drawn a few iterations ahead of each reader and recorded before anybody sees them, so that a path keeps its
-meaning; what is behind is planned, and may still change places. Who shares is known from the configuration alone.
+meaning; what is behind is planned, and may still change places. Who shares is known when tasks are opened.
 """
 
 import threading
@@ -17,6 +17,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.dependent import DependentOrder, KeyedChance, Pick
+from viewcache.materializer.drawn import settled_rows
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.sampling import shared_grid
 from viewcache.materializer.spec import TaskSpec
@@ -83,8 +84,8 @@ class _Member:
     """The generation of that epoch."""
     ahead: int = 0
     """Positions that are drawn beyond its place."""
-    changed: dict[int, set[int]] = field(default_factory=dict)
-    """Epoch → positions that are to be recorded."""
+    changed: set[int] = field(default_factory=set)
+    """Positions of that epoch that are to be recorded."""
 
     @property
     def batch(self) -> int:
@@ -109,8 +110,7 @@ class Group:
         self._catalog = catalog
         self._ahead = ahead
         self._guard = guard
-        self._chance = KeyedChance(seed)
-        self._order = DependentOrder(0, self._chance)
+        self._order = DependentOrder(0, KeyedChance(seed))
         self._tasks: dict[str, Task] = {}
         self._members: dict[str, _Member] = {}
         self.lock = threading.RLock()
@@ -252,17 +252,17 @@ class Group:
         assert member.active is not None  # it is drawing
         member.ahead += 1
         changed = member.active.draw(pick.epoch, pick.position, pick.element)
-        member.changed.setdefault(pick.epoch, set()).update(changed)
+        member.changed.update(changed)
 
     def _record(self) -> None:
         """Record what was drawn, in one transaction; only then may anybody read it."""
         drawing = [each for each in self._members.values() if each.changed and each.active is not None]
         if not drawing:
             return
-        draws, uses, settled = (pa.concat_tables(each) for each in zip(*map(_changes, drawing), strict=True))
         upto = [self._drawn(each, each.drawing) for each in drawing]
-        rows = settled.set_column(2, "positions", pa.array(upto, pa.int64()))
-        self._catalog.settle_draws(draws, uses, rows)
+        changes = map(_changes, drawing, upto)
+        draws, uses, settled = (pa.concat_tables(each) for each in zip(*changes, strict=True))
+        self._catalog.settle_draws(draws, uses, settled)
         policies: list[SubstitutionRow] = []
         for member, positions in zip(drawing, upto, strict=True):
             assert member.active is not None
@@ -271,12 +271,11 @@ class Group:
         self._catalog.add_substitutions(policies)
 
 
-def _changes(member: _Member) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """What the catalog must know of a member's drawing: moved draws, moved uses, and the epoch; positions follow."""
-    active = member.active
+def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """What the catalog must know of a member's drawing: moved draws, moved uses, and how far its epoch is settled."""
+    active, epoch = member.active, member.drawing
     assert active is not None
-    ((epoch, changed),) = member.changed.items()
-    positions = np.array(sorted(changed), np.int64)
+    positions = np.array(sorted(member.changed), np.int64)
     seats = np.array([active.seat(epoch, position) for position in positions.tolist()], np.int64)
     task_id = active.task_id
 
@@ -292,8 +291,7 @@ def _changes(member: _Member) -> tuple[pa.Table, pa.Table, pa.Table]:
     rows = np.repeat(seats, active.samples) * active.samples + samples
     moved = columns(len(rows), np.repeat(positions, active.samples))
     uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": active.object_ids[rows]})
-    settled = pa.table({"task_id": [task_id], "epoch": pa.array([epoch], pa.int32()), "positions": [0]})
-    return draws, uses, settled
+    return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
 
 
 def _settle(active: ActiveGeneration, epoch: int, positions: int) -> list[SubstitutionRow]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from viewcache.materializer.keyed import fold
+from viewcache.materializer.keyed import permutation
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.program import Node, grow
 from viewcache.materializer.tables import CostModel, VideoNeed, decode_cost
@@ -111,7 +111,7 @@ def _sample(plans: Sequence[GenerationPlan]) -> tuple[frozenset[str], float]:
     keys = sorted({key for plan in plans for key in plan.videos.keys})
     if len(keys) <= MOST_VIDEOS:
         return frozenset(keys), 1.0
-    order = np.argsort(fold(0, "merge/sample", np.arange(len(keys), dtype=np.uint64)), kind="stable")
+    order = permutation(0, "merge/sample", len(keys))
     return frozenset(keys[k] for k in order[:MOST_VIDEOS].tolist()), MOST_VIDEOS / len(keys)
 
 

@@ -67,11 +67,6 @@ class Order:
         self._slot_of = np.arange(self.ids.size)
         self._by_id: dict[int, NDArray[np.int64]] = {}
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether all is drawn."""
-        return bool((self.settled == self.positions).all())
-
     def seats(self, first: int, last: int) -> NDArray[np.int64]:
         """The seats at slots first…last (exclusive); slots count through the epochs."""
         return self._seat_at[first:last]

@@ -159,7 +159,7 @@ class Task:
         return self._settings.together
 
     def iterations(self, epoch: int) -> int:
-        """Batches in an epoch; forces its draw.
+        """Batches in an epoch; plans its generation.
 
         Raises:
             ViewNotFound: the task has no such epoch.
