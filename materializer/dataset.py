@@ -1,6 +1,6 @@
 """A task's dataset while the cache is open: its videos as scanned, what may be drawn, what stands in for bad ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -158,6 +158,11 @@ class Dataset:
                 f"{max(video.frames for video in self._videos)} frames where a clip spans {span}"
             )
         return np.array([video.video_id for video in selected], np.int64)
+
+    @property
+    def selected(self) -> Set[int]:
+        """Ids of the videos that the predicate selects, good and bad."""
+        return self._chosen
 
     def _usable(self, video: _Video, span: int) -> bool:
         return video.found.status == "ok" and (self.spec.on_short_video != "skip" or video.frames >= span)

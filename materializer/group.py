@@ -41,15 +41,10 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
 
     Independent tasks share nothing. Conditions on the iteration decide what a clip is by its place, so a task that has
     some draws its epochs whole, but shares clips.
-
-    Raises:
-        BadVideo: a video is bad and its task's policy is ``raise``.
-        BadInput: a task selects no video.
     """
     circle = list(range(len(tasks)))  # task → the first of those it shares with
-    chosen = [set(task.dataset.candidates(task.spec).tolist()) for task in tasks]
     for one, other in combinations(range(len(tasks)), 2):
-        if _may_share(tasks[one], tasks[other]) and not chosen[one].isdisjoint(chosen[other]):
+        if _may_share(tasks[one], tasks[other]):
             joined = {circle[one], circle[other]}
             circle = [min(joined) if each in joined else each for each in circle]
     found = []
@@ -63,7 +58,9 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
 
 def _may_share(task: Task, other: Task) -> bool:
     modes = task.spec.sampling.coordination, other.spec.sampling.coordination
-    return task.dataset.dataset_id == other.dataset.dataset_id and "independent" not in modes
+    if task.dataset.dataset_id != other.dataset.dataset_id or "independent" in modes:
+        return False
+    return not task.dataset.selected.isdisjoint(other.dataset.selected)
 
 
 def _depends_on_place(task: TaskSpec) -> bool:

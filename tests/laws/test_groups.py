@@ -1,5 +1,6 @@
 """Laws 1 to 4 for several tasks over one dataset, whose clips and orders are drawn together."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -276,6 +277,21 @@ def test_one_task_that_cannot_go_on_does_not_stop_the_others(
         assert all(found["wide", epoch] == dict.fromkeys((f"v{k}" for k in range(VIDEOS)), 2) for epoch in range(4))
         with pytest.raises(BadVideo, match="v3 is gone"):
             cache.read("narrow", 3, 0)
+
+
+@pytest.mark.parametrize("others", [[], [narrow()]])
+def test_a_bad_file_that_came_later_stops_nothing_that_is_drawn(
+    tmp_path: Path, videos: Path, others: list[dict[str, Any]]
+) -> None:
+    """Opening looks at who shares, not at who may be drawn: epochs that were drawn before the file came are read on."""
+    folder = Path(shutil.copytree(videos, tmp_path / "videos"))
+    whole = several(tmp_path / "s", folder, wide(epochs=2), *others)
+    with viewcache.open(whole) as cache:
+        before = cache.read("wide", 0, 0)
+    (folder / "broken.mp4").write_bytes(b"no video")
+    with viewcache.open(whole) as cache:
+        assert cache.read("wide", 0, 0).keys == before.keys
+        assert sum(len(cache.read("wide", *place).videos) for place in places(cache, "wide")) == VIDEOS * 2 * 2
 
 
 def test_conditions_count_the_tasks_own_epochs_and_iterations(tmp_path: Path, videos: Path) -> None:
