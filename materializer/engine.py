@@ -364,12 +364,13 @@ class Engine:
         for key, why in report.failed.items():
             for work, rows in by_work(self._take(running, key)):
                 self._bad(work, rows, why)
-        for work, rows in running.left():
-            if report.error_kind == BadVideo.kind:
+        if report.error_kind == BadVideo.kind:
+            for work, rows in running.left():
                 self._bad(work, rows, report.error)
-            elif report.error:
-                error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
-                _log.error("job failed: %s", error, extra={"action": "job_failed"})
+        elif report.error:
+            error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
+            _log.error("job failed: %s", error, extra={"action": "job_failed"})
+            for work, rows in running.left():
                 self._record(work, len(rows), error)
                 self._board.fail(work, rows, error)
         self._put_back(running, full=bool(report.error))
