@@ -232,6 +232,7 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         epochs_per_generation=entries.value("epochs_per_generation"),
         seed=entries.value("seed"),
         draw_ahead=entries.value("draw_ahead"),
+        keep=entries.value("keep"),
         workers=entries.value("workers"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),

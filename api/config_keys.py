@@ -176,6 +176,15 @@ _CACHE = Section(
             16,
             most=10_000,
         ),
+        Key(
+            "keep",
+            "choice",
+            "What is kept when the budget cannot hold every clip. `cheapest`: for each video its clips, its frames or "
+            "nothing, so that making the rest again costs least; `leaves`: clips, soonest first, until the budget is "
+            "full; `sand`: Algorithm 1 of the SAND paper.",
+            "cheapest",
+            choices=("cheapest", "leaves", "sand"),
+        ),
         _count("workers", "Worker processes; 0 is one per core.", 0, least=0, most=1024),
         Key(
             "durability",

@@ -16,12 +16,13 @@ from viewcache.api.session import open_task
 from viewcache.api.sql_door import copy_catalog
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
+from viewcache.materializer.cost import CostModel
 from viewcache.materializer.dataset import Progress
 from viewcache.materializer.graph_check import AbstractGraph
 from viewcache.materializer.group import shares
 from viewcache.materializer.merge import Saving, count_savings
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
-from viewcache.materializer.tables import CostModel, Summary
+from viewcache.materializer.tables import Summary
 from viewcache.materializer.task import Task
 
 __all__ = ["ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]

@@ -24,14 +24,17 @@ from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import EventRow, ProgressRow, TaskRow, TierRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.ahead import LookAhead
+from viewcache.materializer.bases import BaseWork
 from viewcache.materializer.batch import Batch
 from viewcache.materializer.dataset import Dataset, Progress
 from viewcache.materializer.engine import Engine, EngineSettings
+from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.group import Group, shares
 from viewcache.materializer.job import Place
+from viewcache.materializer.keep import IndexOf, Keeper, KeepSettings
 from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
-from viewcache.materializer.pool import DEPTH, WorkerPool
+from viewcache.materializer.pool import WorkerPool, job_bytes
 from viewcache.materializer.read import Reader
 from viewcache.materializer.recover import Recovered, claim, recover
 from viewcache.materializer.single import SingleWork
@@ -165,14 +168,15 @@ class Cache:
         except BaseException:
             self._let_go(clean=recovered)
             raise
-        self._ahead = LookAhead(self._engine_now)
+        self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has)
+        self._ahead = LookAhead(self._engine_now, self._keeper)
         _open_caches.append(self)
         atexit.register(self.close)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
         return Reader(
-            task, self.catalog, self.tier.root, self._engine_now, lambda number: self._ahead.reading(task, number)
+            task, self.catalog, self.tier.root, self._engine_now, lambda *place: self._ahead.reading(task, *place)
         )
 
     def _share(self) -> None:
@@ -336,13 +340,17 @@ class Cache:
             Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
         """
         engine = self._engine_now()
-        actives = []
+        actives: list[ActiveGeneration] = []
+        indexes: list[IndexOf] = []
         for reader in self._readers.values():
             task = reader.task
             last = task.generation_of((epochs or reader.spec.epochs) - 1)
             actives += [task.generation(number) for number in range(last + 1)]
+            indexes += [task.index_of(active.plan) for active in actives[len(indexes) :]]
         engine.recognize(actives)
-        engine.look_ahead(actives)
+        self._keeper.decide(zip(actives, indexes, strict=True), engine.guard)
+        works = [*self._keeper.bases(), *actives]
+        engine.look_ahead(works)
         done = False
         while not done:
             self.check_open()
@@ -364,13 +372,10 @@ class Cache:
         with self._lock:
             if self._engine is None:
                 cache = self.config.cache
-                workers = cache.workers or os.cpu_count() or 1
-                memory = max(cache.memory_bytes // workers, 1 << 30)
-                pool = WorkerPool(workers, memory_bytes=memory, op_modules=cache.op_modules)
-                codec = cache.tiers[0].codec
-                place = Place(self.tier.root, "raw" if codec == "auto" else codec, cache.durability == "durable")
-                job_bytes = max(cache.memory_bytes // workers // (DEPTH + 2), 128 << 20)
-                settings = EngineSettings(place, job_bytes, self._reserve())
+                workers, memory = cache.worker_count, cache.memory_bytes
+                pool = WorkerPool(workers, memory_bytes=max(memory // workers, 1 << 30), op_modules=cache.op_modules)
+                place = Place(self.tier.root, cache.codec, cache.durability == "durable")
+                settings = EngineSettings(place, job_bytes(memory, workers), self._reserve())
                 self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
             return self._engine
 
@@ -379,7 +384,9 @@ class Cache:
         return max((task.demand_reserve(task.batch_bound()[0]) for task in tasks), default=0)
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
-        if isinstance(work, SingleWork):  # a frame asked for by name has no substitute
+        if isinstance(
+            work, SingleWork | BaseWork
+        ):  # a frame asked for by name has no substitute; nobody waits for bases
             return BadVideo(f"{why}; the frame cannot be made")
         task = next(reader.task for reader in self._readers.values() if reader.task.task_id == work.task_id)
         self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])

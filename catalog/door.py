@@ -247,6 +247,11 @@ class Catalog:
         table = schemas.conform(objects, schemas.OBJECT, "objects")
         self._call(lambda session: session.run("insert_objects", {"generation_id": 0}, table))
 
+    def record_keeping(self, keep: pa.Table, edges: pa.Table) -> None:
+        """Say what is kept and what clips are made from, ``schemas.KEEP`` and ``schemas.EDGE``, in one transaction."""
+        prepared = schemas.conform(keep, schemas.KEEP, "what is kept"), schemas.conform(edges, schemas.EDGE, "edges")
+        self._call(lambda session: plans.keep(session, *prepared))
+
     def load_use_ids(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
         """(object_id) of each clip of epochs first…last (inclusive) in reading order."""
         return self._query("read_use_ids", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
@@ -353,6 +358,10 @@ class Catalog:
     def add_io_samples(self, rows: Sequence[IoSampleRow]) -> None:
         """Add measured work (small)."""
         self._note(lambda pending: pending.add_io_samples(rows))
+
+    def load_io_samples(self) -> list[IoSampleRow]:
+        """Measured work so far, in no order."""
+        return from_table(IoSampleRow, self._query("read_io_samples"))
 
     def add_events(self, rows: Sequence[EventRow]) -> None:
         """Add to the log of what happened (small)."""

@@ -13,7 +13,7 @@ from viewcache.catalog.records import GenerationRow, PlanTables, TaskRow
 from viewcache.catalog.rows import from_table, to_table
 from viewcache.catalog.tasks import claim_ids
 
-__all__ = ["prepare", "record"]
+__all__ = ["keep", "prepare", "record"]
 
 _USE_ORDER = ("task_id", "seq", "position", "sample")
 
@@ -59,6 +59,12 @@ def record(session: Session, plan: PlanTables) -> GenerationRow:
     session.run("insert_edges", given=plan.edges)
     session.run("insert_uses", given=plan.uses)
     return generation
+
+
+def keep(session: Session, decided: pa.Table, edges: pa.Table) -> None:
+    """Record what a generation keeps, and what its clips are made from."""
+    session.run("set_keep", given=decided)
+    session.run("add_edges", given=edges)
 
 
 def _is_ordered(uses: pa.Table) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from viewcache.errors import BadInput
 
-__all__ = ["COPY", "DRAW", "EDGE", "MOVE", "OBJECT", "SETTLED", "USE", "VIDEO", "conform", "empty"]
+__all__ = ["COPY", "DRAW", "EDGE", "KEEP", "MOVE", "OBJECT", "SETTLED", "USE", "VIDEO", "conform", "empty"]
 
 
 def _schema(**columns: str) -> pa.Schema:
@@ -50,6 +50,9 @@ they are not regular (then the first three are null)."""
 
 EDGE = _schema(parent_id="bigint", child_id="bigint", op="text", cost_s="double")
 """``child_id`` is made from ``parent_id`` by ``op`` in ``cost_s`` CPU seconds."""
+
+KEEP = _schema(object_id="bigint", keep="boolean")
+"""Whether a plan keeps an object."""
 
 USE = _schema(
     task_id="bigint",

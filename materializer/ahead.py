@@ -11,6 +11,8 @@ from contextlib import suppress
 
 from viewcache.errors import Closed, ViewcacheError
 from viewcache.materializer.engine import Engine
+from viewcache.materializer.generation import ActiveGeneration
+from viewcache.materializer.keep import Keeper
 from viewcache.materializer.task import Task
 
 __all__ = ["LookAhead"]
@@ -21,28 +23,32 @@ _log = logging.getLogger("viewcache")
 class LookAhead:
     """Plans in a thread of its own what readers will need, and tells the engine. Thread-safe."""
 
-    def __init__(self, engine: Callable[[], Engine]) -> None:
+    def __init__(self, engine: Callable[[], Engine], keeper: Keeper) -> None:
         """Start with nobody reading; ``engine`` is asked for when there is something to make."""
         self._engine = engine
+        self._keeper = keeper
         self._lock = threading.Lock()
         self._current: dict[int, tuple[Task, int]] = {}
         """Task → the generation that its reader is in, or that others of its group are in when it was not read yet."""
+        self._epochs: dict[int, int] = {}
+        """Task → the epoch that its reader is in."""
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
 
-    def reading(self, task: Task, number: int) -> None:
-        """A generation is being read: make it, and plan the next one meanwhile."""
+    def reading(self, task: Task, number: int, epoch: int) -> None:
+        """An epoch is being read: make its generation, and plan the next one meanwhile."""
         with self._lock:
-            if self._current.get(task.task_id) == (task, number):
+            if self._epochs.get(task.task_id) == epoch:
                 return
+            self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
             self._current[task.task_id] = task, number
-        if task.group is None:
-            self._announce()
+        self._announce()
         self._planner.submit(self._plan, task, number)
 
     def forget(self, task: Task) -> None:
         """Nobody reads a task any more."""
         with self._lock:
             gone = self._current.pop(task.task_id, None)
+            self._epochs.pop(task.task_id, None)
         if gone is not None:
             self._announce()
 
@@ -51,26 +57,37 @@ class LookAhead:
         self._planner.shutdown(cancel_futures=True)
 
     def _plan(self, task: Task, number: int) -> None:
-        """Plan a generation and the next one, for all tasks that share clips with this one, and announce them."""
-        wanted = [(task, n) for n in (number, number + 1) if n <= task.last_generation()]
-        if task.group is not None:
-            wanted += [each for _, n in list(wanted) for each in task.group.alike(task, n)]
-        for each, generation in wanted:
-            try:
-                each.generation(generation)
-            except Closed:
-                return  # nobody will read it
-            except ViewcacheError as error:
-                # The reader that gets there meets it again; until then there is nothing to make.
-                name = each.spec.name
-                _log.warning("generation %d of %s: %s", generation, name, error, extra={"action": "plan_failed"})
-            with self._lock:
-                self._current.setdefault(each.task_id, (each, generation))
-        with suppress(Closed):
-            self._announce()
+        """Plan a generation, then the next one, for all tasks that share clips with this one, and announce them."""
+        with suppress(Closed):  # then nobody will read it
+            for n in range(number, min(number + 1, task.last_generation()) + 1):
+                for each, generation in [(task, n), *(task.group.alike(task, n) if task.group is not None else ())]:
+                    self._plan_one(each, generation)
+                self._decide()
+                self._announce()
 
-    def _announce(self) -> None:
+    def _plan_one(self, task: Task, number: int) -> None:
+        try:
+            task.generation(number)
+        except Closed:
+            raise
+        except ViewcacheError as error:
+            # The reader that gets there meets it again; until then there is nothing to make.
+            name = task.spec.name
+            _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
+        with self._lock:
+            self._current.setdefault(task.task_id, (task, number))
+
+    def _planned(self) -> list[tuple[Task, ActiveGeneration]]:
+        """The generations that readers are in and the ones after them, as far as they are planned."""
         with self._lock:
             current = list(self._current.values())
-        planned = [task.planned(each) for task, number in current for each in (number, number + 1)]
-        self._engine().look_ahead([active for active in planned if active is not None])
+        planned = [(task, task.planned(each)) for task, number in current for each in (number, number + 1)]
+        return [(task, active) for task, active in planned if active is not None]
+
+    def _decide(self) -> None:
+        works = self._planned()
+        self._keeper.decide([(work, task.index_of(work.plan)) for task, work in works], self._engine().guard)
+
+    def _announce(self) -> None:
+        works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
+        self._engine().look_ahead([*self._keeper.bases(), *works])

@@ -5,6 +5,7 @@ waits for other videos, jobs that nobody waits for are paused; what cannot be pa
 """
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from viewcache.catalog.records import EventRow
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
+from viewcache.materializer.bases import hold_bases
 from viewcache.materializer.board import Board, Fetched
 from viewcache.materializer.job import Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
@@ -272,14 +274,16 @@ class Engine:
 
     def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> Running | None:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
-        keep_free = 0 if demanded else self.demand_reserve
-        need = work.bound * len(rows) + keep_free
+        keep_free = 0 if demanded else self.demand_reserve + work.free_bytes(rows[0])
+        size = sum(work.bound(row) for row in rows)
+        need = size + keep_free
         if self._tier.free_bytes < need:
-            self._evict(need, None if demanded else work.need_s(rows[0]))
+            soon = work.need_s(rows[0]) if work.is_soon(rows[0]) else math.inf
+            self._evict(need, None if demanded else soon)
         with self._board.changed:
             if self._tier.free_bytes < need:
                 return None
-            room = min(self._tier.free_bytes - keep_free, max(work.bound * len(rows), self._settings.job_bytes))
+            room = min(self._tier.free_bytes - keep_free, max(size, self._settings.job_bytes))
             return self._start(worth_making(work, rows, self._board.works()), room)
 
     def _start(self, candidates: Iterator[Wanted], room: int) -> Running | None:
@@ -289,19 +293,20 @@ class Engine:
             key = work.key(row)
             if key in wanted:
                 wanted[key].append((work, row))
-            elif not self._ledger.has(key) and key not in self._making and work.bound <= room:
-                reservation = self._tier.reserve(work.bound)
+            elif not self._ledger.has(key) and key not in self._making and (size := work.bound(row)) <= room:
+                reservation = self._tier.reserve(size)
                 if reservation is not None:
                     wanted[key], reservations[key] = [(work, row)], reservation
-                    room -= work.bound
+                    room -= size
         if not wanted:
             return None
         for same in wanted.values():
             for work, row in same:
                 work.set_state(row, RowState.MAKING)
         self._jobs += 1
-        job = describe(self._jobs, wanted, self._settings.place)
-        running = self._running[job.number] = Running(job, wanted, reservations)
+        bases, held = hold_bases(self._ledger, (same[0] for same in wanted.values()))
+        job = describe(self._jobs, wanted, self._settings.place, bases)
+        running = self._running[job.number] = Running(job, wanted, reservations, held)
         self._making.update(dict.fromkeys(wanted, running))
         return running
 
@@ -323,7 +328,7 @@ class Engine:
 
     def _no_room(self, work: Work, rows: list[int]) -> Full:
         return Full(
-            f"no room for {len(rows)} objects of up to {work.bound} bytes: {self._tier.used_bytes} of "
+            f"no room for {len(rows)} objects of up to {work.bound(rows[0])} bytes: {self._tier.used_bytes} of "
             f"{self._tier.budget_bytes} bytes are in use and nothing can be evicted; raise cache.budget"
         )
 
@@ -361,6 +366,10 @@ class Engine:
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted")})
         running.seconds.update(report.seconds)
         self._ledger.add_samples(running.job.place.codec, dict(running.seconds), report.frames, running.made)
+        for copy in running.held:
+            if copy.key in report.damaged:
+                _log.warning("rebuilding kept pictures: %s", copy.key, extra={"action": "rebuild"})
+                self.damaged(copy)
         for key, why in report.failed.items():
             for work, rows in by_work(self._take(running, key)):
                 self._bad(work, rows, why)
@@ -416,6 +425,7 @@ class Engine:
     def _release(self, running: Running) -> None:
         for reservation in running.reservations.values():
             reservation.release()
+        self._ledger.release(running.held)
 
     def _put_back(self, running: Running, *, full: bool) -> None:
         """What was not made is planned again; after an error look-ahead waits for a reader to move on."""

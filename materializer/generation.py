@@ -1,11 +1,12 @@
 """A planned generation that is being worked on: where its clips stand, and how far each of them is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import SubstitutionRow
+from viewcache.materializer.bases import BaseObject, Keeping
 from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.order import Order
@@ -13,6 +14,8 @@ from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.work import RowState, Work
 
 __all__ = ["ActiveGeneration"]
+
+_NONE = np.zeros(0, np.int64)
 
 _SCAN = 8192
 """Rows that are looked at together for the next one to be made."""
@@ -43,6 +46,8 @@ class ActiveGeneration(Work):
         """Positions of an epoch that its batches have; `drop_last` leaves out the rest."""
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Seat → uses of policies that are recorded once its position is settled."""
+        self.keeping: Keeping | None = None
+        """What is kept; None = every clip."""
         self._index_blob = index_blob
         self._adopt(plan, object_ids)
         self.from_rank = 0
@@ -170,10 +175,22 @@ class ActiveGeneration(Work):
         """Content key of the video that a row's clip is of."""
         return self.plan.videos.keys[int(self.plan.video[row])]
 
-    @property
-    def bound(self) -> int:
-        """Most bytes that one object takes on disk."""
+    def bound(self, row: int) -> int:
+        """Most bytes that a row's clip takes on disk."""
         return self.plan.bound
+
+    def free_bytes(self, row: int) -> int:
+        """Room that making a row ahead leaves to clips that are not kept."""
+        keeping = self.keeping
+        return 0 if keeping is None or not keeping.clips[row] else keeping.free_bytes
+
+    def is_soon(self, row: int) -> bool:
+        """Whether the reader is about to need a row; what is only kept evicts nothing that is needed."""
+        return self.keeping is None or int(self._ranks(np.array([row]))[0]) < self.from_rank + self.keeping.window
+
+    def bases(self, row: int) -> Sequence[BaseObject]:
+        """Kept pictures that a row's clip may be made from."""
+        return () if self.keeping is None else self.keeping.bases.get(self.video(row), ())
 
     def need_s(self, row: int) -> float:
         """Seconds until a row is needed (SAND §5.4, with the task's own pace)."""
@@ -189,27 +206,71 @@ class ActiveGeneration(Work):
         return self._need_s(len(self.plan) - 1)
 
     def next_planned(self) -> int | None:
-        """The first row, from where the reader is, that nobody has made or is making."""
+        """The first row, from where the reader is, that is worth making ahead and that nobody has made or is making."""
         self._cursor = max(self._cursor, self.from_rank)
         while self._cursor < len(self._states):
             rows = self._rows_at(self._cursor, min(self._cursor + _SCAN, len(self._states)))
-            planned = self._states[rows] == RowState.PLANNED
-            if planned.any():
-                first = int(planned.argmax())
-                self._cursor += first
-                return int(rows[first])
+            found = (self._states[rows] == RowState.PLANNED) & self._is_kept(rows)
+            if found.any():
+                self._cursor += int(found.argmax())
+                break
             self._cursor += len(rows)
-        return None
+        if self.keeping is not None:
+            rows = self._rows_at(self.from_rank, min(self.from_rank + self.keeping.window, self._cursor))
+            found = self._states[rows] == RowState.PLANNED
+            if found.any():
+                return int(rows[found.argmax()])
+        return int(self._rows_at(self._cursor, self._cursor + 1)[0]) if self._cursor < len(self._states) else None
 
     def planned_of(self, video: str) -> list[int]:
-        """The rows of one video, from where the reader is, that nobody has made or is making; soonest first."""
-        place = self.plan.videos.row_of_key.get(video)
-        if place is None:
-            return []
-        rows = self._by_video[self._video_starts[place] : self._video_starts[place + 1]]
+        """The rows of one video worth making ahead that nobody has made or is making; soonest first."""
+        rows, ranks = self._to_come(video)
+        wanted = (self._states[rows] == RowState.PLANNED) & self._is_kept(rows)
+        if self.keeping is not None and len(ranks):
+            # What is read next of the video also when it is not so soon: it will not be decoded again before that.
+            visit = self.order.positions * self.samples
+            soon = (ranks < self.from_rank + self.keeping.window) | (ranks // visit == ranks[0] // visit)
+            wanted |= (self._states[rows] == RowState.PLANNED) & soon
+        return [int(row) for row in rows[wanted]]
+
+    def unkept_need_s(self, video: str) -> float | None:
+        """Seconds until a clip of a video that is not kept is needed next; None if none is."""
+        rows, ranks = self._to_come(video)
+        ranks = ranks[~self._is_kept(rows)]
+        return self._need_s(int(ranks[0])) if len(ranks) else None
+
+    def _is_kept(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.ones(len(rows), np.bool_) if self.keeping is None else self.keeping.clips[rows]
+
+    def rows_of_video(self, video: str) -> NDArray[np.int64]:
+        """All rows of one video, by its content key."""
+        place = self.plan.videos.row_of_key.get(video, -1)
+        return self._by_video[self._video_starts[place] : self._video_starts[place + 1]] if place >= 0 else _NONE
+
+    def _to_come(self, video: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of one video from where the reader is, and their ranks, soonest first."""
+        rows = self.rows_of_video(video)
         ranks = self._ranks(rows)
-        wanted = (ranks >= self.from_rank) & (self._states[rows] == RowState.PLANNED)
-        return [int(row) for row in rows[wanted][np.argsort(ranks[wanted])]]
+        order = np.argsort(ranks)
+        order = order[ranks[order] >= self.from_rank]
+        return rows[order], ranks[order]
+
+    def to_come(self) -> NDArray[np.bool_]:
+        """(n,) whether the reader has not had a row yet."""
+        return np.asarray(self._ranks(np.arange(len(self.plan))) >= self.from_rank)
+
+    def epochs_read(self) -> int:
+        """How many of its epochs the reader is through with."""
+        return int(self.from_rank // max(1, self.order.positions * self.samples))
+
+    def ready(self) -> NDArray[np.bool_]:
+        """(n,) whether a row's clip is known to be in the store, or on its way there."""
+        return np.asarray(np.isin(self._states, (RowState.READY, RowState.MAKING)))
+
+    def keep(self, keeping: Keeping | None) -> None:
+        """Keep these clips from now on; None = all."""
+        self.keeping = keeping
+        self._cursor = 0
 
     def next_need_s(self, key: str) -> float | None:
         """Seconds until an object is needed next; None if it is not."""

@@ -11,7 +11,7 @@ from viewcache.materializer.program import Program
 from viewcache.store import Stored, Written
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Job", "Made", "Place", "Recipe", "Report", "Source"]
+__all__ = ["Base", "Job", "Made", "Place", "Recipe", "Report", "Source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,22 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """Kept pictures of a video, from which clips are made without decoding it: a kept ancestor (SAND §5.3)."""
+
+    key: str
+    """Content key, 32 hex digits."""
+    stored: Stored
+    """One chunk a frame."""
+    frames: np.ndarray
+    """int32 (n,), sorted: source frames."""
+    program: Program
+    """What was done to each frame, one operation at the most; empty for the decoder's own planes."""
+    row: np.ndarray
+    """int32 (program.columns,)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One video, one decode, and everything that is made of it."""
 
@@ -78,6 +94,8 @@ class Job:
     place: Place
     estimate_s: float = 10.0
     """How long it should take; a worker that is silent much longer counts as hung."""
+    bases: tuple[Base, ...] = ()
+    """Pictures that need not be decoded."""
 
     @property
     def bound(self) -> int:
@@ -115,11 +133,14 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
-    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``; and ``frame_bytes``, of one frame at 4:2:0."""
+    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``; ``frame_bytes``, of one frame at 4:2:0; and
+    ``loaded``, ``loaded_bytes`` of kept pictures."""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects that this video cannot give (bad frames)."""
     returned: tuple[str, ...] = ()
     """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
+    damaged: tuple[str, ...] = ()
+    """Keys of bases that could not be read; their frames were decoded."""
     error: str = ""
     """Why the whole job failed (the disk is full, say); empty if it did not."""
     error_kind: str = ""

@@ -150,6 +150,7 @@ class Ledger:
         work = {
             "decode": (frames.get("decoded", 0), frame_bytes),
             "convert": (frames.get("wanted", 0), frame_bytes),
+            "load": (frames.get("loaded", 0), frames.get("loaded_bytes", 0) // max(1, frames.get("loaded", 0))),
             "augment": (len(made), clip_bytes // max(1, len(made))),
             "store": (len(made), clip_bytes // max(1, len(made))),
         }

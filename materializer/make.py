@@ -15,8 +15,9 @@ import numpy as np
 from viewcache.errors import Broken, ViewcacheError
 from viewcache.materializer.decode import DecodeStats, decode
 from viewcache.materializer.job import Job, Made, Recipe, Report
+from viewcache.materializer.kept import KeptPictures, root_of
 from viewcache.materializer.ops import FrameOp, NativeOp, get
-from viewcache.materializer.pixels import planes_of, to_rgb
+from viewcache.materializer.pixels import frame_from_planes, planes_of, to_rgb
 from viewcache.materializer.program import Node, Tree, finish, grow
 from viewcache.materializer.source import shown
 from viewcache.materializer.video import VideoIndex
@@ -72,13 +73,20 @@ class _Clock:
 
 
 class _Frame:
-    """One decoded frame and what has been made of it: each operation runs once, however many clips share it."""
+    """One frame and what has been made of it: each operation runs once, however many clips share it."""
 
-    def __init__(self, picture: "VideoFrame", index: VideoIndex, clock: _Clock):
+    def __init__(
+        self,
+        picture: "VideoFrame | None",
+        index: VideoIndex,
+        clock: _Clock,
+        made: "dict[Node | None, np.ndarray] | None" = None,
+    ):
+        """A decoded frame, or what was kept of it: then all that is asked for comes after ``made``."""
         self._picture = picture
         self._index = index
         self._clock = clock
-        self._made: dict[Node | None, np.ndarray] = {}
+        self._made: dict[Node | None, np.ndarray] = made or {}
 
     def at(self, node: Node | None) -> np.ndarray:
         """uint8 (3,H,W) after the chain that ends in ``node``."""
@@ -89,12 +97,17 @@ class _Frame:
 
     def planes(self) -> np.ndarray:
         """uint8 (bytes,): the decoder's own planes."""
-        return planes_of(self._picture)
+        return planes_of(self._decoded)
+
+    @property
+    def _decoded(self) -> "VideoFrame":
+        assert self._picture is not None  # `KeptPictures.read` gave all that is wanted, or the planes
+        return self._picture
 
     def _apply(self, node: Node | None) -> np.ndarray:
         rotation = self._index.rotation
         if node is None:
-            array = to_rgb(self._picture, rotation=rotation)
+            array = to_rgb(self._decoded, rotation=rotation)
             self._clock.lap("convert")
             return array
         op, row = get(node.name), np.array(node.row, np.int32)
@@ -102,7 +115,7 @@ class _Frame:
         if node.parent is None and isinstance(op, NativeOp):
             # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
             height, width, interpolation = op.target(node.params, row)
-            array = to_rgb(self._picture, height, width, interpolation, rotation)
+            array = to_rgb(self._decoded, height, width, interpolation, rotation)
             self._clock.lap("convert")
             return array
         array = op.run(node.params, row, self.at(node.parent))
@@ -122,7 +135,10 @@ class _Maker:
         self.returned: list[str] = []
         self.users: dict[int, list[_Clip]] = {}
         self.due: dict[int, int] = {}
+        self.roots: dict[int, set[Node | None]] = {}
+        """Source frame → first operations on the ways of all that is made of it."""
         self.open: dict[str, _Clip] = {}
+        self.kept = KeptPictures(job.place.root, job.bases)
         for recipe in job.clips:
             self._want(recipe)
 
@@ -140,6 +156,9 @@ class _Maker:
         for frame in missing:
             self.users.setdefault(frame, []).append(clip)
             self.due[frame] = min(recipe.due, self.due.get(frame, recipe.due))
+        for made in leaves:
+            for frame, places in made.positions.items():
+                self.roots.setdefault(frame, set()).update(root_of(node) for _, node in places)
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Made]:
         """Decode, and yield each object when it is in its place."""
@@ -151,23 +170,39 @@ class _Maker:
             finally:
                 self.clock.skip()
 
-        numbers = np.array(sorted(self.due), np.int64)
-        order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
-        pictures = decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop)
-        for number, picture in pictures:
-            self.clock.lap("decode")
-            for made in self._take(number, _Frame(picture, self.index, self.clock)):
+        for number, frame in self._frames(stop):
+            for made in self._take(number, frame):
                 yield made
                 if pause():
                     self.returned = list(self.open)
                     return
                 self.clock.skip()
-        self.clock.lap("decode")
         for number, why in self.stats.failed.items():
             for clip in self.users.get(number, ()):
                 if self.open.pop(clip.recipe.key, None):
                     self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: frame {number}: {why}"
         self.returned = list(self.open)
+
+    def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, _Frame]]:
+        """Every wanted frame: what is kept first, the rest decoded."""
+        unkept = []
+        for number in sorted(self.due, key=lambda each: (self.due[each], each)):
+            made = self.kept.read(number, self.roots[number])
+            self.clock.lap("load" if made else "decode")
+            if not made:
+                unkept.append(number)
+                continue
+            planes = made.pop(None, None)
+            picture = None if planes is None else frame_from_planes(planes, self.index)
+            yield number, _Frame(picture, self.index, self.clock, made)
+            if stop():
+                return
+        numbers = np.array(sorted(unkept), np.int64)
+        order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
+        for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):
+            self.clock.lap("decode")
+            yield number, _Frame(picture, self.index, self.clock)
+        self.clock.lap("decode")
 
     def _take(self, number: int, frame: _Frame) -> Iterator[Made]:
         for clip in self.users.pop(number, ()):
@@ -205,7 +240,9 @@ class _Maker:
     def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object]) -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         place = self.job.place
-        meta = ArrayMeta(array.shape, array.shape, place.codec, attributes)
+        # Clips are read whole, pictures that clips are made from one by one.
+        chunk = array.shape if recipe.kind == "clip" else (1, *array.shape[1:])
+        meta = ArrayMeta(array.shape, chunk, place.codec, attributes)
         written = write_object(place.root, recipe.key, np.ascontiguousarray(array), meta, durable=place.durable)
         self.clock.lap("store")
         return Made(recipe.key, written, self.clock.take())
@@ -238,7 +275,10 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         "wanted": stats.wanted,
         "bytes_read": stats.bytes_read,
         "frame_bytes": maker.index.width * maker.index.height * 3 // 2,
+        "loaded": maker.kept.loaded,
+        "loaded_bytes": maker.kept.loaded_bytes,
     }
     if error:
         maker.returned = [key for key in maker.open if key not in maker.failed]
-    yield Report(maker.clock.take(), counts, maker.failed, tuple(maker.returned), error, kind)
+    damaged = tuple(maker.kept.damaged)
+    yield Report(maker.clock.take(), counts, maker.failed, tuple(maker.returned), damaged, error, kind)

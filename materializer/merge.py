@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from viewcache.materializer.cost import CostModel
 from viewcache.materializer.keyed import permutation
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.program import Node, grow
-from viewcache.materializer.tables import CostModel, VideoNeed, decode_cost
+from viewcache.materializer.tables import VideoNeed, decode_cost
 from viewcache.materializer.video import VideoIndex
 
 __all__ = ["Saving", "count_savings"]
@@ -77,7 +78,7 @@ def count_savings(
             known = indexes.get(video) or indexes.setdefault(video, index(at))
             uses = _uses(plan, row)
             need = _need({frame for frame, _ in uses}, known)
-            making = plan.clip_bytes * cost.augment_s_per_byte
+            making = plan.clip_bytes * cost.make_s_per_byte
             clips, frames, packets = clips + 1, frames + len(need.frames), packets + need.packets
             seconds += decode_cost(need, cost) + making
             one = _Counts()
@@ -89,7 +90,7 @@ def count_savings(
 
     def work(counts: _Counts) -> tuple[int, int, float]:
         needs = [_need(found, indexes[video]) for video, found in counts.frames.items()]
-        making = sum(bytes_of[key] for key in counts.clips) * cost.augment_s_per_byte
+        making = sum(bytes_of[key] for key in counts.clips) * cost.make_s_per_byte
         return (
             sum(len(need.frames) for need in needs),
             sum(need.packets for need in needs),

@@ -7,6 +7,7 @@ and gets the same keys. It lives in arrays; objects of Python exist only for the
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,7 +187,10 @@ class GenerationPlan:
         return Recipe(self.hex_keys[row], program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
 
 
-def clip_bound(clip_bytes: int, frames: int) -> int:
+N = TypeVar("N", int, NDArray[np.float64])
+
+
+def clip_bound(clip_bytes: N, frames: N) -> N:
     """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
     return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND
 

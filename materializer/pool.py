@@ -21,7 +21,7 @@ from typing import Literal
 from viewcache.materializer.child import start_child
 from viewcache.materializer.job import Job, Made, Report
 
-__all__ = ["DEPTH", "Event", "WorkerPool"]
+__all__ = ["Event", "WorkerPool", "job_bytes"]
 
 _log = logging.getLogger("viewcache.pool")
 
@@ -30,6 +30,11 @@ DEPTH = 4
 
 GRACE_S = 30.0
 """Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
+
+
+def job_bytes(memory_bytes: int, workers: int) -> int:
+    """Most raw bytes that one job may hold of the cache's memory; a worker has up to `DEPTH` of them begun."""
+    return max(memory_bytes // workers // (DEPTH + 2), 128 << 20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Reader:
     """Reads one task's batches. Thread-safe."""
 
     def __init__(
-        self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine], ahead: Callable[[int], None]
+        self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine], ahead: Callable[[int, int], None]
     ) -> None:
         """Read ``task`` out of the store at ``root``.
 
@@ -66,7 +66,7 @@ class Reader:
             catalog: gets the progress.
             root: local folder of the store.
             engine: makes what is missing; started on the first call.
-            ahead: told the number of the generation that is being read, so that what follows is made in time.
+            ahead: told the number of the generation and the epoch being read, so that what follows is made in time.
         """
         self.task = task
         self.spec = task.spec
@@ -107,7 +107,7 @@ class Reader:
             BadInput: the batch is too small for so many ranks.
         """
         active, rows = self.rows(epoch, iteration, rank, world)
-        self._ahead(active.plan.number)
+        self._ahead(active.plan.number, epoch)
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         waited = 0.0
         for _ in range(READ_TRIES):

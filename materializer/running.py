@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from viewcache.materializer.job import Job, Place
+from viewcache.materializer.job import Base, Job, Place
+from viewcache.materializer.ledger import Copy
 from viewcache.materializer.work import SECONDS_PER_FRAME, Work
 from viewcache.store import Reservation, Written
 
@@ -27,6 +28,8 @@ class Running:
     """Key → rows that need it; what is left to be made."""
     reservations: dict[str, Reservation]
     """Key → room for its object."""
+    held: list[Copy] = field(default_factory=list)
+    """Kept pictures that it starts from."""
     made: list[Written] = field(default_factory=list)
     seconds: Counter[str] = field(default_factory=Counter)
     """Busy seconds by stage."""
@@ -55,7 +58,7 @@ def worth_making(work: Work, rows: Sequence[int], works: Iterable[Work]) -> Iter
     """
     yield from ((work, row) for row in rows)
     video, until_s, asked = work.video(rows[0]), work.last_need_s(), set(rows)
-    others = [each for each in works if each is not work and each.task_id != work.task_id]
+    others = [each for each in works if each is not work]
     siblings = [(work.need_s(row), work, row) for row in work.planned_of(video) if row not in asked]
     for other in others:
         needs = ((other.need_s(row), other, row) for row in other.planned_of(video))
@@ -64,8 +67,8 @@ def worth_making(work: Work, rows: Sequence[int], works: Iterable[Work]) -> Iter
     yield from ((each, row) for _, each, row in siblings)
 
 
-def describe(number: int, wanted: dict[str, list[Wanted]], place: Place) -> Job:
-    """Describe a job that makes each key for the first row that wants it, in the order of need."""
+def describe(number: int, wanted: dict[str, list[Wanted]], place: Place, bases: Sequence[Base] = ()) -> Job:
+    """Describe a job that makes each key for the first row that wants it, in the order of need, out of ``bases``."""
     first = sorted((same[0] for same in wanted.values()), key=lambda each: each[0].need_s(each[1]))
     work, row = first[0]
     source = work.source(row)
@@ -78,5 +81,6 @@ def describe(number: int, wanted: dict[str, list[Wanted]], place: Place) -> Job:
         index=source.index,
         clips=clips,
         place=place,
+        bases=tuple(bases),
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
     )

@@ -86,10 +86,9 @@ class SingleWork(Work):
         self._object_ids = object_ids
         self._states = [RowState.PLANNED] * len(wanted)
 
-    @property
-    def bound(self) -> int:
-        """Most bytes that one row's object takes on disk."""
-        return max(each.recipe.bound for each in self._wanted)
+    def bound(self, row: int) -> int:
+        """Most bytes that a row's object takes on disk."""
+        return self._wanted[row].recipe.bound
 
     def key(self, row: int) -> str:
         """Content key of a row's object."""

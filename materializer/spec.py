@@ -3,6 +3,7 @@
 Everything here is plain data that pickles and hashes; the meaning of each field is documented under it.
 """
 
+import os
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -150,9 +151,22 @@ class CacheSpec:
     seed: int = 0
     draw_ahead: int = 16
     """Iterations that the order of tasks over one dataset is drawn ahead of each reader; a task alone draws epochs."""
+    keep: str = "cheapest"
+    """Rule for what is kept when the budget cannot hold every clip: ``cheapest``, ``leaves`` or ``sand``."""
     workers: int = 0
     """Worker processes; 0 = one per core."""
     durability: str = "cache"
     """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
     op_modules: tuple[str, ...] = ()
     """Modules that may register custom ops; nothing else is imported."""
+
+    @property
+    def worker_count(self) -> int:
+        """Worker processes."""
+        return self.workers or os.cpu_count() or 1
+
+    @property
+    def codec(self) -> str:
+        """Of new objects."""
+        codec = self.tiers[0].codec
+        return "raw" if codec == "auto" else codec

@@ -11,34 +11,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from viewcache.catalog import schemas
+from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import GenerationRow, PlanTables
+from viewcache.materializer.cost import CostModel
 from viewcache.materializer.plan import GenerationPlan, content_key
 from viewcache.materializer.video import VideoIndex
 
 __all__ = [
-    "CostModel",
     "Summary",
     "VideoNeed",
     "decode_cost",
     "frames_keys",
+    "ids_of",
     "plan_objects",
     "plan_tables",
     "summarize",
     "video_needs",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """Seconds of one core for each kind of work; measured where `io_samples` has measurements, else these guesses."""
-
-    decode_s_per_pixel: float = 1.6e-9
-    """Decoding one pixel of one fed packet."""
-    convert_s_per_pixel: float = 0.6e-9
-    """Converting and resizing, per source pixel of a wanted frame."""
-    augment_s_per_byte: float = 0.4e-9
-    """Cropping, copying and storing, per byte of the clip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +111,7 @@ def plan_tables(
     fresh = _fresh(object_ids, known)
     parent_of = np.zeros(len(plan.videos), np.int64)
     parent_of[[need.video for need in needs]] = frames_ids
-    clip_cost = plan.clip_bytes * cost.augment_s_per_byte
+    clip_cost = plan.clip_bytes * cost.make_s_per_byte
     clips = _clip_rows(plan, fresh, object_ids, kept, clip_cost)
     frames = _frames_rows(plan, needs, frames_ids, cost).filter(pa.array(~frames_known))
     count = len(fresh)
@@ -161,12 +150,29 @@ def plan_tables(
     return PlanTables(generation, objects, edges, uses)
 
 
+def ids_of(catalog: Catalog, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Each key's object id, a new one where the catalog does not know the object, and whether it knows it."""
+    unique, inverse = np.unique(keys, return_inverse=True)
+    text = unique.tobytes().hex()
+    found = catalog.objects_by_key([text[k : k + 32] for k in range(0, len(text), 32)])
+    ids = np.full(len(unique), -1, np.int64)
+    if found.num_rows:
+        there = np.frombuffer(bytes.fromhex("".join(found["key"].to_pylist())), "V16")
+        ids[np.searchsorted(unique, there)] = found["object_id"].to_numpy()
+    fresh = np.flatnonzero(ids < 0)
+    if len(fresh):
+        ids[fresh] = catalog.next_object_id(len(fresh)) + np.arange(len(fresh))
+    known = np.ones(len(unique), bool)
+    known[fresh] = False
+    return ids[inverse.reshape(-1)], known[inverse.reshape(-1)]
+
+
 def plan_objects(
     plan: GenerationPlan, object_ids: NDArray[np.int64], known: NDArray[np.bool_], cost: CostModel
 ) -> pa.Table:
     """Rows of the clips that the catalog does not know yet, for a plan whose clips were replaced."""
     fresh = _fresh(object_ids, known)
-    return _clip_rows(plan, fresh, object_ids, len(plan), plan.clip_bytes * cost.augment_s_per_byte)
+    return _clip_rows(plan, fresh, object_ids, len(plan), plan.clip_bytes * cost.make_s_per_byte)
 
 
 def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -258,7 +264,7 @@ def summarize(
         packets = index_of(video).floor_packets(frames)
         alone += packets
         alone_s += int(pixels[video]) * (packets * cost.decode_s_per_pixel + len(frames) * cost.convert_s_per_pixel)
-    making = plan.clip_bytes * cost.augment_s_per_byte
+    making = plan.clip_bytes * cost.make_s_per_byte
     return Summary(
         clips=len(first),
         uses=len(plan),

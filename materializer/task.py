@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
+from viewcache.materializer.cost import CostModel
 from viewcache.materializer.dataset import Dataset
 from viewcache.materializer.drawn import (
     known_substitutions,
@@ -30,9 +30,9 @@ from viewcache.materializer.order import Order, draw_substitute, substitute_plac
 from viewcache.materializer.plan import GenerationPlan, plan_generation
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tables import (
-    CostModel,
     Summary,
     frames_keys,
+    ids_of,
     plan_objects,
     plan_tables,
     summarize,
@@ -283,12 +283,12 @@ class Task:
 
     def _record(self, plan: GenerationPlan, order: Order) -> ActiveGeneration:
         """Give the plan's objects their ids and let the catalog know them, unless it does."""
-        object_ids, known = self._object_ids(plan.keys)
+        object_ids, known = ids_of(self._catalog, plan.keys)
         recorded = self._catalog.load_use_ids(self.task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
         if not np.array_equal(recorded, object_ids[plan.iteration < plan.iterations]):
             needs = video_needs(plan, self.index_of(plan))
             keys = np.frombuffer(bytes.fromhex("".join(frames_keys(plan, needs))), "V16")
-            frames_ids, frames_known = self._object_ids(keys)
+            frames_ids, frames_known = ids_of(self._catalog, keys)
             kept, cost = self.kept(plan), self._cost
             tables = plan_tables(
                 plan,
@@ -303,22 +303,6 @@ class Task:
             )
             self._catalog.record_plan(tables)
         return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.index_blob)
-
-    def _object_ids(self, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Each key's object id, and whether the catalog knew the object."""
-        unique, inverse = np.unique(keys, return_inverse=True)
-        text = unique.tobytes().hex()
-        found = self._catalog.objects_by_key([text[k : k + 32] for k in range(0, len(text), 32)])
-        ids = np.full(len(unique), -1, np.int64)
-        if found.num_rows:
-            there = np.frombuffer(bytes.fromhex("".join(found["key"].to_pylist())), "V16")
-            ids[np.searchsorted(unique, there)] = found["object_id"].to_numpy()
-        fresh = np.flatnonzero(ids < 0)
-        if len(fresh):
-            ids[fresh] = self._catalog.next_object_id(len(fresh)) + np.arange(len(fresh))
-        known = np.ones(len(unique), bool)
-        known[fresh] = False
-        return ids[inverse.reshape(-1)], known[inverse.reshape(-1)]
 
     def kept(self, plan: GenerationPlan) -> int:
         """How many clips, soonest first, are kept ahead of reading: leaves until full."""
@@ -367,7 +351,7 @@ class Task:
                 )
                 records.append(record)
             plan = plan.substituted(np.array(rows), np.array(videos))
-            object_ids, known = self._object_ids(plan.keys)
+            object_ids, known = ids_of(self._catalog, plan.keys)
             self._catalog.record_objects(plan_objects(plan, object_ids, known, self._cost))
             record_policies(self._catalog, active, records)
             active.replace(plan, object_ids)

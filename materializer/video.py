@@ -209,6 +209,12 @@ class VideoIndex:
             return int(np.max(wanted, initial=-1)) + 1
         return sum(gop.stop - gop.start for gop in self.gops_for(wanted))
 
+    def span_packets(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Packets from the key frame before each ``first`` frame to the ``last``: an estimate without the gaps."""
+        if self.mode == "counted":
+            return np.asarray(last) + 1
+        return np.asarray(np.maximum(1, self.order[last] - self.starts[first] + 1))
+
     def to_bytes(self) -> bytes:
         """The index as a compact, versioned blob."""
         head: dict[str, object] = {name: getattr(self, name) for name in (*_TEXT, *_WHOLE)}

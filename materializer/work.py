@@ -4,11 +4,15 @@ The states live in memory and are the dispatcher's own; what the catalog says of
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
+
+if TYPE_CHECKING:
+    from viewcache.materializer.bases import BaseObject
 
 __all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work"]
 
@@ -39,10 +43,9 @@ class Work(ABC):
     from_rank: int = 0
     """So many of the rows, in the order of need, have been read."""
 
-    @property
     @abstractmethod
-    def bound(self) -> int:
-        """Most bytes that one row's object takes on disk."""
+    def bound(self, row: int) -> int:
+        """Most bytes that a row's object takes on disk."""
 
     @abstractmethod
     def key(self, row: int) -> str:
@@ -75,6 +78,18 @@ class Work(ABC):
     @abstractmethod
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
+
+    def free_bytes(self, row: int) -> int:
+        """Room that making a row ahead leaves to what is needed sooner."""
+        return 0
+
+    def is_soon(self, row: int) -> bool:
+        """Whether a row is needed so soon that what is needed later may be evicted for it."""
+        return True
+
+    def bases(self, row: int) -> "Sequence[BaseObject]":
+        """Kept pictures that a row may be made from instead of its source."""
+        return ()
 
     def recognize(self, has: Callable[[str], bool]) -> None:  # noqa: B027  -- a hook: single frames are always asked
         """Mark the rows whose object is there, given whether an object is."""

@@ -213,7 +213,7 @@ class Kitchen:
     @property
     def bound(self) -> int:
         """Most bytes of one clip."""
-        return self.active.bound
+        return self.active.bound(0)
 
     @property
     def videos(self) -> tuple[str, ...]:

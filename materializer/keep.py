@@ -1,0 +1,368 @@
+"""What is kept of a generation of all tasks under the budget, and making it so (SAND §5.3, docs/design/0011).
+
+While every clip fits, every clip is kept and nothing is asked. Otherwise each video's ways are weighed, one rule
+chooses, and the choice becomes rows of the catalog and work for the dispatcher. A choice is advice: whatever it says,
+a clip that is not in the store is made when it is read.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.records import EventRow
+from viewcache.materializer.bases import BaseObject, BaseWork, Keeping
+from viewcache.materializer.cost import CostModel
+from viewcache.materializer.generation import ActiveGeneration
+from viewcache.materializer.job import Recipe, Source
+from viewcache.materializer.ops import NativeOp, get
+from viewcache.materializer.pixels import plane_shapes
+from viewcache.materializer.plan import GenerationPlan, clip_bound, content_key
+from viewcache.materializer.pool import job_bytes
+from viewcache.materializer.program import Instruction, Program
+from viewcache.materializer.prune import RULES, Choice
+from viewcache.materializer.spec import CacheSpec
+from viewcache.materializer.tables import ids_of
+from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.weigh import Kept, ToCome, Way, Weighed, weigh
+
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for"]
+
+_log = logging.getLogger("viewcache")
+
+IndexOf = Callable[[int], VideoIndex]
+"""Gives the packet index of a row of a plan's videos."""
+
+WINDOW_BATCHES = 2
+"""Room for so many batches of each task is for clips that are made shortly before they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSettings:
+    """What the cache's settings say about keeping."""
+
+    budget_bytes: int
+    rule: str
+    """A name in `RULES`."""
+    codec: str
+    """Of the objects."""
+    most_bytes: int
+    """Raw bytes of the largest object that a worker can hold."""
+
+    @classmethod
+    def of(cls, cache: CacheSpec) -> "KeepSettings":
+        """What the settings of a cache say."""
+        most = job_bytes(cache.memory_bytes, cache.worker_count)
+        return cls(cache.tiers[0].budget_bytes, cache.keep, cache.codec, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a rule chose for some plans."""
+
+    weighed: Weighed
+    choice: Choice
+    budget_bytes: int
+    """For what is kept; the rest of the cache's budget is for what is about to be read."""
+    clip_bytes: int
+    """Most bytes that all clips take, without those of the epoch that is being read."""
+    rivals: dict[str, Choice]
+    """What each rule would choose, this one's among them."""
+
+    def describe(self) -> str:
+        """What is kept, in words."""
+        ways = Counter(self.weighed.ways[each].base for each in self.choice.option.tolist() if each != self._leaf)
+        parts = [f"{count} of {base}" for base, count in sorted(ways.items()) if base != "nothing"]
+        whole = int((self.choice.option == self._leaf).sum())
+        return (
+            f"{self.choice.bytes} bytes where all clips take {self.clip_bytes}: all clips of {whole} of "
+            f"{len(self.weighed.videos)} videos, " + ", ".join([*parts, f"nothing or some clips of {ways['nothing']}"])
+        )
+
+    @property
+    def _leaf(self) -> int:
+        return self.weighed.options.leaf
+
+
+def choose(
+    plans: Sequence[ToCome],
+    cost: CostModel,
+    settings: KeepSettings,
+    free_bytes: int,
+    before: Mapping[str, Kept] = MappingProxyType({}),
+) -> Chosen | None:
+    """Choose what to keep of the clips to come; None if the budget holds all of them.
+
+    Args:
+        plans: one generation of each task.
+        cost: seconds of each kind of work.
+        settings: of the cache.
+        free_bytes: of the budget, for clips that are about to be read.
+        before: bases that were chosen before, by the content key of the video.
+    """
+    budget = settings.budget_bytes - free_bytes
+    later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=0)) for each in plans]
+    keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
+    bounds = np.concatenate(
+        [np.full(int(rows.sum()), each.plan.bound) for each, rows in zip(plans, later, strict=True)]
+    )
+    total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
+    if total <= budget:
+        return None
+    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before)
+    rivals = {name: rule(weighed.options, budget) for name, rule in RULES.items()}
+    return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
+
+
+def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
+    """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most."""
+    batches = sum(len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans)
+    return min(WINDOW_BATCHES * batches, budget_bytes // 8)
+
+
+class Keeper:
+    """Decides for every generation that is being made, and again for what is left of it when an epoch is over.
+
+    What has been read takes no room any more, so the same budget keeps more of what is to come. Used by one thread.
+    """
+
+    def __init__(self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool]) -> None:
+        """Nothing is decided yet; ``has`` says whether an object is in the store, by its content key."""
+        self._catalog = catalog
+        self._has = has
+        self._settings = settings
+        self._decided: dict[int, _Decided] = {}
+        """By generation of the group."""
+
+    def decide(
+        self,
+        works: Iterable[tuple[ActiveGeneration, IndexOf]],
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """Decide what is kept of some generations, where tasks, epochs or measured costs have changed.
+
+        Args:
+            works: all that is being made or about to be, each with the packet index of a row of its plan's videos.
+            guard: the lock that guards the works.
+        """
+        together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
+        for work, index_of in works:
+            together.setdefault(work.born, []).append((work, index_of))
+        cost = CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+        for born, mine in together.items():
+            place = tuple(sorted((id(work.plan), work.epochs_read()) for work, _ in mine))
+            before = self._decided.get(born)
+            if before is None or before.place != place or cost.moved(before.cost):
+                self._decided[born] = self._decide(born, mine, place, cost, guard)
+        for born in self._decided.keys() - together.keys():
+            del self._decided[born]
+
+    def bases(self) -> list[BaseWork]:
+        """What clips are made from, to be made ahead."""
+        return [each.bases for each in list(self._decided.values()) if each.bases is not None]
+
+    def is_decided(self, work: ActiveGeneration) -> bool:
+        """Whether a generation was among those that were weighed."""
+        decided = self._decided.get(work.born)
+        return decided is not None and any(plan == id(work.plan) for plan, _ in decided.place)
+
+    def _decide(
+        self,
+        born: int,
+        mine: list[tuple[ActiveGeneration, IndexOf]],
+        place: tuple[tuple[int, int], ...],
+        cost: CostModel,
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> "_Decided":
+        works = [work for work, _ in mine]
+        old = self._decided.get(born)
+        with guard():
+            if old is None:
+                for work in works:
+                    work.recognize(self._has)
+            plans = [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in mine]
+        free = free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
+        before = old.before(self._has) if old is not None else {}
+        chosen = choose(plans, cost, self._settings, free, before)
+        if chosen is None:
+            with guard():
+                for work in works:
+                    work.keep(None)
+            return _Decided(place, cost)
+        weighed = chosen.weighed
+        ways = dict(zip(weighed.videos, map(weighed.ways.__getitem__, chosen.choice.option.tolist()), strict=True))
+        kept = {key: old.objects[key] for key, was in before.items() if old is not None and ways.get(key) == was.way}
+        objects, sources = self._objects(chosen, mine, kept)
+        # What was made before is of use as long as it lies there, whatever is kept from now on.
+        usable = {**(old.usable(self._has) if old is not None else {}), **objects}
+        keepings = []
+        for number, kind in enumerate(weighed.kinds):
+            for k in kind.plans:
+                keys = works[k].plan.videos.keys
+                leaf = np.array([key in ways and number < ways[key].kept for key in keys])[works[k].plan.video]
+                window = max(1, free // len(works) // kind.bound)
+                keepings.append((works[k], Keeping(leaf, window, free, usable)))
+        flat = [each for of_video in objects.values() for each in of_video]
+        bases = BaseWork(born, flat, sources, [work.unkept_need_s for work in works], free)
+        bases.recognize(self._has)
+        with guard():
+            for work, keeping in keepings:
+                work.keep(keeping)
+        self._record(chosen, works, objects, born)
+        _log.info("generation %d keeps %s", born, chosen.describe(), extra={"action": "prune"})
+        return _Decided(place, cost, ways, usable, bases)
+
+    def _objects(
+        self,
+        chosen: Chosen,
+        mine: list[tuple[ActiveGeneration, IndexOf]],
+        kept: Mapping[str, tuple[BaseObject, ...]],
+    ) -> tuple[dict[str, tuple[BaseObject, ...]], dict[str, Source]]:
+        """The bases of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
+        recipes: list[tuple[str, int, Recipe]] = []
+        sources: dict[str, Source] = {}
+        objects: dict[str, tuple[BaseObject, ...]] = {}
+        for video, key in enumerate(chosen.weighed.videos):
+            way = chosen.weighed.ways[int(chosen.choice.option[video])]
+            if way.base == "nothing":
+                continue
+            objects[key] = kept.get(key, ())
+            # First resize → frames of all clips that begin with it; None = as decoded.
+            wanted: dict[tuple[Instruction, bytes] | None, list[NDArray[np.int32]]] = {}
+            video_id = -1
+            for kind in chosen.weighed.kinds[way.kept :]:
+                for work, index_of in (mine[k] for k in kind.plans):
+                    rows = work.rows_of_video(key)
+                    if len(rows):
+                        plan, row = work.plan, int(work.plan.video[rows[0]])
+                        video_id, index = int(plan.videos.ids[row]), index_of(row)
+                        sources.setdefault(key, work.source(int(rows[0])))
+                        how = None
+                        if way.base == "aug" and kind.resize is not None:
+                            how = kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes()
+                        wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+            if key not in kept:
+                for how, frames in wanted.items():
+                    recipes.append((key, video_id, _recipe(key, how, np.unique(np.concatenate(frames)), index)))
+        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
+        ids, known = ids_of(self._catalog, keys)
+        fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
+        self._catalog.record_objects(_rows(fresh))
+        for object_id, (key, _, recipe) in zip(ids.tolist(), recipes, strict=True):
+            objects[key] = (*objects[key], BaseObject(object_id, key, recipe))
+        return objects, sources
+
+    def _record(
+        self,
+        chosen: Chosen,
+        works: Sequence[ActiveGeneration],
+        objects: Mapping[str, tuple[BaseObject, ...]],
+        born: int,
+    ) -> None:
+        """Let the catalog know what is kept, and which clips are made from what."""
+        parents, children, ids, kept = [], [], [], []
+        for work in works:
+            assert work.keeping is not None
+            ids.append(work.object_ids)
+            kept.append(work.keeping.clips)
+            for video, of_video in objects.items():
+                rows = work.rows_of_video(video)
+                mine = np.unique(work.object_ids[rows[~work.keeping.clips[rows]]])
+                for each in of_video:
+                    parents.append(np.full(len(mine), each.object_id))
+                    children.append(mine)
+        unique, first = np.unique(np.concatenate(ids), return_index=True)
+        bases = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
+        keep = pa.table(
+            {
+                "object_id": np.concatenate([unique, bases]),
+                "keep": np.concatenate([np.concatenate(kept)[first], np.ones(len(bases), bool)]),
+            }
+        )
+        count = sum(map(len, children))
+        edges = pa.table(
+            {
+                "parent_id": np.concatenate([np.zeros(0, np.int64), *parents]),
+                "child_id": np.concatenate([np.zeros(0, np.int64), *children]),
+                "op": pa.array(["augment"] * count, pa.string()),
+                "cost_s": np.zeros(count),
+            }
+        )
+        self._catalog.record_keeping(keep, edges)
+        detail = f"generation {born}: {chosen.describe()}"
+        event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
+        self._catalog.add_events([event])
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What was decided for one generation of the group."""
+
+    place: tuple[tuple[int, int], ...]
+    """Whose plans were weighed, by identity, and how many epochs of each had been read."""
+    cost: CostModel
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    objects: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
+    """Content key of a video → its bases."""
+    bases: BaseWork | None = None
+
+    def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
+        """What was chosen, and whether it is there already."""
+        made = self.usable(has)
+        sizes = {key: sum(each.recipe.bound for each in bases) for key, bases in self.objects.items()}
+        return {key: Kept(self.ways[key], size, key in made) for key, size in sizes.items() if key in self.ways}
+
+    def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[BaseObject, ...]]:
+        """The bases that are there."""
+        return {key: bases for key, bases in self.objects.items() if all(has(each.recipe.key) for each in bases)}
+
+
+def _recipe(video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: VideoIndex) -> Recipe:
+    """Frames of a video, as decoded or after a resize."""
+    if how is None:
+        planes = plane_shapes(index.pix_fmt, index.width, index.height)
+        assert planes is not None  # otherwise they were not to be had
+        shape: tuple[int, ...] = (len(frames), sum(rows * row for rows, row in planes))
+        key = content_key("frames", bytes.fromhex(video), frames.tobytes())
+        program, row, kind = Program(()), np.zeros(0, np.int32), "frames"
+    else:
+        first, drawn = how
+        row, op = np.frombuffer(drawn, np.int32), get(first.name)
+        assert isinstance(op, NativeOp)  # `Kind.resize` is one
+        shape = (len(frames), 3, *op.target(first.params, row)[:2])
+        program = Program((Instruction("op", (0,), 1, first.name, first.params, 0, first.width),))
+        key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
+        kind = "aug"
+    bound = clip_bound(int(np.prod(shape)), len(frames))
+    return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+
+
+def _rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
+    """New bases as the catalog records them."""
+    count = len(fresh)
+    recipes = [recipe for *_, recipe in fresh.values()]
+    return pa.table(
+        {
+            "object_id": list(fresh),
+            "key": [recipe.key for recipe in recipes],
+            "kind": [recipe.kind for recipe in recipes],
+            "video_id": [video_id for _, video_id, _ in fresh.values()],
+            "depth": [len(recipe.program.instructions) for recipe in recipes],
+            "est_bytes": [int(np.prod(recipe.shape)) for recipe in recipes],
+            "cost_s": [0.0] * count,
+            "keep": [True] * count,
+            "shape": ["x".join(map(str, recipe.shape)) for recipe in recipes],
+            "frame_start": pa.nulls(count, pa.int32()),
+            "frame_stride": pa.nulls(count, pa.int32()),
+            "frame_count": pa.nulls(count, pa.int32()),
+            "frame_list": pa.array([recipe.frames for recipe in recipes], pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )

@@ -1,0 +1,156 @@
+"""Choosing what to keep under a budget: for each video one of a few ways, of known bytes and cost (SAND §5.3).
+
+The choice starts with the least bytes everywhere and spends the budget where a byte saves the most seconds, along each
+video's lower convex hull. Two rivals stand beside it for comparison: keeping clips until the budget is full, and the
+paper's Algorithm 1 with its exits repaired (docs/design/0011). All of it is pure: numbers in, numbers out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RULES", "Choice", "Options", "collapse", "leaves_until_full", "prune"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Ways to keep each of V videos; arrays are (V, options), videos in the order in which they are needed."""
+
+    bytes: NDArray[np.int64]
+    """What is kept, for the whole generation."""
+    cost_s: NDArray[np.float64]
+    """Expected core seconds of all uses, loading what is kept included; infinite where a way is not to be had."""
+    work_s: NDArray[np.float64]
+    """Of these, making again what is not kept: the paper's edge weights, which leave loading out."""
+    leaf: int
+    """The column that keeps every clip."""
+    nothing: int
+    """The column that keeps nothing; it can always be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A way for each video."""
+
+    option: NDArray[np.int64]
+    """(V,) column of `Options`."""
+    bytes: int
+    cost_s: float
+    short_bytes: int = 0
+    """By how much the budget is missed; 0 = it holds."""
+
+
+def _choice(options: Options, option: NDArray[np.int64], budget: int) -> Choice:
+    video = np.arange(len(option))
+    size = int(options.bytes[video, option].sum())
+    return Choice(option, size, float(options.cost_s[video, option].sum()), max(0, size - budget))
+
+
+def prune(options: Options, budget: int) -> Choice:
+    """The cheapest choice within one item of the best there is (Lagrangian bound), in O(V h log V) for h options.
+
+    Never worse than `leaves_until_full`, and its cost never rises with the budget.
+    """
+    greedy = _choice(options, _greedy(options, budget), budget)
+    # Clips that cost more to keep than to make again are left out of the rival too: what remains never gets worse.
+    leaves = leaves_until_full(options, budget, only_if_cheaper=True)
+    return leaves if leaves.cost_s < greedy.cost_s else greedy
+
+
+def _greedy(options: Options, budget: int) -> NDArray[np.int64]:
+    """Steps along the hulls by seconds saved a byte, while they fit; a step that does not ends its video's way."""
+    option = _least(options)
+    left = budget - int(np.take_along_axis(options.bytes, option[:, None], 1).sum())
+    video, target, size, rate = _steps(options, option)
+    order = np.argsort(-rate, kind="stable")  # stable: a video's own steps stay in their order
+    fits = np.cumsum(size[order]) <= left
+    sure = int(fits.argmin()) if not fits.all() else len(fits)
+    # Later steps of a video overwrite earlier ones.
+    option[video[order[:sure]]] = target[order[:sure]]
+    left -= int(size[order[:sure]].sum())
+    rest = order[sure:]
+    ended: set[int] = set()
+    least = int(size[rest].min()) if len(rest) else 0
+    for v, to, more in zip(video[rest].tolist(), target[rest].tolist(), size[rest].tolist(), strict=True):
+        if left < least:
+            break
+        if v in ended:
+            continue
+        if more <= left:
+            option[v], left = to, left - more
+        else:
+            ended.add(v)
+    return option
+
+
+def _least(options: Options) -> NDArray[np.int64]:
+    """The cheapest of the ways with the least bytes."""
+    size = np.where(np.isfinite(options.cost_s), options.bytes, np.iinfo(np.int64).max)
+    least = size == size.min(axis=1, keepdims=True)
+    return np.asarray(np.where(least, options.cost_s, np.inf).argmin(axis=1), np.int64)
+
+
+def _steps(options: Options, start: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+    """The corners of every video's lower convex hull: video, column, further bytes, seconds saved by each of them."""
+    video, now = np.arange(len(start)), start.copy()
+    nothing = np.zeros(0, np.int64)
+    found: list[tuple[NDArray[Any], ...]] = [(nothing, nothing, nothing, np.zeros(0))]
+    while len(video):
+        size = options.bytes[video] - options.bytes[video, now[video]][:, None]
+        with np.errstate(invalid="ignore"):
+            saved = options.cost_s[video, now[video]][:, None] - options.cost_s[video]
+            rate = np.where((size > 0) & (saved > 0), saved / np.maximum(size, 1), 0.0)
+        best = rate.max(axis=1)
+        # Of equal rates the longest step: the hull has no corner in the middle of a side.
+        target = np.where(rate == best[:, None], size, -1).argmax(axis=1)
+        going = best > 0
+        rows = np.flatnonzero(going)
+        video, target = video[rows], target[rows]
+        found.append((video, target, size[rows, target], best[rows]))
+        now[video] = target
+    return tuple(np.concatenate(each) for each in zip(*found, strict=True))
+
+
+def leaves_until_full(options: Options, budget: int, *, only_if_cheaper: bool = False) -> Choice:
+    """The rival without a plan: every clip of one video after the other, soonest first, until one does not fit."""
+    wanted = np.isfinite(options.cost_s[:, options.leaf])
+    if only_if_cheaper:
+        wanted &= options.cost_s[:, options.leaf] < options.cost_s[:, options.nothing]
+    size = np.where(wanted, options.bytes[:, options.leaf], 0)
+    kept = wanted & (np.cumsum(size) <= budget)
+    return _choice(options, np.where(kept, options.leaf, options.nothing), budget)
+
+
+def collapse(options: Options, budget: int) -> Choice:
+    """The paper's Algorithm 1, repaired: all clips at first, then video by video one step up until the budget holds.
+
+    A step goes to the way that makes least again among those that take less room; what loading costs is not asked.
+    Repairs: it stops when the budget holds, not when it does not; a video that cannot shrink saves nothing; a whole
+    round without a step ends it.
+    """
+    option = np.full(len(options.bytes), options.leaf, np.int64)
+    total = int(options.bytes[:, options.leaf].sum())
+    moved = True
+    while total > budget and moved:
+        moved = False
+        for video in range(len(option)):
+            size = options.bytes[video]
+            smaller = (size < size[option[video]]) & np.isfinite(options.cost_s[video])
+            if smaller.any():
+                target = int(np.where(smaller, options.work_s[video], np.inf).argmin())
+                total -= int(size[option[video]] - size[target])
+                option[video], moved = target, True
+            if total <= budget:
+                break
+    return _choice(options, option, budget)
+
+
+RULES: dict[str, Callable[[Options, int], Choice]] = {
+    "cheapest": prune,
+    "leaves": leaves_until_full,
+    "sand": collapse,
+}
+"""What ``cache.keep`` in a configuration may say."""
