@@ -116,8 +116,8 @@ def _order(axes: "Axes", task: TaskEvidence) -> None:
     )
     axes.figure.colorbar(picture, ax=axes, label="density, 1 = uniform")
     told = ", ".join(f"{check.about} {check.p:.2g}" for check in task.checks[:3] if check.p is not None)
-    below = f"place in the epoch{' (p: ' if told else ''}{told}{')' if told else ''}"
-    _label(axes, f"{task.task}: order of {counted(task.epochs, 'epoch')}", below, "place in the listing")
+    title = f"{task.task}: order of {counted(task.epochs, 'epoch')}"
+    _label(axes, f"{title}\np: {told}" if told else title, "place in the epoch", "place in the listing")
 
 
 def _density(axes: "Axes", title: str, below: str, checks: Sequence[Check | None]) -> None:
@@ -148,6 +148,7 @@ def _times(axes: "Axes", counts: Diversity) -> None:
         shares.append(sum(each.times[_SHOWN_TIMES - 1 :]) / ever)
         at = [times + 1 + shift for times in range(len(shares))]
         axes.bar(at, shares, 0.4, label=f"{name}: {each.often:.1%} {OFTEN} times or more")
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.25)
     axes.legend(fontsize="small")
     who = " + ".join(counts.tasks)
     _label(axes, f"{who}: frames in {counted(counts.epochs, 'epoch')}", "times selected", "share of selected frames")

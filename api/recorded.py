@@ -192,8 +192,9 @@ def windows_of(attributes: Mapping[str, object], size: Size | None) -> list[Wind
             continue
         params = tuple(sorted((name, _frozen(value)) for name, value in entry.get("params", {}).items()))
         drawn = entry.get("drawn", {})
-        if "y" in drawn and (places := free_places(entry["op"], params, (drawn["h"], drawn["w"]), before)):
-            found.append(Window(drawn["y"], places[0], drawn["x"], places[1]))
+        if {"y", "x", "h", "w"} <= drawn.keys():
+            places = free_places(entry["op"], params, (drawn["h"], drawn["w"]), before)
+            found += [Window(drawn["y"], places[0], drawn["x"], places[1])] if places else []
         try:
             op = get(entry["op"])
         except BadInput:

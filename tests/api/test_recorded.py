@@ -1,15 +1,30 @@
 """What `viewcache verify` takes from the record: draws that are independent if they are uniform, and nothing else."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from tests.api.recorded_clips import clips_of, footage_of, made_clips, pool_starts, row_of
+from tests.catalog.samples import draws, plan, registered
 from tests.ops.references import p_uniform
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
-from viewcache.api.recorded import Clips, Footage, Window, clip_places, crop_places, windows_of
+from viewcache.api.recorded import (
+    Clips,
+    Footage,
+    Window,
+    clip_places,
+    crop_places,
+    load_clips,
+    whole_orders,
+    windows_of,
+)
 from viewcache.api.uniformity import SURE, density_check
+from viewcache.catalog import Catalog, schemas
 from viewcache.materializer import keyed
 from viewcache.materializer.ops import Draw, get
 from viewcache.materializer.plan import GenerationPlan
@@ -163,6 +178,33 @@ def test_resized_crops_lie_anywhere_but_where_none_fits() -> None:
     clips = made_clips(row_of("mae", 16, 4), np.zeros((n, 1), np.int64))
     for side in crop_places(clips, cut):
         assert p_uniform(side) > 1e-3
+
+
+def test_only_whole_orders_are_taken(tmp_path: Path) -> None:
+    """An epoch that is not drawn to its end is planned, not drawn; one that breaks law 1 is no order."""
+    with Catalog.open(tmp_path) as catalog:
+        row, ids = registered(catalog)
+        far = pa.table({"task_id": [row.task_id], "epoch": pa.array([1], pa.int32()), "positions": [3]})
+        catalog.record_draws(draws(row, 0, ids))
+        catalog.record_draws(draws(row, 1, ids[::-1]), far)
+        catalog.record_draws(draws(row, 2, [*ids[:3], ids[0]]))
+        catalog.record_draws(draws(row, 3, ids[::-1]))
+        assert [order.tolist() for order in whole_orders(catalog, row)] == [ids, ids[::-1]]
+
+
+def test_a_stand_in_counts_once(tmp_path: Path) -> None:
+    """A video that also stands in for another gives the same clip twice; it was drawn once."""
+    with Catalog.open(tmp_path) as catalog:
+        row, ids = registered(catalog)
+        given = plan(catalog, row, ids)
+        uses = given.uses.to_pylist()
+        for sample in range(2):
+            assert (uses[sample]["position"], uses[2 + sample]["position"]) == (0, 1)
+            uses[2 + sample]["object_id"] = uses[sample]["object_id"]
+        catalog.record_plan(replace(given, uses=pa.Table.from_pylist(uses, schemas.USE)))
+        clips = load_clips(catalog, row, Footage.load(catalog, row.dataset_id), 0, 1)
+        assert len(clips) == len(uses) - 2
+        assert sorted(set(clips.video[clips.epoch == 0].tolist())) == [0, 2, 3]
 
 
 def test_the_same_record_gives_the_same_p() -> None:
