@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from viewcache.api.cli_terminal import Terminal, counted, size
 
 if TYPE_CHECKING:
+    from viewcache.api.evidence import Evidence
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 __all__ = ["add_commands"]
@@ -15,9 +17,12 @@ _WHERE = "a YAML file, or a cache's folder (default: as `viewcache status`)"
 
 def add_commands(commands: "Commands") -> None:
     """Describe these commands to the parser."""
-    verify = commands.add_parser("verify", help="check every stored object and that every draw is there exactly once")
+    verify = commands.add_parser(
+        "verify", help="check every stored object, that every draw is there exactly once, and that draws are uniform"
+    )
     verify.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
     verify.add_argument("--dry-run", action="store_true", help="only report; damaged objects stay")
+    verify.add_argument("--plot", metavar="FILE", help="draw orders, starts, crops and frames: FILE.png or FILE.html")
     verify.add_argument("--json", action="store_true", help="the findings as JSON")
     verify.set_defaults(command=_verify)
 
@@ -50,6 +55,11 @@ def _verify(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.locate import locate
     from viewcache.api.verify import verify
 
+    draw = None
+    if arguments.plot is not None:
+        from viewcache.api.plots import plotter
+
+        draw = plotter(arguments.plot)
     with terminal.progress("checking objects") as bar:
         found = verify(locate(arguments.where), repair=not arguments.dry_run, progress=bar.at)
     if terminal.json:
@@ -59,13 +69,32 @@ def _verify(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"{counted(found.objects, 'object')} of {size(found.bytes)} checked, {len(found.damaged)} damaged"
         )
         terminal.show(f"{counted(found.epochs, 'drawn epoch')} checked, {len(found.draws)} with mistakes")
-    for line in (*found.damaged, *found.draws, *found.strays):
+        if found.evidence.tasks:
+            _show_evidence(found.evidence, terminal)
+    if draw is not None:
+        draw(found.evidence)
+        terminal.say(f"drawn in {arguments.plot}")
+    for line in (*found.damaged, *found.draws, *found.evidence.errors, *found.strays):
         terminal.say(line)
     if found.damaged:
         terminal.say(
             "left as they are (--dry-run)" if arguments.dry_run else "dropped: they are made again when they are needed"
         )
-    return 1 if found.damaged or found.draws else 0
+    return 1 if found.wrong else 0
+
+
+def _show_evidence(evidence: "Evidence", terminal: Terminal) -> None:
+    from viewcache.api.uniformity import SURE
+
+    head, rows = evidence.check_table()
+    if rows:
+        checks = counted(sum(check.p is not None for task in evidence.tasks for check in task.checks), "test")
+        terminal.table(head, rows, f"randomness: p of {checks}, adjusted by Holm; below {SURE:g} is an error")
+    if evidence.untested:
+        terminal.say(evidence.untested)
+    head, rows = evidence.diversity_table()
+    if rows:
+        terminal.table(head, rows, "distinct frames, and the share that was selected often, beside independent draws")
 
 
 def _doctor(arguments: argparse.Namespace, terminal: Terminal) -> int:

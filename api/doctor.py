@@ -25,6 +25,8 @@ _OPTIONAL = {
     "fastcrc": "checksums in half the time: pip install 'viewcache[fast]'",
     "psycopg": "a PostgreSQL catalog: pip install 'viewcache[pg]'",
     "s3fs": "s3:// sources: pip install 'viewcache[s3]'",
+    "scipy": "p-values of `viewcache verify`: pip install 'viewcache[verify]'",
+    "matplotlib": "its plots: pip install 'viewcache[verify]'",
 }
 _DECODERS = ("h264", "hevc", "vp9", "av1", "mpeg4")
 _LOW_FILES = 1024

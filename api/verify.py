@@ -1,15 +1,16 @@
-"""Check all that a cache has: every byte of every object, and that each drawn epoch has each video exactly once.
+"""Check all that a cache has: every byte of every object, each drawn epoch, and that what was drawn is uniform.
 
 It owns the catalog while it works, so nobody writes meanwhile. Damage found here would also be found by the read that
 needs the object; finding it early only saves that read the wait.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.api.evidence import Evidence, Recipes, gather
 from viewcache.api.locate import Located
 from viewcache.api.session import TIER
 from viewcache.catalog import Catalog
@@ -41,10 +42,18 @@ class Verified:
     """One line for each epoch in which a video is missing or comes twice."""
     repaired: bool
     """Whether damaged copies were dropped."""
+    evidence: Evidence
+    """What the draws show of their randomness."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether anything is: damage, a broken epoch, or draws that cannot be uniform."""
+        return bool(self.damaged or self.draws or self.evidence.errors)
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
-        return asdict(self)
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {"evidence": self.evidence.as_dict()}
 
 
 def verify(located: Located, *, repair: bool = True, progress: Progress | None = None) -> Verified:
@@ -67,11 +76,13 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
     with Catalog.open(located.catalog, create=False, writable=repair) as catalog:
         tier = LocalTier(located.root, 1)  # counts and deletes; nothing is reserved here
         copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] == TIER]
+        recipes = Recipes(catalog)
         damaged: list[str] = []
         gone: list[int] = []
         for done, row in enumerate(copies, 1):
             try:
-                verify_object(tier.root, row["physical"], ChunkTable.from_bytes(row["table_blob"]))
+                found = verify_object(tier.root, row["physical"], ChunkTable.from_bytes(row["table_blob"]))
+                recipes.add(row["object_id"], found.meta.attributes)
             except ChunkDamaged as damage:
                 damaged.append(str(damage))
                 gone.append(row["object_id"])
@@ -88,8 +99,8 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
             for physical, _ in tier.iter_objects()
             if physical not in known
         )
-        tasks = catalog.load_tasks()
-        epochs = [found for task in tasks for found in _epochs(catalog, task)]
+        epochs = [line for task in recipes.tasks for line in _epochs(catalog, task)]
+        evidence = gather(catalog, recipes)
     return Verified(
         objects=len(copies),
         bytes=sum(row["bytes"] for row in copies),
@@ -98,6 +109,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         epochs=len(epochs),
         draws=tuple(mistake for mistake in epochs if mistake),
         repaired=repair and bool(gone),
+        evidence=evidence,
     )
 
 

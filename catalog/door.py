@@ -151,6 +151,10 @@ class Catalog:
         """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
         return self._query("read_videos", dataset_id=dataset_id)
 
+    def load_video_sizes(self, dataset_id: int) -> pa.Table:
+        """(video_id, name, key, frames, width, height, rotation) of a dataset's files by video_id."""
+        return self._query("read_video_sizes", dataset_id=dataset_id)
+
     def set_video_columns(self, rows: Sequence[VideoColumnRow]) -> None:
         """Replace the further columns of the videos that appear in ``rows``."""
         if rows:
@@ -255,6 +259,10 @@ class Catalog:
     def load_use_ids(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
         """(object_id) of each clip of epochs first…last (inclusive) in reading order."""
         return self._query("read_use_ids", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
+
+    def load_clips(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
+        """The uses of epochs first…last (inclusive) in reading order, each with the video and frames of its object."""
+        return self._query("read_clips", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
 
     def load_generations(self, task_id: int) -> list[GenerationRow]:
         """A task's generations in order."""

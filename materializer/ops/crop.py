@@ -17,7 +17,7 @@ from viewcache.materializer.ops.fields import REQUIRED, Field, Params, Range, Si
 from viewcache.materializer.ops.resize import INTERPOLATION
 from viewcache.materializer.sampling import nested_offset
 
-__all__ = ["OPS", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop", "random_window"]
+__all__ = ["OPS", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop", "free_places", "random_window"]
 
 SHAPE = Field("shape", Sides(), REQUIRED, "height and width of the window in pixels")
 
@@ -208,6 +208,26 @@ def _ratio_table(ratio: tuple[float, float]) -> Fixed:
         table = np.array([int((step.exp() * _RATIO_ONE).to_integral_value()) for step in steps], dtype=np.int64)
     table.flags.writeable = False  # shared by the cache
     return table
+
+
+def free_places(name: str, params: Params, window: Size, frame: Size) -> Size | None:
+    """At how many rows and columns a window could have stood, each equally likely; None if nothing was drawn.
+
+    Args:
+        name: of the operation that cut it.
+        params: its parameters.
+        window: height and width of what was cut.
+        frame: those of the frame it was cut from.
+    """
+    if name == RandomResizedCrop.name:
+        ratio = cast(tuple[float, float], dict(params)["ratio"])
+        # A window of the size that stands in when no try fits may stand in the middle, so it proves nothing.
+        standing_in = _largest_window(np.array([frame[0]]), np.array([frame[1]]), ratio)[0]
+        if window == tuple(standing_in[2:].tolist()):
+            return None
+    elif name != RandomCrop.name:
+        return None
+    return frame[0] - window[0] + 1, frame[1] - window[1] + 1
 
 
 def _shape(params: Params) -> Size:

@@ -233,6 +233,21 @@ def test_use_ids_come_in_reading_order(catalog: Catalog) -> None:
     assert catalog.load_use_ids(row.task_id, 1, 1)["object_id"].to_pylist() == wanted
 
 
+def test_clips_come_with_their_frames(catalog: Catalog) -> None:
+    """Each use of some epochs in reading order, with the video and the frames of its object; sizes without indexes."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    catalog.record_plan(given)
+    clips = catalog.load_clips(row.task_id, 1, 1).to_pylist()
+    uses = [use for use in given.uses.to_pylist() if use["epoch"] == 1]
+    assert [clip["object_id"] for clip in clips] == [use["object_id"] for use in uses]
+    assert [clip["video_id"] for clip in clips] == [ids[use["position"]] for use in uses]
+    assert [clip["frame_start"] for clip in clips] == [use["sample"] for use in uses]
+    sizes = catalog.load_video_sizes(row.dataset_id)
+    assert sizes["video_id"].to_pylist() == ids
+    assert "index_blob" not in sizes.column_names
+
+
 def test_objects_of_no_plan_are_found(catalog: Catalog) -> None:
     """Single frames that somebody read are objects like any other."""
     row, ids = registered(catalog)

@@ -134,6 +134,7 @@ def test_extras_are_documented() -> None:
         "s3": "S3",
         "fast": "fastcrc",
         "http": "web server",
+        "verify": "matplotlib",
     }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]
