@@ -59,6 +59,10 @@ def _show_previews(found: "Outlook", terminal: Terminal) -> None:
         terminal.table(("", "decoded once", "on demand", "ratio"), preview.cost_rows())
         for warning in preview.warnings:
             terminal.say(f"warning: {warning}")
+    for keep in found.keeps:
+        for line in keep.lines():
+            terminal.show(line)
+        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep.rows())
     for number, _ in found.savings:
         terminal.show(f"all tasks together, generation {number}")
         heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")

@@ -331,8 +331,7 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
         if clip and not scan:
             epochs = min(task.epochs, config.cache.epochs_per_generation)
             need = clip * files * task.sampling.samples_per_video * epochs
-            kept = min(1.0, config.cache.tiers[0].budget_bytes / need)
-            yield from ((task.name, problem) for problem in _little(config, task, kept, need))
+            yield from ((task.name, problem) for problem in _little(config, task, need))
 
 
 def _refused(task: TaskSpec, error: ViewcacheError, place: Place) -> Problem:
@@ -348,11 +347,12 @@ def _clip_bytes(task: TaskSpec) -> int:
     return task.sampling.frames_per_video * 3 * int(last[0]) * int(last[1]) if last else 0
 
 
-def _little(config: Config, task: TaskSpec, kept: float, need: int) -> Iterator[Problem]:
+def _little(config: Config, task: TaskSpec, need: int) -> Iterator[Problem]:
+    budget = config.cache.tiers[0].budget_bytes
+    kept = min(1.0, budget / need)
     if kept < LITTLE:
-        budget = size(config.cache.tiers[0].budget_bytes)
         text = (
-            f"task {task.name!r}: cache.budget {budget} keeps about {kept:.0%} of the {size(need)} that a "
+            f"task {task.name!r}: cache.budget {size(budget)} keeps about {kept:.0%} of the {size(need)} that a "
             "generation takes; the rest is made again when it is read"
         )
         yield Problem("warning", "budget_keeps_little", text, task.place)
@@ -409,4 +409,6 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
         yield Problem("error", BudgetTooSmall.kind, text, places.budget(spec))
     else:
         summary = task.summary(0)
-        yield from _little(config, spec, summary.kept_clips / max(summary.clips, 1), summary.clip_bytes)
+        yield from _little(
+            config, spec, min(1.0, config.cache.tiers[0].budget_bytes / summary.clip_bytes), summary.clip_bytes
+        )

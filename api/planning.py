@@ -6,9 +6,11 @@ looked at.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+
+import numpy as np
 
 from viewcache.api.cli_terminal import duration, size
 from viewcache.api.config import Config
@@ -20,12 +22,13 @@ from viewcache.materializer.cost import CostModel
 from viewcache.materializer.dataset import Progress
 from viewcache.materializer.graph_check import AbstractGraph
 from viewcache.materializer.group import shares
+from viewcache.materializer.keep import Keeper, KeepSettings
 from viewcache.materializer.merge import Saving, count_savings
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tables import Summary
 from viewcache.materializer.task import Task
 
-__all__ = ["ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
+__all__ = ["Keep", "ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class Preview:
     graph: tuple[str, ...]
     """The steps as a tree, one line each."""
     objects: tuple[ObjectKind, ...]
+    kept_clips: int
+    """How many of its distinct clips are kept."""
     summary: Summary
     budget_bytes: int
     minimum_bytes: int
@@ -70,7 +75,7 @@ class Preview:
     def lines(self) -> list[str]:
         """Task, graph and generation in words."""
         epochs = f"epoch {self.first_epoch}" + (f" to {self.last_epoch}" if self.last_epoch > self.first_epoch else "")
-        kept, clips = self.summary.kept_clips, self.summary.clips
+        kept, clips = self.kept_clips, self.summary.clips
         return [
             *self.graph,
             f"generation {self.generation}: {epochs}, {self.iterations} batches an epoch, "
@@ -93,17 +98,53 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """What is kept of a generation of all tasks when the budget cannot hold every clip (SAND §5.3)."""
+
+    generation: int
+    rule: str
+    """The one that the configuration asks for."""
+    clip_bytes: int
+    """Most bytes that all clips take, without those of the epoch that is being read."""
+    budget_bytes: int
+    """For what is kept; the rest of the budget is for what is about to be read."""
+    ways: tuple[tuple[str, int], ...]
+    """What is kept of a video, and of how many."""
+    rules: tuple[tuple[str, int, float], ...]
+    """Every rule with the bytes that it keeps and the core seconds that the generation costs with it, estimated."""
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """A table of the rules."""
+        base = next(cost for name, _, cost in self.rules if name == "leaves")
+        return [
+            (f"{name}{' (chosen)' if name == self.rule else ''}", size(kept), duration(cost), f"{cost / base - 1:+.0%}")
+            for name, kept, cost in self.rules
+        ]
+
+    def lines(self) -> list[str]:
+        """What is kept, in words."""
+        ways = ", ".join(f"{what} of {count}" for what, count in self.ways)
+        return [
+            f"what is kept, generation {self.generation}: all clips take up to {size(self.clip_bytes)}, there is room "
+            f"for {size(self.budget_bytes)}; of {sum(count for _, count in self.ways)} videos: {ways}"
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
     """Some generations of all tasks, before anything runs."""
 
     tasks: tuple[Preview, ...]
     savings: tuple[tuple[int, tuple[Saving, ...]], ...]
     """Generation → what sharing saves in it; only where several tasks have it."""
+    keeps: tuple[Keep, ...] = ()
+    """Of generations whose clips do not all fit the budget."""
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
         together = [{"generation": number, "work": [asdict(each) for each in all_]} for number, all_ in self.savings]
-        return {"tasks": [task.as_dict() for task in self.tasks], "together": together}
+        keeps = [asdict(each) for each in self.keeps]
+        return {"tasks": [task.as_dict() for task in self.tasks], "together": together, "keeps": keeps}
 
     def saving_rows(self, number: int) -> list[tuple[object, ...]]:
         """A table of what sharing saves in a generation."""
@@ -148,6 +189,7 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         opened = list(tasks)
         for (task, *_), share in zip(opened, shares([task for task, *_ in opened]), strict=True):
             task.share(share)
+        keeps = tuple(_keeps(config, [task for task, *_ in opened], numbers, opened[0][1])) if opened else ()
         for task, catalog, warnings in opened:
             mine = [number for number in numbers if 0 <= number <= task.last_generation()]
             found += [_preview(config, task, number, catalog, warnings) for number in mine]
@@ -161,7 +203,22 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         k = config.cache.epochs_per_generation
         last = generations_of(config, None)[-1]
         raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
-    return Outlook(tuple(found), tuple(savings))
+    return Outlook(tuple(found), tuple(savings), keeps)
+
+
+def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog: Catalog) -> Iterator[Keep]:
+    """Decide what is kept of some generations, on a catalog that is thrown away."""
+    for number in numbers:
+        having = [task for task in tasks if 0 <= number <= task.last_generation()]
+        works = [(task.generation(number), task) for task in having]
+        keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: False)
+        keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
+        for born in sorted({work.born for work, _ in works}):
+            chosen = keeper.chosen(born)
+            if chosen is not None:
+                rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals.items())
+                ways = tuple(chosen.ways().items())
+                yield Keep(number, config.cache.keep, chosen.clip_bytes, chosen.budget_bytes, ways, rules)
 
 
 @contextmanager
@@ -200,7 +257,8 @@ def _opened(
 
 
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
-    plan = task.generation(number).plan
+    active = task.generation(number)
+    plan, keeping = active.plan, active.keeping
     budget = config.cache.tiers[0].budget_bytes
     minimum, clips = task.batch_bound()
     if minimum > budget:
@@ -218,6 +276,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         shape=plan.shape,
         graph=tuple(graph_lines(task.spec, task.graph)),
         objects=_kinds(catalog, task, number),
+        kept_clips=len(np.unique(plan.keys if keeping is None else plan.keys[keeping.clips])),
         summary=task.summary(number),
         budget_bytes=budget,
         minimum_bytes=minimum,

@@ -6,7 +6,6 @@ a clip that is not in the store is made when it is read.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -76,19 +75,24 @@ class Chosen:
     rivals: dict[str, Choice]
     """What each rule would choose, this one's among them."""
 
+    def ways(self) -> dict[str, int]:
+        """What is kept of a video → of how many; the videos of which all clips are kept first."""
+        names = [_named(way, len(self.weighed.kinds)) for way in self.weighed.ways]
+        order = [self.weighed.options.leaf, *range(len(names))]
+        counts = np.bincount(self.choice.option, minlength=len(names)).tolist()
+        return {names[each]: counts[each] for each in order if counts[each]}
+
     def describe(self) -> str:
         """What is kept, in words."""
-        ways = Counter(self.weighed.ways[each].base for each in self.choice.option.tolist() if each != self._leaf)
-        parts = [f"{count} of {base}" for base, count in sorted(ways.items()) if base != "nothing"]
-        whole = int((self.choice.option == self._leaf).sum())
-        return (
-            f"{self.choice.bytes} bytes where all clips take {self.clip_bytes}: all clips of {whole} of "
-            f"{len(self.weighed.videos)} videos, " + ", ".join([*parts, f"nothing or some clips of {ways['nothing']}"])
-        )
+        ways = ", ".join(f"{what} of {count}" for what, count in self.ways().items())
+        return f"{self.choice.bytes} bytes, where all clips take {self.clip_bytes}; of the videos {ways}"
 
-    @property
-    def _leaf(self) -> int:
-        return self.weighed.options.leaf
+
+def _named(way: Way, kinds: int) -> str:
+    base = {"nothing": "nothing", "frames": "decoded frames", "aug": "resized frames"}[way.base]
+    if not way.kept:
+        return base
+    return "all clips" if way.kept == kinds else f"small clips and {base}"
 
 
 def choose(
@@ -164,6 +168,10 @@ class Keeper:
         for born in self._decided.keys() - together.keys():
             del self._decided[born]
 
+    def chosen(self, born: int) -> Chosen | None:
+        """What was chosen for a generation of the group; None if the budget holds all of its clips."""
+        return self._decided[born].chosen
+
     def bases(self) -> list[BaseWork]:
         """What clips are made from, to be made ahead."""
         return [each.bases for each in list(self._decided.values()) if each.bases is not None]
@@ -217,7 +225,7 @@ class Keeper:
                 work.keep(keeping)
         self._record(chosen, works, objects, born)
         _log.info("generation %d keeps %s", born, chosen.describe(), extra={"action": "prune"})
-        return _Decided(place, cost, ways, usable, bases)
+        return _Decided(place, cost, ways, usable, bases, chosen)
 
     def _objects(
         self,
@@ -312,6 +320,7 @@ class _Decided:
     objects: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
     """Content key of a video → its bases."""
     bases: BaseWork | None = None
+    chosen: Chosen | None = None
 
     def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
         """What was chosen, and whether it is there already."""

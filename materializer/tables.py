@@ -53,8 +53,6 @@ class Summary:
     uses: int
     clip_bytes: int
     """Raw bytes of all distinct clips."""
-    kept_clips: int
-    """How many of them fit the budget."""
     videos: int
     frames: int
     """Distinct source frames."""
@@ -92,7 +90,6 @@ def plan_tables(
     frames_known: NDArray[np.bool_],
     *,
     task_id: int,
-    kept: int,
     cost: CostModel,
 ) -> PlanTables:
     """Build the rows.
@@ -105,14 +102,13 @@ def plan_tables(
         frames_ids: id of the frames of each of ``needs``.
         frames_known: whether the catalog has them already.
         task_id: of the plan's task.
-        kept: how many clips, soonest first, the budget keeps.
         cost: for the estimates.
     """
     fresh = _fresh(object_ids, known)
     parent_of = np.zeros(len(plan.videos), np.int64)
     parent_of[[need.video for need in needs]] = frames_ids
     clip_cost = plan.clip_bytes * cost.make_s_per_byte
-    clips = _clip_rows(plan, fresh, object_ids, kept, clip_cost)
+    clips = _clip_rows(plan, fresh, object_ids, clip_cost)
     frames = _frames_rows(plan, needs, frames_ids, cost).filter(pa.array(~frames_known))
     count = len(fresh)
     edges = pa.table(
@@ -141,7 +137,7 @@ def plan_tables(
         number=plan.number,
         first_epoch=plan.first_epoch,
         last_epoch=plan.last_epoch,
-        bytes=plan.clip_bytes * min(kept, len(np.unique(object_ids))),
+        bytes=plan.clip_bytes * len(np.unique(object_ids)),
         decode_s=decode_s,
         group_epoch=plan.first_epoch + plan.place.joined,
         grid=plan.place.grid,
@@ -172,7 +168,7 @@ def plan_objects(
 ) -> pa.Table:
     """Rows of the clips that the catalog does not know yet, for a plan whose clips were replaced."""
     fresh = _fresh(object_ids, known)
-    return _clip_rows(plan, fresh, object_ids, len(plan), plan.clip_bytes * cost.make_s_per_byte)
+    return _clip_rows(plan, fresh, object_ids, plan.clip_bytes * cost.make_s_per_byte)
 
 
 def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -181,9 +177,7 @@ def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[n
     return np.sort(first[~known[first]])
 
 
-def _clip_rows(
-    plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64], kept: int, cost_s: float
-) -> pa.Table:
+def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64], cost_s: float) -> pa.Table:
     sampling = plan.task.sampling
     last = plan.start[rows] + (sampling.frames_per_video - 1) * sampling.frame_stride
     regular = last < plan.videos.frames[plan.video[rows]]
@@ -205,7 +199,7 @@ def _clip_rows(
             "depth": np.full(count, len(plan.place.graph.steps), np.int32),
             "est_bytes": np.full(count, plan.clip_bytes, np.int64),
             "cost_s": np.full(count, cost_s),
-            "keep": rows < kept,
+            "keep": np.ones(count, bool),  # until the budget says otherwise: see `Keeper`
             "shape": pa.array(["x".join(map(str, plan.shape))] * count, pa.string()),
             "frame_start": unless_listed(plan.start[rows]),
             "frame_stride": unless_listed(np.full(count, sampling.frame_stride)),
@@ -252,7 +246,7 @@ def decode_cost(need: VideoNeed, cost: CostModel) -> float:
 
 
 def summarize(
-    plan: GenerationPlan, needs: list[VideoNeed], index_of: Callable[[int], VideoIndex], kept: int, cost: CostModel
+    plan: GenerationPlan, needs: list[VideoNeed], index_of: Callable[[int], VideoIndex], cost: CostModel
 ) -> Summary:
     """Say what a generation is and costs, with decoding on demand beside it."""
     first = np.unique(plan.keys, return_index=True)[1]
@@ -269,7 +263,6 @@ def summarize(
         clips=len(first),
         uses=len(plan),
         clip_bytes=plan.clip_bytes * len(first),
-        kept_clips=min(kept, len(first)),
         videos=len(needs),
         frames=sum(len(need.frames) for need in needs),
         frame_uses=len(plan) * plan.task.sampling.frames_per_video,

@@ -289,7 +289,7 @@ class Task:
             needs = video_needs(plan, self.index_of(plan))
             keys = np.frombuffer(bytes.fromhex("".join(frames_keys(plan, needs))), "V16")
             frames_ids, frames_known = ids_of(self._catalog, keys)
-            kept, cost = self.kept(plan), self._cost
+            cost = self._cost
             tables = plan_tables(
                 plan,
                 needs,
@@ -298,16 +298,10 @@ class Task:
                 frames_ids,
                 frames_known,
                 task_id=self.task_id,
-                kept=kept,
                 cost=cost,
             )
             self._catalog.record_plan(tables)
         return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.index_blob)
-
-    def kept(self, plan: GenerationPlan) -> int:
-        """How many clips, soonest first, are kept ahead of reading: leaves until full."""
-        reserve = self.demand_reserve(_batch_bound(plan)[0])
-        return int((self._settings.budget_bytes - reserve) // plan.bound)
 
     def demand_reserve(self, batch_bytes: int) -> int:
         """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""
@@ -317,7 +311,7 @@ class Task:
         """A generation in numbers, before anything runs."""
         plan = self.generation(number).plan
         index_of = self.index_of(plan)
-        return summarize(plan, video_needs(plan, index_of), index_of, self.kept(plan), self._cost)
+        return summarize(plan, video_needs(plan, index_of), index_of, self._cost)
 
     def index_of(self, plan: GenerationPlan) -> Callable[[int], VideoIndex]:
         """The packet index of a row of the plan's videos."""

@@ -33,6 +33,7 @@ def cheapest(graph: Options, budget: int) -> float:
 
 @given(graphs, st.integers(0, 150))
 def test_it_is_within_one_item_of_the_best_choice(graph: Options, budget: int) -> None:
+    """Against every choice that fits: off by no more than the largest difference of one video."""
     chosen, best = prune(graph, budget), cheapest(graph, budget)
     assert chosen.bytes <= budget
     assert not chosen.short_bytes
@@ -42,22 +43,26 @@ def test_it_is_within_one_item_of_the_best_choice(graph: Options, budget: int) -
 
 @given(graphs, st.integers(0, 150))
 def test_it_is_never_worse_than_leaves_until_full(graph: Options, budget: int) -> None:
+    """Whatever the numbers are."""
     assert prune(graph, budget).cost_s <= leaves_until_full(graph, budget).cost_s + 1e-9
 
 
 @given(graphs)
 def test_more_budget_never_costs_more(graph: Options) -> None:
+    """Byte by byte."""
     costs = [prune(graph, budget).cost_s for budget in range(151)]
     assert all(after <= before + 1e-9 for before, after in pairwise(costs))
 
 
 @given(graphs)
 def test_with_room_for_all_every_video_has_its_cheapest_way(graph: Options) -> None:
+    """Which need not be the one that keeps most."""
     assert prune(graph, 10**9).cost_s == pytest.approx(float(graph.cost_s.min(axis=1).sum()))
 
 
 @given(graphs, st.integers(0, 150), st.sampled_from(sorted(RULES)))
 def test_every_rule_says_what_it_takes(graph: Options, budget: int, rule: str) -> None:
+    """Bytes, seconds and what is missing are those of the ways it chose."""
     chosen = RULES[rule](graph, budget)
     videos = np.arange(len(chosen.option))
     assert chosen.bytes == graph.bytes[videos, chosen.option].sum()
@@ -67,10 +72,12 @@ def test_every_rule_says_what_it_takes(graph: Options, budget: int, rule: str) -
 
 @given(graphs, st.integers(0, 150))
 def test_the_papers_algorithm_holds_the_budget_once_its_exits_are_repaired(graph: Options, budget: int) -> None:
+    """As printed it stops when it is over the budget, or never."""
     assert collapse(graph, budget).bytes <= budget  # nothing takes no room here, so there is always a way
 
 
 def test_a_way_that_is_not_to_be_had_is_not_taken() -> None:
+    """Frames of a format that is not kept, or too large for a worker."""
     graph = options([[(0, 9.0, 9.0), (5, 3.0, 2.0), (8, np.inf, np.inf), (20, 1.0, 0.0)]])
     assert prune(graph, 10).option.tolist() == [FRAMES]
     assert collapse(graph, 10).option.tolist() == [FRAMES]
@@ -92,6 +99,7 @@ def test_a_budget_that_is_too_small_is_said_with_what_is_missing() -> None:
 
 
 def test_many_videos_are_quick() -> None:
+    """A hundred thousand in well under the timeout of a test."""
     rng = np.random.default_rng(0)
     size = np.cumsum(rng.integers(1, 100, (100_000, 4)), axis=1) - 1
     cost = -np.sort(-rng.random((100_000, 4)), axis=1)

@@ -1,0 +1,246 @@
+"""What is kept when the budget cannot hold every clip: reads give the same bytes all the same, and the budget holds."""
+
+import os
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import viewcache
+from tests.tiny import config, encode_folder, pixels, places, same, sql
+from viewcache.api.session import Cache
+from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.cost import CostModel
+from viewcache.materializer.job import Base, Job, Made, Place, Recipe, Report
+from viewcache.materializer.keep import Keeper, KeepSettings
+from viewcache.materializer.make import make
+from viewcache.materializer.plan import content_key
+from viewcache.materializer.program import Program
+from viewcache.materializer.prune import RULES
+from viewcache.materializer.video import VideoIndex
+from viewcache.store import read_into
+
+EPOCHS, SAMPLES = 4, 3
+ROOM_OF_A_CLIP = 21_000
+"""Bytes that the budget counts for a clip, metadata included."""
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six videos."""
+    return encode_folder(tmp_path_factory.mktemp("keep"), {f"v{k}.mp4": 40 + k for k in range(6)})
+
+
+def opened(store: Path, videos: Path, share: float, **cache: Any) -> Cache:
+    """A task of four epochs in one generation, with room for a share of its clips."""
+    budget = int(6 * SAMPLES * EPOCHS * ROOM_OF_A_CLIP * share)
+    settings = {"budget": budget, "epochs_per_generation": EPOCHS, **cache}
+    sampling = {"samples_per_video": SAMPLES}
+    return viewcache.open(config(store, videos, cache=settings, sampling=sampling, epochs=EPOCHS))
+
+
+@pytest.fixture(scope="module")
+def plenty(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Any:
+    """Every batch, read with room for all."""
+    with opened(tmp_path_factory.mktemp("plenty"), videos, 3) as cache:
+        return pixels(cache)
+
+
+@pytest.fixture
+def prefer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let a kind of picture be so cheap that it is kept: small videos decide by their metadata otherwise."""
+
+    def choose(way: str) -> None:
+        rates = {"frames": (1e-5, 1e-12), "aug": (1e-5, 1e-6)}[way]
+        cost = CostModel(decode_s_per_pixel=rates[0], convert_s_per_pixel=rates[1])
+        monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+
+    return choose
+
+
+def kept_kinds(cache: Cache) -> set[object]:
+    """Kinds of the objects that the plan keeps and that are or were in the store."""
+    made = "select object_id from copies union select object_id from evictions"
+    return {kind for (kind,) in sql(cache, f"select kind from objects where keep and object_id in ({made})")}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_no_rule_and_no_budget_changes_a_byte(
+    tmp_path: Path, videos: Path, plenty: Any, rule: str, share: float
+) -> None:
+    """Law 3, and law 7 after every batch."""
+    with opened(tmp_path, videos, share, keep=rule) as cache:
+        got = {}
+        for place in places(cache):
+            got[place] = cache.read("train", *place)
+            assert cache.tier.used_bytes + cache.tier.reserved_bytes <= cache.tier.budget_bytes
+        assert same(got, plenty)
+
+
+@pytest.mark.parametrize("way", ["frames", "aug"])
+def test_clips_are_made_from_kept_pictures(tmp_path: Path, videos: Path, plenty: Any, prefer: Any, way: str) -> None:
+    """Decoded or resized frames lie in the store, workers read them, and the clips are the same to the bit."""
+    prefer(way)
+    with opened(tmp_path, videos, 0.5) as cache:
+        assert same(pixels(cache), plenty)
+        assert cache.busy_seconds()["load"] > 0
+        assert way in kept_kinds(cache)
+
+
+def test_damaged_pictures_are_noticed_and_made_again(tmp_path: Path, videos: Path, plenty: Any, prefer: Any) -> None:
+    """Every base is cut short between two epochs; clips are decoded instead, and the bytes are the same (law 5)."""
+    prefer("aug")
+    got = {}
+    with opened(tmp_path, videos, 0.5) as cache:
+        for place in places(cache):
+            if place == (1, 0):
+                for (physical,) in sql(
+                    cache, "select physical from copies join objects using (object_id) where objects.kind = 'aug'"
+                ):
+                    for shard in Path(tmp_path, str(physical)).glob("c*/**/*"):
+                        if shard.is_file():
+                            os.truncate(shard, shard.stat().st_size // 2)
+            got[place] = cache.read("train", *place)
+        assert same(got, plenty)
+
+
+def test_what_was_made_with_one_budget_serves_the_next(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """A budget that was lowered, then raised, takes effect at the next opening; bytes stay."""
+    for share in (0.6, 0.3, 3):
+        with opened(tmp_path, videos, share) as cache:
+            assert same(pixels(cache), plenty)
+            assert cache.tier.used_bytes <= cache.tier.budget_bytes
+            fits = cache._keeper.chosen(0) is None
+            assert fits == (share == 3)
+
+
+def test_two_tasks_of_one_cache_keep_one_set_of_pictures(tmp_path: Path, videos: Path, prefer: Any) -> None:
+    """What is kept of a video serves the clips of both; each reads what it reads with room for all."""
+    prefer("aug")
+    settings = {"epochs_per_generation": EPOCHS}
+    tasks = [
+        config(tmp_path, videos, tag=tag, epochs=EPOCHS, sampling={"frames_per_video": frames, "samples_per_video": 2})
+        for tag, frames in (("wide", 8), ("narrow", 4))
+    ]
+
+    def read(store: Path, budget: int) -> tuple[dict[str, Any], set[object]]:
+        whole = config(store, videos, cache={"budget": budget, **settings})["cache"]
+        with viewcache.open([{"cache": whole}, *({"dataset": each["dataset"]} for each in tasks)]) as cache:
+            return {tag: pixels(cache, tag) for tag in ("wide", "narrow")}, kept_kinds(cache)
+
+    plenty, kinds = read(tmp_path / "plenty", 10**8)
+    assert kinds == {"clip"}
+    little, kinds = read(tmp_path / "little", 900_000)
+    assert "aug" in kinds
+    assert all(same(little[tag], plenty[tag]) for tag in plenty)
+
+
+# A worker with kept pictures -----------------------------------------------------------------------------------------
+
+
+def run(job: Job) -> tuple[dict[str, Made], Report]:
+    """All that a job makes."""
+    *made, report = make(job, lambda: False)
+    assert isinstance(report, Report)
+    return {each.key: each for each in made if isinstance(each, Made)}, report
+
+
+def base_recipe(recipe: Recipe, video: str, way: str, index: VideoIndex) -> Recipe:
+    """All frames of a video, as decoded or after the first operation of a clip's recipe."""
+    frames = np.arange(index.frames, dtype=np.int32)
+    if way == "frames":
+        size = index.width * index.height * 3 // 2
+        shape: tuple[int, ...] = (len(frames), size)
+        program, row = Program(()), np.zeros(0, np.int32)
+    else:
+        program = Program(recipe.program.instructions[:1])
+        row = recipe.row[: program.columns]
+        shape = (len(frames), 3, *row.tolist())
+    key = content_key(way, bytes.fromhex(video), frames.tobytes())
+    return Recipe(key, program, row, frames, shape, 0, 10**7, way, native=way == "frames")
+
+
+@pytest.mark.parametrize("way", ["frames", "aug"])
+def test_a_job_with_all_pictures_at_hand_needs_no_video(tmp_path: Path, videos: Path, way: str) -> None:
+    """It makes the same bytes from a file that is gone; without its pictures it cannot."""
+    with opened(tmp_path / "cache", videos, 3) as cache:
+        active = cache.task("train").task.generation(0)
+    source, recipe = active.source(0), active.recipe(0)
+    index = VideoIndex.from_bytes(source.index)
+
+    def job(root: str, uri: str, recipes: tuple[Recipe, ...], bases: tuple[Base, ...] = ()) -> Job:
+        (tmp_path / root / "objects").mkdir(parents=True, exist_ok=True)
+        place = Place(str(tmp_path / root), "lz4", durable=False)
+        return Job(1, uri, source.name, source.key, source.index, recipes, place, bases=bases)
+
+    kept = base_recipe(recipe, source.key, way, index)
+    decoded, report = run(job("one", source.uri, (recipe, kept)))
+    assert not report.error
+    base = Base(kept.key, decoded[kept.key].stored, kept.frames, kept.program, kept.row)
+    gone = str(tmp_path / "gone.mp4")
+    nothing, report = run(job("two", gone, (recipe,)))
+    assert report.error
+    assert not nothing
+    # The base lies in the first store, where the worker also writes: take the clip away so that it is made again.
+    clip = decoded[recipe.key]
+    before = pixels_of(tmp_path / "one", clip)
+    again, report = run(replace(job("one", gone, (replace(recipe, key="ab" * 16),), (base,))))
+    assert not report.error
+    assert report.frames["loaded"] == len(set(recipe.frames.tolist()))
+    assert np.array_equal(pixels_of(tmp_path / "one", again["ab" * 16]), before)
+
+
+def pixels_of(root: Path, made: Made) -> Any:
+    """An object's bytes."""
+    out = np.empty(made.stored.shape, np.uint8)
+    read_into(root, made.stored, out)
+    return out
+
+
+# When it is decided again --------------------------------------------------------------------------------------------
+
+
+def test_it_is_decided_again_when_costs_move_or_an_epoch_is_over(tmp_path: Path, videos: Path) -> None:
+    """And not otherwise: a decision is some work."""
+    with opened(tmp_path, videos, 0.5) as cache:
+        task = cache.task("train").task
+        work = task.generation(0)
+        keeper = Keeper(cache.catalog, KeepSettings.of(cache.config.cache), lambda _: False)
+
+        def decide() -> object:
+            keeper.decide([(work, task.index_of(work.plan))], nullcontext)
+            return keeper.chosen(0)
+
+        first = decide()
+        assert first is not None
+        assert decide() is first
+        cache.catalog.add_io_samples([IoSampleRow("decode", 20, "raw", "local", 1000, 1.0, 1 << 30)])
+        cache.catalog.flush()
+        second = decide()
+        assert second is not first, "decoding turned out cheaper than guessed"
+        work.from_rank = work.rank_after(0, task.iterations(0) - 1)
+        third = decide()
+        assert third is not second, "there is less to come"
+        assert decide() is third
+
+
+def test_costs_are_guessed_until_enough_is_measured() -> None:
+    """A rate is measured seconds by measured bytes, of the codec at hand; frames count one and a half bytes a pixel."""
+    few = [IoSampleRow("decode", 20, "raw", "local", 1, 1.0, 1 << 20)]
+    assert CostModel.measured(few, "raw") == CostModel()
+    many = [
+        IoSampleRow("decode", 20, "raw", "local", 100, 3.0, 3 << 30),
+        IoSampleRow("store", 20, "raw", "local", 100, 1.0, 1 << 30),
+        IoSampleRow("store", 22, "raw", "local", 100, 1.0, 1 << 30),
+        IoSampleRow("store", 20, "zstd1", "local", 100, 50.0, 1 << 30),
+    ]
+    found = CostModel.measured(many, "raw")
+    assert found.decode_s_per_pixel == pytest.approx(1.5 / (1 << 30))
+    assert found.store_s_per_byte == pytest.approx(1 / (1 << 30))
+    assert found.convert_s_per_pixel == CostModel().convert_s_per_pixel
+    assert found.moved(CostModel()) == CostModel().moved(found)
+    assert not found.moved(found)
