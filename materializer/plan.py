@@ -26,6 +26,9 @@ __all__ = ["GenerationPlan", "Videos", "clip_bound", "content_key", "plan_genera
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
 
+_BLOCK = 1 << 16
+"""Clips whose keys are computed at once: the bytes that are hashed take ten times the room of the plan itself."""
+
 METADATA_BOUND = 8192
 """Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
 
@@ -321,19 +324,20 @@ def _keys(plan: GenerationPlan) -> NDArray[np.void]:
     video_keys = np.frombuffer(bytes.fromhex("".join(plan.videos.keys)), np.uint8).reshape(-1, 16)
     out = np.empty(len(plan), "V16")
     for number, program in enumerate(plan.resolved.programs):
-        rows = np.flatnonzero(plan.resolved.program == number)
+        members = np.flatnonzero(plan.resolved.program == number)
         head = np.frombuffer(program.signature, np.uint8)
-        parts = [
-            video_keys[plan.video[rows]],
-            np.broadcast_to(head, (len(rows), len(head))),
-            np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
-            np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
-        ]
-        packed = np.concatenate(parts, axis=1)
-        width, data = packed.shape[1], memoryview(packed.tobytes())
-        base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
-        base.update(DATA_VERSION)
-        out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
+        for rows in np.split(members, range(_BLOCK, len(members), _BLOCK)):
+            parts = [
+                video_keys[plan.video[rows]],
+                np.broadcast_to(head, (len(rows), len(head))),
+                np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
+                np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
+            ]
+            packed = np.concatenate(parts, axis=1)
+            width, data = packed.shape[1], memoryview(packed.tobytes())
+            base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
+            base.update(DATA_VERSION)
+            out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
     return out
 
 
