@@ -14,7 +14,7 @@ PIP := $(RUN)/python -m pip --disable-pip-version-check
 PYTHONS := python3.11 python3.12 python3.13 python3 python
 # The CPU build of torch: asked of the machine's own index first, then of this one.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-BENCH ?= $(filter-out __init__ harness,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ harness invented cache_model rivals,$(basename $(notdir $(wildcard benchmarks/*.py))))
 # Environment, not text pasted into a command: a folder's name may hold spaces and quotes.
 export VIDEOS
 

@@ -136,7 +136,10 @@ def load_more(source: Source | Iterable[Source], config: Config) -> Config:
         )
     for task in more.tasks:
         if any(task.name == each.name for each in config.tasks):
-            raise ConfigError(f"the tag {task.name!r} is already that of a task of the open cache", task.place.file)
+            raise ConfigError(
+                f"the tag {task.name!r} is already that of a task of the open cache; give this one another",
+                task.place.file,
+            )
     return replace(config, tasks=(*config.tasks, *more.tasks), files=(*config.files, *more.files))
 
 

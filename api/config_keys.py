@@ -320,14 +320,16 @@ _SAMPLING = Section(
             "coordination",
             "choice",
             "`shared`: random choices are coordinated over tasks and epochs so that frames are decoded once; "
-            "`independent`: each task draws on its own, for comparison.",
+            "`independent`: the task draws by its own seed and name alone, order and epochs too, and reuses frames "
+            "only by chance.",
             "shared",
             choices=("shared", "independent"),
         ),
         Key(
             "spread",
             "number",
-            "δ: how far apart, as a fraction of a video, the clips of one generation may start. Small reuses more.",
+            "δ: how far apart, as a fraction of a video, the clips of one generation may start. Small reuses more "
+            "frames and varies less from epoch to epoch; each clip alone starts anywhere alike.",
             0.4,
             least=0.001,
             most=1.0,

@@ -22,7 +22,7 @@ from viewcache.api.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import EventRow, ProgressRow, TaskRow, TierRow
-from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.ahead import LookAhead
 from viewcache.materializer.bases import BaseWork
 from viewcache.materializer.batch import Batch
@@ -89,7 +89,12 @@ def open_task(
         DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
     """
     cache = config.cache
-    dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress)
+    try:
+        dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress)
+    except BadInput as error:
+        if type(error) is not BadInput:
+            raise
+        raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
     seed = cache.seed if spec.seed is None else spec.seed
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
     definition = f"{config.canonical(spec)} epochs_per_generation={cache.epochs_per_generation}"

@@ -342,7 +342,7 @@ class Catalog:
             window: look so many iterations ahead of each task.
 
         Returns:
-            (object_id, task_id, seq, iterations_ahead, need_s) by iterations_ahead.
+            (object_id, task_id, seq, iterations_ahead, need_s) by need_s: a task of another pace counts in seconds.
         """
         return self._query("due_next", n=n, window=window)
 

@@ -27,6 +27,9 @@ __all__ = ["GenerationPlan", "Videos", "clip_bound", "content_key", "plan_genera
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
 
+_BLOCK = 1 << 16
+"""Clips whose keys are computed at once: the bytes that are hashed take ten times the room of the plan itself."""
+
 METADATA_BOUND = 8192
 """Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
 
@@ -294,28 +297,31 @@ class _Place:
             independent=self.independent,
         )
         resolved = resolve(self.graph, sampling.frames_per_video, self.clips(epoch, sample, seq, video))
-        return GenerationPlan(
-            self, seq, epoch, iteration, position, sample, video, start, resolved, _one_shape(resolved, videos, video)
-        )
+        shape = _one_shape(self.task, resolved, videos, video)
+        return GenerationPlan(self, seq, epoch, iteration, position, sample, video, start, resolved, shape)
 
 
-def _one_shape(resolved: Resolved, videos: Videos, video: NDArray[np.int64]) -> tuple[int, ...]:
+def _one_shape(task: TaskSpec, resolved: Resolved, videos: Videos, video: NDArray[np.int64]) -> tuple[int, ...]:
     """The shape that all clips have, or an error that names two that differ."""
     height, width = resolved.shape
     if not len(height):
-        raise BadInput("no clips to make: there is no video to draw, or with drop_last fewer than videos_per_batch")
+        raise BadInput(
+            f"task {task.name!r}: no clips to make: there are {len(videos)} videos to draw, and drop_last leaves out a "
+            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
+        )
     odd = np.flatnonzero((height != height[0]) | (width != width[0]))
     if len(odd):
         a, b = 0, int(odd[0])
         raise BadInput(
-            f"clips of one batch must have one size, but {videos.names[video[a]]!r} gives {height[a]}x{width[a]} and "
-            f"{videos.names[video[b]]!r} gives {height[b]}x{width[b]}; end with a crop, or a resize to a shape"
+            f"task {task.name!r}: clips of one batch must have one size, but {videos.names[video[a]]!r} gives "
+            f"{height[a]}x{width[a]} and {videos.names[video[b]]!r} gives {height[b]}x{width[b]}; end with a crop, or "
+            "a resize to a shape"
         )
     leads = sorted({resolved.lead[k] for k in np.unique(resolved.program).tolist()})
     if len(leads) > 1:
         raise BadInput(
-            f"clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} frames; "
-            "make all branches keep the same number of frames"
+            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
+            "frames; make all branches keep the same number of frames"
         )
     return (*leads[0], 3, int(height[0]), int(width[0]))
 
@@ -325,19 +331,20 @@ def _keys(plan: GenerationPlan) -> NDArray[np.void]:
     video_keys = np.frombuffer(bytes.fromhex("".join(plan.videos.keys)), np.uint8).reshape(-1, 16)
     out = np.empty(len(plan), "V16")
     for number, program in enumerate(plan.resolved.programs):
-        rows = np.flatnonzero(plan.resolved.program == number)
+        members = np.flatnonzero(plan.resolved.program == number)
         head = np.frombuffer(program.signature, np.uint8)
-        parts = [
-            video_keys[plan.video[rows]],
-            np.broadcast_to(head, (len(rows), len(head))),
-            np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
-            np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
-        ]
-        packed = np.concatenate(parts, axis=1)
-        width, data = packed.shape[1], memoryview(packed.tobytes())
-        base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
-        base.update(DATA_VERSION)
-        out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
+        for rows in np.split(members, range(_BLOCK, len(members), _BLOCK)):
+            parts = [
+                video_keys[plan.video[rows]],
+                np.broadcast_to(head, (len(rows), len(head))),
+                np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
+                np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
+            ]
+            packed = np.concatenate(parts, axis=1)
+            width, data = packed.shape[1], memoryview(packed.tobytes())
+            base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
+            base.update(DATA_VERSION)
+            out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
     return out
 
 

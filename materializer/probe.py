@@ -20,7 +20,7 @@ from viewcache.materializer.decode import DecodeStats, decode_from
 from viewcache.materializer.feed import DAMAGE, configure, demux, only, pixel_limit
 from viewcache.materializer.pixels import ROTATIONS, plane_shapes, planes_of, to_rgb
 from viewcache.materializer.source import RangeFile, Source, open_container, open_source, shown
-from viewcache.materializer.video import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex
+from viewcache.materializer.video import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex, too_large
 from viewcache.store.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -167,10 +167,7 @@ class _Probe:
         if context is None:
             raise BadVideo(f"{self._name}: this FFmpeg has no decoder for the video stream")
         if context.width * context.height > self._max_pixels:
-            raise BadVideo(
-                f"{self._name}: frames of {context.width}x{context.height} have more pixels than max_pixels allows "
-                f"({self._max_pixels})"
-            )
+            raise BadVideo(f"{self._name}: {too_large(context.width, context.height, self._max_pixels)}")
         self._codec = context.codec.canonical_name
         only(container, stream.index)
         configure(context, self._codec, pixel_limit(self._max_pixels, context.width), 1)

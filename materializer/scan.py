@@ -21,7 +21,7 @@ from viewcache.materializer.labels import Value, labels_for
 from viewcache.materializer.names import names_for
 from viewcache.materializer.source import Stamp, shown
 from viewcache.materializer.spec import DatasetSpec
-from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.video import TOO_LARGE, VideoIndex, too_large
 
 __all__ = ["Known", "Scanned", "scan", "video_key"]
 
@@ -123,6 +123,9 @@ def scan(
         index = VideoIndex.from_bytes(blob) if blob else None
         if not error and index is not None and index.damage:
             error = f"{shown(file.uri)}: {index.damage}"
+        if not error and index is not None and index.width * index.height > spec.max_pixels:
+            # Another task, or this one with another limit, had it indexed.
+            error = f"{shown(file.uri)}: {too_large(index.width, index.height, spec.max_pixels)}"
         # The stamp of the bytes that were read: a file may be replaced between the listing and the probe.
         stamp = index.stamp if index is not None else file.stamp
         return Scanned(
@@ -144,7 +147,7 @@ def scan(
         old = (known or {}).get(file.uri)
         if file.problem:
             yield record(file, b"", f"{file.uri}: {file.problem}", False)
-        elif old is not None and old.stamp.same(file.stamp) and (old.index or old.error) and _readable(old.index):
+        elif old is not None and old.stamp.same(file.stamp) and _holds(old, spec.max_pixels):
             yield record(file, old.index, old.error, True)
         else:
             todo.append(file)
@@ -156,10 +159,15 @@ def scan(
                 yield record(file, blob, error, False)
 
 
-def _readable(blob: bytes) -> bool:
-    """Whether an index of an earlier scan is one that this release reads; if not, the file is simply scanned again."""
+def _holds(old: Known, max_pixels: int) -> bool:
+    """Whether what an earlier scan found holds here; if not, the file is simply scanned again.
+
+    That scan may have been of a release whose index this one cannot read, or have allowed another number of pixels.
+    """
+    if not old.index:
+        return bool(old.error) and (TOO_LARGE not in old.error or old.error.endswith(f"({max_pixels})"))
     try:
-        return not blob or VideoIndex.from_bytes(blob).frames >= 0
+        return VideoIndex.from_bytes(old.index).frames >= 0
     except CatalogDamaged:
         return False
 

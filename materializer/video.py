@@ -14,7 +14,7 @@ import numpy as np
 from viewcache.errors import CatalogDamaged
 from viewcache.materializer.source import Stamp
 
-__all__ = ["HIDDEN", "KEY", "NO_TIME", "REFERENCE", "Gop", "VideoIndex"]
+__all__ = ["HIDDEN", "KEY", "NO_TIME", "REFERENCE", "TOO_LARGE", "Gop", "VideoIndex", "too_large"]
 
 KEY, HIDDEN, REFERENCE = 1, 2, 4
 """Packet flags: decoding may start here; fed but never shown; others may be predicted from it."""
@@ -29,6 +29,8 @@ _MAGIC = b"VCIX\x01"
 _ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("crc", "<u4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))
 _TEXT = ("codec", "decoder", "pix_fmt", "mode", "damage", "etag")
 _WHOLE = ("width", "height", "color_space", "color_range", "rotation", "stream", "file_size", "mtime_ns")
+TOO_LARGE = "have more pixels than max_pixels allows"
+"""In every message of `too_large`, so that a scan with another limit knows that it must look again."""
 MAX_PACKETS = 1 << 26
 """More than ten days of video; a damaged blob must not make us allocate what it says."""
 
@@ -274,6 +276,11 @@ class VideoIndex:
             **scalars,
             **_checked(head["mode"], arrays),
         )
+
+
+def too_large(width: int, height: int, max_pixels: int) -> str:
+    """Say that frames of so many pixels are not allowed."""
+    return f"frames of {width}x{height} {TOO_LARGE} ({max_pixels})"
 
 
 def _whole(value: object, most: int, least: int = 0) -> int:

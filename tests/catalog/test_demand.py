@@ -9,8 +9,8 @@ from tests.catalog.samples import copy, draws, plan, registered, select, video
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import ProgressRow, TaskRow
 
-PACE_S = 0.5
-"""Seconds per iteration; exact in binary, so that sums in any order are equal."""
+PACES_S = {"train": 0.25, "val": 2.0}
+"""Seconds per iteration of each task, far apart; exact in binary, so that sums in any order are equal."""
 
 
 @dataclass(slots=True)
@@ -31,11 +31,13 @@ class Demand:
     refs: int = 0
     drawn_refs: int = 0
     next_iterations: int = 1 << 60
+    next_need_s: float = float("inf")
 
     def add(self, other: "Demand") -> None:
         self.refs += other.refs
         self.drawn_refs += other.drawn_refs
         self.next_iterations = min(self.next_iterations, other.next_iterations)
+        self.next_need_s = min(self.next_need_s, other.next_need_s)
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Model:
     drawn: dict[tuple[int, int], int] = field(default_factory=dict)
     at: dict[int, int] = field(default_factory=dict)
     """Next seq by task."""
+    pace_s: dict[int, float] = field(default_factory=dict)
+    """Seconds per iteration by task; 1 until it has reported."""
 
     def own(self) -> dict[int, Demand]:
         found: dict[int, Demand] = {}
@@ -56,7 +60,9 @@ class Model:
             ahead = use.seq - self.at[use.task_id]
             if ahead >= 0:
                 drawn = use.position < self.drawn.get((use.task_id, use.epoch), 0)
-                found.setdefault(use.object_id, Demand()).add(Demand(1, int(drawn), ahead))
+                found.setdefault(use.object_id, Demand()).add(
+                    Demand(1, int(drawn), ahead, ahead * self.pace_s.get(use.task_id, 1.0))
+                )
         return found
 
     def demand(self) -> dict[int, Demand]:
@@ -71,9 +77,11 @@ class Model:
                         front.append(parent)
         return found
 
-    def due(self, n: int, window: int) -> list[tuple[int, int]]:
-        own = {i: d for i, d in self.own().items() if i not in self.copies and d.next_iterations < window}
-        return sorted(((d.next_iterations, i) for i, d in own.items()))[:n]
+    def due(self, n: int, window: int) -> list[tuple[float, int]]:
+        soon = Model(
+            [use for use in self.uses if use.seq - self.at[use.task_id] < window], at=self.at, pace_s=self.pace_s
+        )
+        return sorted((d.next_need_s, i) for i, d in soon.own().items() if i not in self.copies)[:n]
 
     def victims(self, need: int, spare: set[int]) -> list[int]:
         wanted = self.demand()
@@ -87,7 +95,7 @@ class Model:
             elif d.drawn_refs == 0:
                 ranked.append((1, float(d.refs), object_id, size))
             else:
-                ranked.append((2, -d.next_iterations * PACE_S, object_id, size))
+                ranked.append((2, -d.next_need_s, object_id, size))
         chosen, freed = [], 0
         for _, _, object_id, size in sorted(ranked):
             if freed >= need:
@@ -150,17 +158,19 @@ class Walk:
         row, _ = self.random.choice(self.tasks)
         self.model.at[row.task_id] += self.random.randint(0, 3)
         seq = self.model.at[row.task_id]
-        self.catalog.advance(ProgressRow(row.task_id, 0, seq // 3, seq % 3, seq, PACE_S))
-        self.catalog.advance(ProgressRow(row.task_id, 1, seq // 3, seq % 3, seq + 1, PACE_S))
+        pace_s = self.model.pace_s[row.task_id] = PACES_S[row.name]
+        self.catalog.advance(ProgressRow(row.task_id, 0, seq // 3, seq % 3, seq, pace_s))
+        self.catalog.advance(ProgressRow(row.task_id, 1, seq // 3, seq % 3, seq + 1, pace_s))
 
     def check(self) -> None:
-        found = select(self.catalog, "select object_id, refs, drawn_refs, next_iterations from object_demand")
+        columns = "select object_id, refs, drawn_refs, next_iterations, next_need_s"
+        found = select(self.catalog, f"{columns} from object_demand")
         assert {i: Demand(*rest) for i, *rest in found} == self.model.demand()  # type: ignore[arg-type]
-        counted = select(self.catalog, "select object_id, refs, drawn_refs, next_iterations from refcounts")
+        counted = select(self.catalog, f"{columns} from refcounts")
         assert {i: Demand(*rest) for i, *rest in counted} == self.model.own()  # type: ignore[arg-type]
         n, window = self.random.randint(1, 20), self.random.randint(1, 10)
         due = self.catalog.due_next(n, window)
-        pairs = zip(due["iterations_ahead"].to_pylist(), due["object_id"].to_pylist(), strict=True)
+        pairs = zip(due["need_s"].to_pylist(), due["object_id"].to_pylist(), strict=True)
         assert list(pairs) == self.model.due(n, window)
         need = self.random.randint(1, 1 + sum(self.model.copies.values()))
         spare = self.random.sample(sorted(self.model.copies), len(self.model.copies) // 5)
@@ -192,6 +202,35 @@ def test_an_unknown_pace_counts_iterations(catalog: Catalog) -> None:
     row, ids = registered(catalog)
     catalog.record_plan(plan(catalog, row, ids))
     assert select(catalog, "select count(*) from deadlines where need_s <> iterations_ahead") == [(0,)]
+
+
+def test_seconds_compare_not_iterations(catalog: Catalog) -> None:
+    """A slow task's next batch but one is needed later than a fast one's tenth: made later, and evicted sooner."""
+    (slow, ids), (fast, _) = registered(catalog, 20, "slow"), registered(catalog, 20, "fast")
+    plans = {row.name: plan(catalog, row, ids, epochs=1) for row in (slow, fast)}
+    for row, pace_s in ((slow, 8.0), (fast, 0.5)):
+        catalog.record_plan(plans[row.name])
+        catalog.record_draws(draws(row, 0, ids))
+        catalog.advance(ProgressRow(row.task_id, 0, 0, 0, 0, pace_s))
+    catalog.flush()
+
+    def clips(name: str, *iterations: int) -> set[int]:
+        uses = plans[name].uses.to_pylist()
+        return {use["object_id"] for use in uses if use["iteration"] in iterations}
+
+    soonest = catalog.due_next(n=44)["object_id"].to_pylist()
+    assert set(soonest[:8]) == clips("slow", 0) | clips("fast", 0)
+    assert set(soonest[8:44]) == clips("fast", *range(1, 10)), "4.5 s at most, where the slow one's second is 8 s away"
+    second, tenth = clips("slow", 1), clips("fast", 9)
+    catalog.mark_ready([copy(object_id) for object_id in second | tenth])
+    catalog.flush()
+    given_up = catalog.eviction_candidates("local", 400)
+    assert set(given_up["object_id"].to_pylist()) == second
+    assert given_up["next_need_s"].to_pylist() == [8.0] * 4
+    wanted = select(catalog, "select object_id, next_iterations, next_need_s from object_demand")
+    found = {object_id: rest for object_id, *rest in wanted}
+    assert [found[object_id] for object_id in sorted(second)] == [[1, 8.0]] * 4
+    assert [found[object_id] for object_id in sorted(tenth)] == [[9, 4.5]] * 4
 
 
 def test_what_is_held_is_never_offered(catalog: Catalog) -> None:

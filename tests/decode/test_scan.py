@@ -119,6 +119,19 @@ def test_too_large_frames(family: Callable[[str], Path]) -> None:
     assert "frames of 128x96 have more pixels than max_pixels allows (100)" in record.error
 
 
+@pytest.mark.parametrize(("before", "after"), [(100, 20_000), (20_000, 100)])
+def test_the_limit_of_pixels_is_that_of_the_task(family: Callable[[str], Path], before: int, after: int) -> None:
+    """What a scan with another limit found, of this task or of another, does not stand for this one."""
+    uri = str(family("h264_bframes.mp4"))
+    (first,) = scan(DatasetSpec(uri, max_pixels=before))
+    known = {first.uri: Known(first.stamp, first.index.to_bytes() if first.index else b"", first.error)}
+    (again,) = scan(DatasetSpec(uri, max_pixels=after), known)
+    assert again.status == ("bad" if after == 100 else "ok")
+    assert ("more pixels than max_pixels allows (100)" in again.error) == (after == 100)
+    (same,) = scan(DatasetSpec(uri, max_pixels=before), known)
+    assert (same.reused, same.error) == (True, first.error)
+
+
 def test_labels_come_with_the_records(dataset: Path, tmp_path: Path) -> None:
     """Label and further columns of the table are on each record."""
     table = tmp_path / "labels.csv"

@@ -1,4 +1,5 @@
--- What is needed soonest and has no copy, over all tasks, each object once.
+-- What is needed soonest and has no copy, over all tasks, each object once. Tasks have different paces, so seconds
+-- compare; the window is in iterations of each task, and bounds the work.
 -- Parameters: n bigint, window bigint
 -- Columns: object_id bigint, task_id bigint, seq bigint, iterations_ahead bigint, need_s double
 select u.object_id, min(p.task_id) as task_id, min(u.seq) as seq, min(u.ahead) as iterations_ahead,
@@ -12,5 +13,5 @@ cross join lateral (
 ) u
 where not exists (select 1 from object_copy k where k.object_id = u.object_id)
 group by u.object_id
-order by iterations_ahead, object_id
+order by need_s, object_id
 limit :n

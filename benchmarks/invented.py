@@ -1,0 +1,104 @@
+"""Videos and tasks that need no files, for benchmarks that plan and count but decode nothing."""
+
+import numpy as np
+
+from viewcache.api.config import load
+from viewcache.materializer import keyed
+from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.order import draw_epoch
+from viewcache.materializer.plan import GenerationPlan, Videos, plan_generation
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.video import KEY, REFERENCE, VideoIndex
+
+__all__ = ["AskedTask", "dataset_of", "index_of", "plan_of", "task_of", "videos_of"]
+
+AskedTask = tuple[TaskSpec, AbstractGraph]
+
+
+def dataset_of(
+    tag: str, frames: int, stride: int, *, crop: int = 224, samples: int = 1, batch: int = 8, **more: object
+) -> dict[str, object]:
+    """A ``dataset`` section: resize to a short side of 256, crop at random, flip. ``more`` goes into ``sampling``."""
+    operations = [
+        {"resize": {"short_side": 256}},
+        {"random_crop": {"shape": [crop, crop]}},
+        {"flip": {"flip_prob": 0.5}},
+    ]
+    return {
+        "tag": tag,
+        "video_dataset_path": "/videos",
+        "epochs": 1000,
+        "sampling": {
+            "videos_per_batch": batch,
+            "frames_per_video": frames,
+            "frame_stride": stride,
+            "samples_per_video": samples,
+            **more,
+        },
+        "augmentation": [{"branch_type": "single", "inputs": ["frame"], "outputs": ["a"], "config": operations}],
+    }
+
+
+def task_of(tag: str, frames: int, stride: int, **more: object) -> AskedTask:
+    """The task of `dataset_of`, read as a configuration is."""
+    config = load({"dataset": dataset_of(tag, frames, stride, **more)})  # type: ignore[arg-type]  # passed on
+    return config.tasks[0], config.graph(config.tasks[0])
+
+
+def videos_of(count: int, *, first: int = 0, frames: int = 300, height: int = 360, width: int = 480) -> Videos:
+    """Videos number ``first`` and following, of one length and size, in frames and pixels; ids start at 1."""
+    names = tuple(f"v{k:07}" for k in range(first, first + count))
+    return Videos(
+        ids=np.arange(first, first + count, dtype=np.int64) + 1,
+        names=names,
+        uris=tuple(f"/videos/{name}.mp4" for name in names),
+        keys=tuple(f"{k:032x}" for k in range(first, first + count)),
+        words=np.array([keyed.word(name) for name in names], np.uint64),
+        frames=np.full(count, frames, np.int64),
+        height=np.full(count, height, np.int64),
+        width=np.full(count, width, np.int64),
+    )
+
+
+def index_of(frames: int, gop: int, *, height: int = 360, width: int = 480) -> VideoIndex:
+    """The packet index of a video with a key frame every ``gop`` frames and no reordered frames."""
+    flags = np.full(frames, REFERENCE, np.uint8)
+    flags[::gop] |= KEY
+    times = np.arange(frames, dtype=np.int64) * 512
+    return VideoIndex(
+        codec="h264",
+        decoder="h264",
+        extradata=b"",
+        width=width,
+        height=height,
+        pix_fmt="yuv420p",
+        color_space=2,
+        color_range=0,
+        rotation=0,
+        time_base=(1, 15360),
+        fps=30.0,
+        mode="packets",
+        stream=0,
+        file_size=frames * 1000,
+        mtime_ns=0,
+        etag="",
+        damage="",
+        pos=np.arange(frames, dtype=np.int64) * 1000,
+        size=np.full(frames, 1000, np.int32),
+        crc=np.zeros(frames, np.uint32),
+        pts=times,
+        dts=times,
+        flags=flags,
+        order=np.arange(frames, dtype=np.int32),
+        frame_pts=times,
+    )
+
+
+def plan_of(
+    task: AskedTask, videos: Videos, *, epochs: int, number: int = 0, grid: int = 1, seed: int = 0
+) -> GenerationPlan:
+    """A generation of so many epochs, in the orders that the task draws alone."""
+    spec, graph = task
+    first = number * epochs
+    draws = np.stack([draw_epoch(seed, spec.name, epoch, len(videos)) for epoch in range(first, first + epochs)])
+    return plan_generation(spec, graph, videos, draws, seed=seed, number=number, first_epoch=first, grid=grid)
