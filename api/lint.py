@@ -408,7 +408,4 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
         )
         yield Problem("error", BudgetTooSmall.kind, text, places.budget(spec))
     else:
-        summary = task.summary(0)
-        yield from _little(
-            config, spec, min(1.0, config.cache.tiers[0].budget_bytes / summary.clip_bytes), summary.clip_bytes
-        )
+        yield from _little(config, spec, task.summary(0).clip_bytes)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Aim, Figure, Result, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from viewcache.materializer.cost import CostModel
 from viewcache.materializer.merge import MOST_VIDEOS, Saving, count_savings
 from viewcache.materializer.plan import GenerationPlan, Videos
 from viewcache.materializer.sampling import shared_grid
-from viewcache.materializer.tables import CostModel
 from viewcache.materializer.video import VideoIndex
 
 FRAMES = 300

@@ -256,6 +256,11 @@ class Catalog:
         prepared = schemas.conform(keep, schemas.KEEP, "what is kept"), schemas.conform(edges, schemas.EDGE, "edges")
         self._call(lambda session: plans.keep(session, *prepared))
 
+    def keep_all(self, task_id: int, first_epoch: int, last_epoch: int) -> None:
+        """Say that every clip of epochs first…last (inclusive) is kept."""
+        span = {"task_id": task_id, "first_epoch": first_epoch, "last_epoch": last_epoch}
+        self._call(lambda session: session.run("keep_all", span))
+
     def load_use_ids(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
         """(object_id) of each clip of epochs first…last (inclusive) in reading order."""
         return self._query("read_use_ids", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)

@@ -73,6 +73,8 @@ class Engine:
         self._running: dict[int, Running] = {}
         self._making: dict[str, Running] = {}
         """Key → the job that makes it."""
+        self._places: dict[int, tuple[int, float]] = {}
+        """Task → what its reader needs next, and its seconds an iteration."""
         self._jobs = 0
         self._tries: Counter[str] = Counter()
         self._full = False
@@ -131,6 +133,9 @@ class Engine:
         """Say what is worth making before anybody waits."""
         with self._board.changed:
             self._board.ahead = list(works)
+            for work in works:
+                if work.task_id in self._places:
+                    work.at(*self._places[work.task_id])
             self._wake()
 
     def guard(self) -> AbstractContextManager[object]:
@@ -141,6 +146,7 @@ class Engine:
         """Note that a reader has passed ``rank`` rows and needs ``seq`` next, at ``pace_s`` an iteration."""
         with self._board.changed:
             work.from_rank = rank
+            self._places[work.task_id] = seq, pace_s
             for each in self._board.ahead:
                 if each.task_id == work.task_id:
                     each.at(seq, pace_s)

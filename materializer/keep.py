@@ -203,6 +203,9 @@ class Keeper:
             with guard():
                 for work in works:
                     work.keep(None)
+            if old is None or old.chosen is not None:
+                for work in works:
+                    self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
             return _Decided(place, cost)
         weighed = chosen.weighed
         ways = dict(zip(weighed.videos, map(weighed.ways.__getitem__, chosen.choice.option.tolist()), strict=True))

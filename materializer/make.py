@@ -197,6 +197,8 @@ class _Maker:
             yield number, _Frame(picture, self.index, self.clock, made)
             if stop():
                 return
+        if not unkept:
+            return  # the video is not even opened
         numbers = np.array(sorted(unkept), np.int64)
         order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
         for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):

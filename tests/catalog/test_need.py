@@ -82,7 +82,6 @@ def test_plans_and_catalog_say_the_same_need(tmp_path: Path, where: str) -> None
     assert dict(wanted) == pytest.approx(soonest)
 
 
-@pytest.mark.xfail(strict=True, reason="what is announced learns its reader's place and pace only with the next batch")
 def test_what_is_announced_late_is_not_needed_at_once(tmp_path: Path, where: str) -> None:
     """Planning took until its reader was two batches on: what it needs next is due next, not what it has passed by."""
     with viewcache.open(three(tmp_path, where)) as cache:
