@@ -1,6 +1,8 @@
 """The commands that make something: plan, run, demo."""
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from viewcache.api.cli_terminal import Terminal, counted, duration, size
@@ -8,6 +10,7 @@ from viewcache.api.cli_terminal import Terminal, counted, duration, size
 if TYPE_CHECKING:
     from viewcache.api.planning import Outlook
     from viewcache.api.session import Cache
+    from viewcache.materializer.forecast import Forecast
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -108,9 +111,15 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         "stored_bytes": cache.tier.used_bytes,
         "budget_bytes": cache.tier.budget_bytes,
     }
+    making = cache.making
+    assert making is not None  # `materialize` began it
+    predicted, measured = making.predicted, making.measured()
+    summary |= {"predicted": asdict(predicted), "measured": asdict(measured)}
     if terminal.json:
         terminal.data(summary)
     else:
+        if predicted.objects:
+            terminal.table(("", "predicted", "measured", "ratio"), list(_told(predicted, measured)))
         terminal.show(
             f"{counted(counts.get('ready', 0), 'clip')} ready after {duration(seconds)}; the store holds "
             f"{size(cache.tier.used_bytes)} of {size(cache.tier.budget_bytes)}"
@@ -129,6 +138,23 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         terminal.say(f"{counted(counts['planned'], 'clip')} not made: {failure}")
         return 1
     return 0
+
+
+def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object, ...]]:
+    """A table of what the plan said and what it took."""
+    plain = ("packets", "packets decoded"), ("frames", "frames converted"), ("objects", "objects made")
+    for name, words in plain:
+        before, after = getattr(predicted, name), getattr(measured, name)
+        yield words, f"{before:,.0f}", f"{after:,.0f}", _ratio(after, before)
+    before, after = predicted.object_bytes, measured.object_bytes
+    yield "bytes of them", size(int(before)), size(int(after)), _ratio(after, before)
+    for stage in ("decode", "convert", "augment", "store"):
+        before, after = getattr(predicted, f"{stage}_s"), getattr(measured, f"{stage}_s")
+        yield f"core seconds, {stage}", duration(before), duration(after), _ratio(after, before)
+
+
+def _ratio(after: float, before: float) -> str:
+    return f"{after / before:.2f}x" if before else ""
 
 
 def _demo(arguments: argparse.Namespace, terminal: Terminal) -> int:

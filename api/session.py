@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.config import Config, Source, load, load_more
 from viewcache.api.loader import Loader
+from viewcache.api.making import Making
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import EventRow, ProgressRow, TaskRow, TierRow
@@ -28,10 +29,9 @@ from viewcache.materializer.bases import BaseWork
 from viewcache.materializer.batch import Batch
 from viewcache.materializer.dataset import Dataset, Progress
 from viewcache.materializer.engine import Engine, EngineSettings
-from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.group import Group, shares
 from viewcache.materializer.job import Place
-from viewcache.materializer.keep import IndexOf, Keeper, KeepSettings
+from viewcache.materializer.keep import Keeper, KeepSettings
 from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
 from viewcache.materializer.pool import WorkerPool, job_bytes
@@ -138,6 +138,8 @@ class Cache:
         self._closed = False
         self._lock = threading.RLock()
         self._engine: Engine | None = None
+        self.making: Making | None = None
+        """What `materialize` is making or has made."""
         spec = config.cache
         root = spec.tiers[0].url
         where = root if spec.catalog == "duckdb" else spec.catalog
@@ -341,26 +343,13 @@ class Cache:
         Args:
             epochs: how many; None = all.
 
-        Yields:
+        Returns:
             Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
         """
-        engine = self._engine_now()
-        actives: list[ActiveGeneration] = []
-        indexes: list[IndexOf] = []
-        for reader in self._readers.values():
-            task = reader.task
-            last = task.generation_of((epochs or reader.spec.epochs) - 1)
-            actives += [task.generation(number) for number in range(last + 1)]
-            indexes += [task.index_of(active.plan) for active in actives[len(indexes) :]]
-        engine.recognize(actives)
-        self._keeper.decide(zip(actives, indexes, strict=True), engine.guard)
-        works = [*self._keeper.bases(), *actives]
-        engine.look_ahead(works)
-        done = False
-        while not done:
-            self.check_open()
-            done = engine.wait_idle(0.5)
-            yield engine.counts(actives)
+        self.making = Making.begin(
+            [reader.task for reader in self._readers.values()], epochs, self._keeper, self._engine_now()
+        )
+        return self.making.progress(self.check_open)
 
     # Making --------------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ class Race:
     budget_bytes: int = 2 * 10**9
     videos_per_batch: int = 4
     step_s: float = 0.3
+    keep: str = "cheapest"
+    """Rule for what is kept under the budget."""
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ def bench(args: Namespace) -> Iterator[Result]:
     order, runs = random.Random(args.seed), {name: list[Took]() for name in SYSTEMS}
     for repeat in range(args.repeats):
         for name in order.sample(list(SYSTEMS), len(SYSTEMS)):
-            runs[name].append(_run(Race(name, str(args.videos), "", args.seed + repeat, args.epochs), args.dir))
+            runs[name].append(run_race(Race(name, str(args.videos), "", args.seed + repeat, args.epochs), args.dir))
             print(f"round {repeat}, {name}: {runs[name][-1]}", file=sys.stderr)
     clips = {took.clips for each in runs.values() for took in each}
     assert len(clips) == 1, f"the systems did not do the same work: {clips} clips"
@@ -79,7 +81,8 @@ def bench(args: Namespace) -> Iterator[Result]:
     yield Figure("decoded frames, one cache ÷ a cache for each", saved, f"({frames})", Aim(at_most=1.0))
 
 
-def _run(race: Race, where: Path | None) -> Took:
+def run_race(race: Race, where: Path | None) -> Took:
+    """Run one system in a process of its own, with empty folders below ``where``."""
     folder = tempfile.mkdtemp(prefix="viewcache-several-", dir=where)
     try:
         text = json.dumps(asdict(replace(race, folder=folder)))
@@ -111,7 +114,7 @@ def _config(race: Race, folder: str, budget: int, *tasks: str) -> dict[str, Any]
             "augmentation": [{"branch_type": "single", "inputs": ["frame"], "outputs": ["a"], "config": steps}],
         }
 
-    cache = {"store": folder, "budget": budget, "epochs_per_generation": 5, "seed": race.seed}
+    cache = {"store": folder, "budget": budget, "epochs_per_generation": 5, "seed": race.seed, "keep": race.keep}
     return {"cache": cache, "dataset": [dataset(name) for name in tasks]}
 
 

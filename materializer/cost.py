@@ -19,15 +19,15 @@ MOVED = 1.5
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Seconds of one core for each kind of work; the defaults are guesses from a machine of 2024."""
+    """Seconds of one core for each kind of work; the defaults were measured on one virtual machine."""
 
     decode_s_per_pixel: float = 1.6e-9
     """Decoding one pixel of one fed packet."""
-    convert_s_per_pixel: float = 0.6e-9
+    convert_s_per_pixel: float = 1.2e-9
     """Converting and resizing, per source pixel of a wanted frame."""
-    augment_s_per_byte: float = 0.5e-9
+    augment_s_per_byte: float = 0.8e-9
     """Cropping and copying, per byte of the clip."""
-    store_s_per_byte: float = 1.0e-9
+    store_s_per_byte: float = 1.5e-9
     """Writing an object, per raw byte."""
     load_s_per_byte: float = 0.3e-9
     """Reading an object, checksums and unpacking included, per raw byte."""

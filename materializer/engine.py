@@ -88,7 +88,7 @@ class Engine:
         self.busy: Counter[str] = Counter()
         """Worker seconds by stage since the start."""
         self.frames: Counter[str] = Counter()
-        """Packets fed, frames decoded and wanted since the start."""
+        """Packets fed, frames decoded and wanted, objects made and their raw bytes since the start."""
 
     # What readers call ---------------------------------------------------------------------------------------------
 
@@ -359,6 +359,7 @@ class Engine:
         self._ledger.add(work.copy(made, row), made.written)
         running.made.append(made.written)
         running.seconds.update(made.seconds)
+        self.frames.update(objects=1, object_bytes=made.written.raw_bytes)
         self.busy.update(made.seconds)
         for work, rows in by_work(wanted):
             self._board.mark(work, rows, RowState.READY)

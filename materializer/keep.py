@@ -159,7 +159,7 @@ class Keeper:
         together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
         for work, index_of in works:
             together.setdefault(work.born, []).append((work, index_of))
-        cost = CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+        cost = self.cost()
         for born, mine in together.items():
             place = tuple(sorted((id(work.plan), work.epochs_read()) for work, _ in mine))
             before = self._decided.get(born)
@@ -167,6 +167,10 @@ class Keeper:
                 self._decided[born] = self._decide(born, mine, place, cost, guard)
         for born in self._decided.keys() - together.keys():
             del self._decided[born]
+
+    def cost(self) -> CostModel:
+        """What work costs, as far as it was measured."""
+        return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
 
     def chosen(self, born: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""

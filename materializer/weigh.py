@@ -20,7 +20,7 @@ from viewcache.materializer.program import Instruction
 from viewcache.materializer.prune import Options
 from viewcache.materializer.video import VideoIndex
 
-__all__ = ["BASES", "Kept", "Kind", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
+__all__ = ["BASES", "Kept", "Kind", "Once", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
 
 BASES = ("nothing", "frames", "aug")
 """What may be kept for clips that are not: nothing, decoded frames, resized frames."""
@@ -84,6 +84,22 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Once:
+    """What decoding each of V videos once, for all clips to come, takes."""
+
+    packets: Floats
+    """(V,) that a decoder must be fed."""
+    frames: Floats
+    """(V,) that are converted."""
+    pixels: Floats
+    """(V,) of one frame."""
+    missing: Floats
+    """(V, kinds) clips that are not in the store."""
+    base_bytes: Floats
+    """(V, ways) raw bytes of what is kept to make clips from, where it is not in the store."""
+
+
+@dataclass(frozen=True, slots=True)
 class Weighed:
     """Options for V videos."""
 
@@ -93,6 +109,8 @@ class Weighed:
     kinds: tuple[Kind, ...]
     videos: tuple[str, ...]
     """Content keys, in the order in which they are needed."""
+    once: "Once"
+    """What making everything takes of each video."""
 
 
 def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[Kind, ...]:
@@ -142,16 +160,19 @@ def weigh(
     names = tuple(videos)
     place = {name: k for k, name in enumerate(names)}
     uses = [_Uses(each, place) for each in plans]
-    found = []
+    found, once = [], []
     for start in range(0, len(names), BLOCK):
         block = names[start : start + BLOCK]
         indexes = [plans[number].index_of(row) for number, row in map(videos.__getitem__, block)]
         rows_of = [[uses[k].rows(start, start + len(block)) for k in kind.plans] for kind in kinds]
         weighing = _Block(kinds, rows_of, indexes, cost, most_bytes)
         found.append(weighing.columns(ways, [before.get(name) for name in block]))
+        once.append(weighing.once)
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
     options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), "nothing")), ways.index(Way(0, "nothing")))
-    return Weighed(options, ways, kinds, names)
+    columns = Once.__slots__
+    whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in columns))
+    return Weighed(options, ways, kinds, names, whole)
 
 
 Rows = tuple[GenerationPlan, Ints, Ints, NDArray[np.bool_]]
@@ -213,13 +234,15 @@ class _Block:
         once[[each is not None and each.made for each in before]] = 0  # all can be made from what is there
         share = packets / np.maximum(1, seen.span_packets(self._indexes, by_visit=False))
         clips = [self._clips(number) for number in range(len(self._kinds))]
+        missing = np.stack([each.missing for each in clips], axis=1)
         found = []
         for way in ways:
             was = [each if each is not None and each.way == way else None for each in before]
             base = np.array([np.nan if each is None else each.bytes for each in was])
             made = np.array([each is not None and each.made for each in was])
             found.append(self._way(way, needed[way.kept], clips, _Decode(once, share), base, made))
-        size, cost_s, work_s = (np.stack(each, axis=1) for each in zip(*found, strict=True))
+        size, cost_s, work_s, bases = (np.stack(each, axis=1) for each in zip(*found, strict=True))
+        self.once = Once(packets, seen.frames, self._pixels, missing, bases)
         return np.ceil(size).astype(np.int64), cost_s, work_s
 
     def _visits(self, number: int) -> Ints:
@@ -274,8 +297,8 @@ class _Block:
         decode: "_Decode",
         base: Floats,
         made: NDArray[np.bool_],
-    ) -> tuple[Floats, Floats, Floats]:
-        """One column; ``base`` is the size of a base chosen before, or nan, ``made`` whether it is there."""
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """One column, and the raw bytes of its base; ``base`` is that of before or nan, ``made`` if it is there."""
         cost = self._cost
         size, cost_s, work_s = np.zeros(self._count), np.zeros(self._count), np.zeros(self._count)
         missing = np.zeros(self._count)
@@ -294,7 +317,7 @@ class _Block:
             # The first visit's frames come with the decode for the clips that are kept.
             cost_s += np.where(missing > 0, decode.once_s, 0)
             again *= np.where(missing > 0, 1 - 1 / np.maximum(1, needed.visits), 1)
-            return size, cost_s + again, work_s + again
+            return size, cost_s + again, work_s + again, np.zeros(self._count)
         if way.base == "frames":
             each, again = self._native, self._pixels * needed.visited * cost.convert_s_per_pixel
         else:
@@ -305,7 +328,8 @@ class _Block:
             cost_s += again + each * needed.visited * cost.load_s_per_byte
             size += np.where(np.isnan(base), clip_bound(raw, needed.frames), base)
         there = (raw <= self._most_bytes) & (needed.frames > 0)
-        return np.where(there, size, 0), np.where(there, cost_s, np.inf), np.where(there, work_s + again, np.inf)
+        cost_s, work_s = (np.where(there, each, np.inf) for each in (cost_s, work_s + again))
+        return np.where(there, size, 0), cost_s, work_s, np.where(there & ~made, raw, 0)
 
     def _resized_by_all(self, kept: int) -> Floats:
         """Bytes of a frame after the resizes of the kinds that are not kept: each different one is an object."""

@@ -1,0 +1,91 @@
+"""What making ahead will take, before it runs; afterwards it stands beside what was measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from viewcache.materializer.cost import CostModel
+from viewcache.materializer.keep import Chosen
+from viewcache.materializer.keyed import permutation
+from viewcache.materializer.weigh import ToCome, weigh
+
+__all__ = ["Forecast", "forecast"]
+
+MOST_VIDEOS = 2000
+"""Of more videos a sample stands for all; looking at so many takes about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Work to make what is kept of some generations, and core seconds by stage."""
+
+    packets: float = 0.0
+    """Fed to decoders."""
+    frames: float = 0.0
+    """Converted."""
+    objects: float = 0.0
+    """Made: clips, and pictures that are kept to make clips from."""
+    object_bytes: float = 0.0
+    """Raw bytes of them."""
+    decode_s: float = 0.0
+    convert_s: float = 0.0
+    augment_s: float = 0.0
+    store_s: float = 0.0
+
+    @property
+    def core_s(self) -> float:
+        """All stages."""
+        return self.decode_s + self.convert_s + self.augment_s + self.store_s
+
+    def plus(self, other: "Forecast") -> "Forecast":
+        """Both together."""
+        return Forecast(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) -> Forecast:
+    """Predict what making the clips of one generation of all tasks takes, each video decoded once.
+
+    Args:
+        plans: one generation of each task.
+        chosen: what is kept of it; None = every clip.
+        cost: seconds of each kind of work.
+    """
+    plans, share = _sample(plans)
+    most = 0 if chosen is None else 1 << 62
+    weighed = weigh(plans, cost, most_bytes=most)
+    missing, once, bases = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
+    if chosen is not None:
+        options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))
+        option = np.array([options[video] for video in weighed.videos])
+        kept = np.array([way.kept for way in weighed.ways])[option]
+        missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
+        bases = once.base_bytes[np.arange(len(option)), option]
+    decoded = (missing.sum(axis=1) > 0) | (bases > 0)
+    packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
+    clips = float(missing.sum(axis=0) @ np.array([kind.clip_bytes for kind in weighed.kinds], np.float64))
+    size = clips + float(bases.sum())
+    found = Forecast(
+        packets=float(packets.sum()),
+        frames=float(frames.sum()),
+        objects=float(missing.sum()) + float((bases > 0).sum()),
+        object_bytes=size,
+        decode_s=float(packets @ once.pixels) * cost.decode_s_per_pixel,
+        convert_s=float(frames @ once.pixels) * cost.convert_s_per_pixel,
+        augment_s=clips * cost.augment_s_per_byte,
+        store_s=size * cost.store_s_per_byte,
+    )
+    return Forecast(*(getattr(found, name) / share for name in Forecast.__slots__))
+
+
+def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:
+    """The clips of a sample of the videos, and which part of the videos it is."""
+    keys = sorted({key for each in plans for key in each.plan.videos.keys})
+    if len(keys) <= MOST_VIDEOS:
+        return list(plans), 1.0
+    taken = {keys[k] for k in permutation(0, "forecast/sample", len(keys))[:MOST_VIDEOS].tolist()}
+    found = []
+    for each in plans:
+        mine = np.array([key in taken for key in each.plan.videos.keys])
+        found.append(replace(each, rows=each.rows & mine[each.plan.video]))
+    return found, MOST_VIDEOS / len(keys)
