@@ -149,12 +149,18 @@ class Outlook:
     def saving_rows(self, number: int) -> list[tuple[object, ...]]:
         """A table of what sharing saves in a generation."""
         return [
-            (each.what, *map(_amount, (each.alone, each.by_task, each.together)), _less(each))
+            (
+                each.what,
+                *(_amount(each.what, value) for value in (each.alone, each.by_task, each.together)),
+                _less(each),
+            )
             for each in dict(self.savings)[number]
         ]
 
 
-def _amount(value: float) -> str:
+def _amount(what: str, value: float) -> str:
+    if what.startswith("bytes"):
+        return size(int(value))
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 

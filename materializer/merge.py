@@ -27,7 +27,8 @@ class Saving:
     """One kind of work."""
 
     what: str
-    """``frames decoded``, ``packets decoded``, the name of a frame operation, ``clips``, or ``core seconds``."""
+    """``frames decoded``, ``packets decoded``, the name of a frame operation, ``clips``, ``bytes of clips``, or
+    ``core seconds``."""
     alone: float
     """When each clip is made by itself."""
     by_task: float
@@ -68,7 +69,7 @@ def count_savings(
     chosen, share = _sample(plans)
     indexes: dict[str, VideoIndex] = {}
     total, tasks = _Counts(), [_Counts() for _ in plans]
-    frames = packets = clips = 0
+    frames = packets = clips = size = 0
     seconds, operations = 0.0, dict[str, int]()
     for plan, index, mine in zip(plans, index_of, tasks, strict=True):
         wanted = np.array([key in chosen for key in plan.videos.keys])
@@ -79,7 +80,8 @@ def count_savings(
             uses = _uses(plan, row)
             need = _need({frame for frame, _ in uses}, known)
             making = plan.clip_bytes * cost.make_s_per_byte
-            clips, frames, packets = clips + 1, frames + len(need.frames), packets + need.packets
+            clips, size = clips + 1, size + plan.clip_bytes
+            frames, packets = frames + len(need.frames), packets + need.packets
             seconds += decode_cost(need, cost) + making
             one = _Counts()
             for each in (one, mine, total):
@@ -88,13 +90,14 @@ def count_savings(
                 operations[name] = operations.get(name, 0) + len(nodes)
     bytes_of = {key: plan.clip_bytes for plan in plans for key in plan.hex_keys}
 
-    def work(counts: _Counts) -> tuple[int, int, float]:
+    def work(counts: _Counts) -> tuple[int, int, float, int]:
         needs = [_need(found, indexes[video]) for video, found in counts.frames.items()]
-        making = sum(bytes_of[key] for key in counts.clips) * cost.make_s_per_byte
+        made = sum(bytes_of[key] for key in counts.clips)
         return (
             sum(len(need.frames) for need in needs),
             sum(need.packets for need in needs),
-            sum(decode_cost(need, cost) for need in needs) + making,
+            sum(decode_cost(need, cost) for need in needs) + made * cost.make_s_per_byte,
+            made,
         )
 
     apart = [sum(each) for each in zip(*map(work, tasks), strict=True)]
@@ -103,6 +106,7 @@ def count_savings(
     for name, count in operations.items():
         rows.append((name, count, sum(len(task.nodes.get(name, ())) for task in tasks), len(total.nodes[name])))
     rows.append(("clips", clips, sum(len(task.clips) for task in tasks), len(total.clips)))
+    rows.append(("bytes of clips", size, apart[3], merged[3]))
     scaled = [Saving(what, *(round(each / share) for each in counts)) for what, *counts in rows]
     return [*scaled, Saving("core seconds", seconds / share, apart[2] / share, merged[2] / share)]
 
