@@ -50,6 +50,8 @@ class Board:
         self._waiting: list[_Waiting] = []
         self.ahead: list[Work] = []
         """What is worth making before anybody waits."""
+        self._places: dict[int, tuple[int, float]] = {}
+        """Task → what its reader needs next, and its seconds an iteration."""
         self._fatal: BaseException | None = None
         self._closing = False
 
@@ -117,6 +119,23 @@ class Board:
                     video = work.video(rows[0])
                     return work, [row for row in rows if work.video(row) == video]
             return None
+
+    def announce(self, works: Sequence[Work]) -> None:
+        """Say what is worth making ahead; the lock is held."""
+        self.ahead = list(works)
+        first: dict[int, int] = {}
+        for work in works:
+            first[work.task_id] = min(work.at_seq, first.get(work.task_id, work.at_seq))
+        for work in works:
+            work.at(*self._places.get(work.task_id, (first[work.task_id], 0.0)))
+
+    def reached(self, work: Work, rank: int, seq: int, pace_s: float) -> None:
+        """Note where a task's reader is, see `Engine.progressed`; the lock is held."""
+        work.from_rank = rank
+        self._places[work.task_id] = seq, pace_s
+        for each in self.ahead:
+            if each.task_id == work.task_id:
+                each.at(seq, pace_s)
 
     def next_ahead(self) -> tuple[Work, list[int]] | None:
         """The row that is due soonest of all that are not made, alone."""

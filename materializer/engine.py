@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from viewcache.catalog.records import EventRow
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.bases import hold_bases
 from viewcache.materializer.board import Board, Fetched
@@ -73,8 +72,6 @@ class Engine:
         self._running: dict[int, Running] = {}
         self._making: dict[str, Running] = {}
         """Key → the job that makes it."""
-        self._places: dict[int, tuple[int, float]] = {}
-        """Task → what its reader needs next, and its seconds an iteration."""
         self._jobs = 0
         self._tries: Counter[str] = Counter()
         self._full = False
@@ -132,10 +129,7 @@ class Engine:
     def look_ahead(self, works: Sequence[Work]) -> None:
         """Say what is worth making before anybody waits."""
         with self._board.changed:
-            self._board.ahead = list(works)
-            for work in works:
-                if work.task_id in self._places:
-                    work.at(*self._places[work.task_id])
+            self._board.announce(works)
             self._wake()
 
     def guard(self) -> AbstractContextManager[object]:
@@ -145,11 +139,7 @@ class Engine:
     def progressed(self, work: Work, rank: int, seq: int, pace_s: float) -> None:
         """Note that a reader has passed ``rank`` rows and needs ``seq`` next, at ``pace_s`` an iteration."""
         with self._board.changed:
-            work.from_rank = rank
-            self._places[work.task_id] = seq, pace_s
-            for each in self._board.ahead:
-                if each.task_id == work.task_id:
-                    each.at(seq, pace_s)
+            self._board.reached(work, rank, seq, pace_s)
             self._wake()
 
     def damaged(self, copy: Copy) -> None:
@@ -281,16 +271,29 @@ class Engine:
     def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> Running | None:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
         keep_free = 0 if demanded else self.demand_reserve + work.free_bytes(rows[0])
-        size = sum(work.bound(row) for row in rows)
-        need = size + keep_free
-        if self._tier.free_bytes < need:
-            soon = work.need_s(rows[0]) if work.is_soon(rows[0]) else math.inf
-            self._evict(need, None if demanded else soon)
+        least = sum(work.bound(row) for row in rows)
+        soon = demanded or work.is_soon(rows[0])
+        before_s = None if demanded else work.need_s(rows[0]) if soon else math.inf
+        # One decode for all that is needed next of the video, or that is kept of it, and not one for each clip. What is
+        # only kept waits until there is room for all of it.
+        whole = max(least, self._bytes_of(work, rows, only_next=soon))
+        for size in (whole, least) if soon else (whole,):
+            if self._tier.free_bytes < size + keep_free:
+                self._evict(size + keep_free, before_s)
+            if self._tier.free_bytes >= size + keep_free:
+                break
         with self._board.changed:
-            if self._tier.free_bytes < need:
+            if self._tier.free_bytes < size + keep_free:
                 return None
-            room = min(self._tier.free_bytes - keep_free, max(size, self._settings.job_bytes))
+            room = min(self._tier.free_bytes - keep_free, max(least, self._settings.job_bytes))
             return self._start(worth_making(work, rows, self._board.works()), room)
+
+    def _bytes_of(self, work: Work, rows: list[int], *, only_next: bool) -> int:
+        """Most bytes of what a job could make, or of what is needed next among it; a job's memory at the most."""
+        with self._board.changed:
+            wanted = worth_making(work, rows, self._board.works())
+            sizes = {each.key(row): each.bound(row) for each, row in wanted if not only_next or each.is_next(row)}
+        return min(self._settings.job_bytes, sum(size for key, size in sizes.items() if not self._ledger.has(key)))
 
     def _start(self, candidates: Iterator[Wanted], room: int) -> Running | None:
         wanted: dict[str, list[Wanted]] = {}
@@ -333,10 +336,9 @@ class Engine:
             self._board.unmake(copy, works)
 
     def _no_room(self, work: Work, rows: list[int]) -> Full:
-        return Full(
-            f"no room for {len(rows)} objects of up to {work.bound(rows[0])} bytes: {self._tier.used_bytes} of "
-            f"{self._tier.budget_bytes} bytes are in use and nothing can be evicted; raise cache.budget"
-        )
+        used, budget = self._tier.used_bytes, self._tier.budget_bytes
+        what = f"{len(rows)} objects of up to {work.bound(rows[0])} bytes: {used} of {budget} bytes are in use"
+        return Full(f"no room for {what} and nothing can be evicted; raise cache.budget")
 
     # What workers say ----------------------------------------------------------------------------------------------
 
@@ -387,7 +389,7 @@ class Engine:
             error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
             _log.error("job failed: %s", error, extra={"action": "job_failed"})
             for work, rows in running.left():
-                self._record(work, len(rows), error)
+                self._ledger.add_error(work.task_id, len(rows), error)
                 self._board.fail(work, rows, error)
         self._put_back(running, full=bool(report.error))
 
@@ -396,11 +398,6 @@ class Engine:
         with self._board.changed:  # readers that find damage look through `wanted`
             self._making.pop(key, None)
             return running.wanted.pop(key, [])
-
-    def _record(self, work: Work, rows: int, error: ViewcacheError) -> None:
-        lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
-        said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-        self._ledger.add_event(EventRow("error", work.task_id, count=rows, detail=f"{error.kind}: {said}"))
 
     def _bad(self, work: Work, rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
         """A video cannot give these rows: the task's policy decides; ``failure`` is what readers get if it gives up."""

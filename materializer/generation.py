@@ -188,6 +188,11 @@ class ActiveGeneration(Work):
         """Whether the reader is about to need a row; what is only kept evicts nothing that is needed."""
         return self.keeping is None or int(self._ranks(np.array([row]))[0]) < self.from_rank + self.keeping.window
 
+    def is_next(self, row: int) -> bool:
+        """Whether a row is in the epoch in which the task needs the row's video next."""
+        ranks, visit = self._to_come(self.video(row))[1], self.order.positions * self.samples
+        return len(ranks) > 0 and int(self._ranks(np.array([row]))[0]) // visit == ranks[0] // visit
+
     def bases(self, row: int) -> Sequence[BaseObject]:
         """Kept pictures that a row's clip may be made from."""
         return () if self.keeping is None else self.keeping.bases.get(self.video(row), ())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
+from viewcache.errors import ViewcacheError
 from viewcache.store import Stored, Written
 
 if TYPE_CHECKING:
@@ -162,6 +163,8 @@ class Ledger:
             ]
         )
 
-    def add_event(self, event: EventRow) -> None:
-        """Record something that happened."""
-        self._catalog.add_events([event])
+    def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
+        """Record why clips of a task were not made."""
+        lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
+        said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
+        self._catalog.add_events([EventRow("error", task_id, count=rows, detail=f"{error.kind}: {said}")])

@@ -40,6 +40,8 @@ class Work(ABC):
     task_id: int
     born: int = -1
     """The group's generation that it belongs to, whose clips are decoded together; negative = none."""
+    at_seq: int = 0
+    """What the task's reader needs next, counted in iterations over all epochs."""
     from_rank: int = 0
     """So many of the rows, in the order of need, have been read."""
 
@@ -86,6 +88,10 @@ class Work(ABC):
     def is_soon(self, row: int) -> bool:
         """Whether a row is needed so soon that what is needed later may be evicted for it."""
         return True
+
+    def is_next(self, row: int) -> bool:
+        """Whether a row is of what its task needs next of the row's video."""
+        return False
 
     def bases(self, row: int) -> "Sequence[BaseObject]":
         """Kept pictures that a row may be made from instead of its source."""
