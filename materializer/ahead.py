@@ -19,6 +19,9 @@ __all__ = ["LookAhead"]
 
 _log = logging.getLogger("viewcache")
 
+DECIDE_S = 1.0
+"""How long the first read of a generation waits at most until it is decided what is kept of it."""
+
 
 class LookAhead:
     """Plans in a thread of its own what readers will need, and tells the engine. Thread-safe."""
@@ -42,7 +45,12 @@ class LookAhead:
             self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
             self._current[task.task_id] = task, number
         self._announce()
-        self._planner.submit(self._plan, task, number)
+        decided = threading.Event()
+        self._planner.submit(self._plan, task, number, decided)
+        active = task.planned(number)
+        if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
+            # What a reader asks for is made with all else of its videos: of a small budget that could be half.
+            decided.wait(DECIDE_S)
 
     def forget(self, task: Task) -> None:
         """Nobody reads a task any more."""
@@ -56,13 +64,14 @@ class LookAhead:
         """Plan no more."""
         self._planner.shutdown(cancel_futures=True)
 
-    def _plan(self, task: Task, number: int) -> None:
+    def _plan(self, task: Task, number: int, decided: threading.Event) -> None:
         """Plan a generation, then the next one, for all tasks that share clips with this one, and announce them."""
         with suppress(Closed):  # then nobody will read it
             for n in range(number, min(number + 1, task.last_generation()) + 1):
                 for each, generation in [(task, n), *(task.group.alike(task, n) if task.group is not None else ())]:
                     self._plan_one(each, generation)
                 self._decide()
+                decided.set()
                 self._announce()
 
     def _plan_one(self, task: Task, number: int) -> None:

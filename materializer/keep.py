@@ -6,6 +6,7 @@ a clip that is not in the store is made when it is read.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ _log = logging.getLogger("viewcache")
 
 IndexOf = Callable[[int], VideoIndex]
 """Gives the packet index of a row of a plan's videos."""
+
+SEVERAL = 4
+"""So many tasks may well share a budget."""
 
 WINDOW_BATCHES = 2
 """Room for so many batches of each task is for clips that are made shortly before they are read."""
@@ -134,7 +138,7 @@ def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
 class Keeper:
     """Decides for every generation that is being made, and again for what is left of it when an epoch is over.
 
-    What has been read takes no room any more, so the same budget keeps more of what is to come. Used by one thread.
+    What has been read takes no room any more, so the same budget keeps more of what is to come. Thread-safe.
     """
 
     def __init__(self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool]) -> None:
@@ -142,6 +146,7 @@ class Keeper:
         self._catalog = catalog
         self._has = has
         self._settings = settings
+        self._deciding = threading.Lock()
         self._decided: dict[int, _Decided] = {}
         """By generation of the group."""
 
@@ -160,17 +165,22 @@ class Keeper:
         for work, index_of in works:
             together.setdefault(work.born, []).append((work, index_of))
         cost = self.cost()
-        for born, mine in together.items():
-            place = tuple(sorted((id(work.plan), work.epochs_read()) for work, _ in mine))
-            before = self._decided.get(born)
-            if before is None or before.place != place or cost.moved(before.cost):
-                self._decided[born] = self._decide(born, mine, place, cost, guard)
-        for born in self._decided.keys() - together.keys():
-            del self._decided[born]
+        with self._deciding:
+            for born, mine in together.items():
+                place = {id(work.plan): (work.plan, work.epochs_read()) for work, _ in mine}
+                before = self._decided.get(born)
+                if before is None or before.differs(place) or cost.moved(before.cost):
+                    self._decided[born] = self._decide(born, mine, place, cost, guard)
+            for born in self._decided.keys() - together.keys():
+                del self._decided[born]
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
         return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+
+    def is_tight(self, work: ActiveGeneration) -> bool:
+        """Whether the budget cannot hold a generation several times over."""
+        return len(work.plan) * work.plan.bound * SEVERAL > self._settings.budget_bytes
 
     def chosen(self, born: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
@@ -183,13 +193,13 @@ class Keeper:
     def is_decided(self, work: ActiveGeneration) -> bool:
         """Whether a generation was among those that were weighed."""
         decided = self._decided.get(work.born)
-        return decided is not None and any(plan == id(work.plan) for plan, _ in decided.place)
+        return decided is not None and id(work.plan) in decided.place
 
     def _decide(
         self,
         born: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
-        place: tuple[tuple[int, int], ...],
+        place: "Place",
         cost: CostModel,
         guard: Callable[[], AbstractContextManager[object]],
     ) -> "_Decided":
@@ -316,18 +326,25 @@ class Keeper:
         self._catalog.add_events([event])
 
 
+Place = dict[int, tuple[GenerationPlan, int]]
+"""Whose plans were weighed, by identity, and how many epochs of each had been read."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Decided:
     """What was decided for one generation of the group."""
 
-    place: tuple[tuple[int, int], ...]
-    """Whose plans were weighed, by identity, and how many epochs of each had been read."""
+    place: Place
     cost: CostModel
     ways: Mapping[str, Way] = field(default_factory=dict)
     objects: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
     """Content key of a video → its bases."""
     bases: BaseWork | None = None
     chosen: Chosen | None = None
+
+    def differs(self, place: Place) -> bool:
+        """Whether other plans are to be weighed, or more epochs of them have been read."""
+        return {key: read for key, (_, read) in place.items()} != {key: read for key, (_, read) in self.place.items()}
 
     def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
         """What was chosen, and whether it is there already."""
