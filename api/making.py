@@ -50,7 +50,7 @@ class Making:
         busy, frames = self.engine.busy, self.engine.frames
         return Forecast(
             packets=frames["packets"],
-            frames=frames["wanted"],
+            frames=frames["converted"],
             objects=frames["objects"],
             object_bytes=frames["object_bytes"],
             decode_s=busy["decode"],

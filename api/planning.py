@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from viewcache.api.cli_terminal import duration, size
 from viewcache.api.config import Config
 from viewcache.api.session import open_task
@@ -263,8 +261,7 @@ def _opened(
 
 
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
-    active = task.generation(number)
-    plan, keeping = active.plan, active.keeping
+    plan, objects = task.generation(number).plan, _kinds(catalog, task, number)
     budget = config.cache.tiers[0].budget_bytes
     minimum, clips = task.batch_bound()
     if minimum > budget:
@@ -281,8 +278,8 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         iterations=plan.iterations,
         shape=plan.shape,
         graph=tuple(graph_lines(task.spec, task.graph)),
-        objects=_kinds(catalog, task, number),
-        kept_clips=len(np.unique(plan.keys if keeping is None else plan.keys[keeping.clips])),
+        objects=objects,
+        kept_clips=sum(each.kept for each in objects if each.kind == "clip"),
         summary=task.summary(number),
         budget_bytes=budget,
         minimum_bytes=minimum,

@@ -251,10 +251,11 @@ class Catalog:
         table = schemas.conform(objects, schemas.OBJECT, "objects")
         self._call(lambda session: session.run("insert_objects", {"generation_id": 0}, table))
 
-    def record_keeping(self, keep: pa.Table, edges: pa.Table) -> None:
-        """Say what is kept and what clips are made from, ``schemas.KEEP`` and ``schemas.EDGE``, in one transaction."""
+    def record_keeping(self, keep: pa.Table, edges: pa.Table, given_up: Sequence[int] = ()) -> None:
+        """Say what is kept, ``schemas.KEEP``, and made from what, ``schemas.EDGE``; nothing more from ``given_up``."""
         prepared = schemas.conform(keep, schemas.KEEP, "what is kept"), schemas.conform(edges, schemas.EDGE, "edges")
-        self._call(lambda session: plans.keep(session, *prepared))
+        gone = pa.table({"object_id": pa.array(given_up, pa.int64())})
+        self._call(lambda session: plans.keep(session, *prepared, gone))
 
     def keep_all(self, task_id: int, first_epoch: int, last_epoch: int) -> None:
         """Say that every clip of epochs first…last (inclusive) is kept."""

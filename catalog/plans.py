@@ -61,9 +61,11 @@ def record(session: Session, plan: PlanTables) -> GenerationRow:
     return generation
 
 
-def keep(session: Session, decided: pa.Table, edges: pa.Table) -> None:
-    """Record what a generation keeps, and what its clips are made from."""
+def keep(session: Session, decided: pa.Table, edges: pa.Table, given_up: pa.Table) -> None:
+    """Record what a generation keeps, and what its clips are made from; nothing more from ``given_up``."""
     session.run("set_keep", given=decided)
+    if given_up.num_rows:
+        session.run("delete_edges", given=given_up)
     session.run("add_edges", given=edges)
 
 

@@ -39,15 +39,16 @@ class LookAhead:
 
     def reading(self, task: Task, number: int, epoch: int) -> None:
         """An epoch is being read: make its generation, and plan the next one meanwhile."""
+        active = task.planned(number)
         with self._lock:
-            if self._epochs.get(task.task_id) == epoch:
+            known = self._epochs.get(task.task_id) == epoch
+            if known and (active is None or not self._keeper.is_outdated(active)):
                 return
             self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
             self._current[task.task_id] = task, number
         self._announce()
         decided = threading.Event()
         self._planner.submit(self._plan, task, number, decided)
-        active = task.planned(number)
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
@@ -59,6 +60,8 @@ class LookAhead:
             self._epochs.pop(task.task_id, None)
         if gone is not None:
             self._announce()
+            with suppress(RuntimeError):  # it was closed meanwhile
+                self._planner.submit(self._decide_again)
 
     def close(self) -> None:
         """Plan no more."""
@@ -66,13 +69,22 @@ class LookAhead:
 
     def _plan(self, task: Task, number: int, decided: threading.Event) -> None:
         """Plan a generation, then the next one, for all tasks that share clips with this one, and announce them."""
-        with suppress(Closed):  # then nobody will read it
+        try:
             for n in range(number, min(number + 1, task.last_generation()) + 1):
                 for each, generation in [(task, n), *(task.group.alike(task, n) if task.group is not None else ())]:
                     self._plan_one(each, generation)
                 self._decide()
                 decided.set()
                 self._announce()
+        except Closed:
+            pass  # nobody will read it
+        finally:
+            decided.set()
+
+    def _decide_again(self) -> None:
+        with suppress(Closed):
+            self._decide()
+            self._announce()
 
     def _plan_one(self, task: Task, number: int) -> None:
         try:

@@ -1,16 +1,23 @@
 """Kept pictures that clips are made from, as the dispatcher sees them, and what is kept of a generation (SAND §5.3)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from viewcache.catalog import schemas
 from viewcache.materializer.job import Base, Made, Recipe, Source
 from viewcache.materializer.ledger import Copy, Ledger
+from viewcache.materializer.ops import NativeOp, get
+from viewcache.materializer.pixels import plane_shapes
+from viewcache.materializer.plan import clip_bound, content_key
+from viewcache.materializer.program import Instruction, Program
+from viewcache.materializer.video import VideoIndex
 from viewcache.materializer.work import RowState, Work
 
-__all__ = ["BaseObject", "BaseWork", "Keeping", "hold_bases"]
+__all__ = ["BaseObject", "BaseWork", "Keeping", "base_recipe", "base_rows", "hold_bases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ class BaseWork(Work):
         sources: Mapping[str, Source],
         needs: Sequence[Callable[[str], float | None]],
         free_bytes: int,
+        usable: Mapping[str, Sequence[BaseObject]],
     ) -> None:
         """Take the objects, soonest needed first.
 
@@ -60,6 +68,7 @@ class BaseWork(Work):
             sources: the videos by content key.
             needs: each says in how many seconds a video's clips that are not kept are needed next, by its content key.
             free_bytes: room that is left for those clips.
+            usable: what may be there already to make an object from.
         """
         self.task_id = -1  # of no task: of all that share the video
         self.born = born
@@ -67,6 +76,7 @@ class BaseWork(Work):
         self._sources = sources
         self._needs = needs
         self._free_bytes = free_bytes
+        self._usable = usable
         self._states = [RowState.PLANNED] * len(objects)
         self._cursor = 0
         self._rows = {each.recipe.key: row for row, each in enumerate(objects)}
@@ -81,6 +91,14 @@ class BaseWork(Work):
     def free_bytes(self, row: int) -> int:
         """Room that making a row ahead leaves."""
         return self._free_bytes
+
+    def bases(self, row: int) -> Sequence[BaseObject]:
+        """Kept pictures that a row may be made from."""
+        return [each for each in self._usable.get(self.video(row), ()) if each.recipe.key != self.key(row)]
+
+    def failed(self) -> Set[str]:
+        """Content keys of the videos of which an object could not be made."""
+        return {self.video(row) for row, state in enumerate(self._states) if state == RowState.FAILED}
 
     def is_soon(self, row: int) -> bool:
         """A base only takes room that nothing else needs."""
@@ -166,3 +184,49 @@ def hold_bases(ledger: Ledger, wanted: Iterable[tuple[Work, int]]) -> tuple[list
             found.append(base.stored_as(copy))
             held.append(copy)
     return found, held
+
+
+def base_recipe(
+    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: VideoIndex
+) -> Recipe:
+    """Frames of a video, as decoded or after a resize."""
+    if how is None:
+        planes = plane_shapes(index.pix_fmt, index.width, index.height)
+        assert planes is not None  # otherwise they were not to be had
+        shape: tuple[int, ...] = (len(frames), sum(rows * row for rows, row in planes))
+        key = content_key("frames", bytes.fromhex(video), frames.tobytes())
+        program, row, kind = Program(()), np.zeros(0, np.int32), "frames"
+    else:
+        first, drawn = how
+        row, op = np.frombuffer(drawn, np.int32), get(first.name)
+        assert isinstance(op, NativeOp)  # `Kind.resize` is one
+        shape = (len(frames), 3, *op.target(first.params, row)[:2])
+        program = Program((Instruction("op", (0,), 1, first.name, first.params, 0, first.width),))
+        key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
+        kind = "aug"
+    bound = clip_bound(int(np.prod(shape)), len(frames))
+    return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+
+
+def base_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
+    """New bases as the catalog records them."""
+    count = len(fresh)
+    recipes = [recipe for *_, recipe in fresh.values()]
+    return pa.table(
+        {
+            "object_id": list(fresh),
+            "key": [recipe.key for recipe in recipes],
+            "kind": [recipe.kind for recipe in recipes],
+            "video_id": [video_id for _, video_id, _ in fresh.values()],
+            "depth": [len(recipe.program.instructions) for recipe in recipes],
+            "est_bytes": [int(np.prod(recipe.shape)) for recipe in recipes],
+            "cost_s": [0.0] * count,
+            "keep": [True] * count,
+            "shape": ["x".join(map(str, recipe.shape)) for recipe in recipes],
+            "frame_start": pa.nulls(count, pa.int32()),
+            "frame_stride": pa.nulls(count, pa.int32()),
+            "frame_count": pa.nulls(count, pa.int32()),
+            "frame_list": pa.array([recipe.frames for recipe in recipes], pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )

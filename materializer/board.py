@@ -137,17 +137,20 @@ class Board:
             if each.task_id == work.task_id:
                 each.at(seq, pace_s)
 
-    def next_ahead(self) -> tuple[Work, list[int]] | None:
-        """The row that is due soonest of all that are not made, alone."""
-        best: tuple[float, Work, int] | None = None
+    def next_ahead(self, only_soon: bool = False) -> tuple[Work, list[int]] | None:
+        """The row that is due soonest of all that are not made, alone; ``only_soon``: of those that may evict."""
+        best: tuple[tuple[float, bool], Work, int] | None = None
         with self.changed:
             for work in self.ahead:
                 row = work.next_planned()
                 while row is not None and self._ledger.has(work.key(row)):
                     work.set_state(row, RowState.READY)
                     row = work.next_planned()
-                if row is not None and (best is None or work.need_s(row) < best[0]):
-                    best = (work.need_s(row), work, row)
+                if row is None or (only_soon and not work.is_soon(row)):
+                    continue
+                rank = work.need_s(row), not work.is_soon(row)
+                if best is None or rank < best[0]:
+                    best = rank, work, row
         return None if best is None else (best[1], [best[2]])
 
     def wanted_keys(self) -> set[str]:

@@ -19,7 +19,7 @@ from viewcache.materializer.board import Board, Fetched
 from viewcache.materializer.job import Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
-from viewcache.materializer.running import Running, Wanted, by_work, describe, worth_making
+from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, worth_making
 from viewcache.materializer.work import RowState, Work
 from viewcache.store import LocalTier, Reservation, find_written
 
@@ -221,15 +221,18 @@ class Engine:
                     self._board.changed.notify_all()
 
     def _give_jobs(self) -> None:
+        tight: int | None = None
         while True:
             demand = self._board.next_demand()
             # After a death jobs run alone until it is clear on whose video workers die.
             unwanted = self._unwanted() if demand is not None and not self._tries else frozenset[int]()
             if not self._pool.has_room(unwanted):
                 break
-            ahead = self._board.next_ahead() if demand is None and not self._full else None
+            ahead = self._board.next_ahead(tight is not None) if demand is None and not self._full else None
             chosen = demand or ahead
             if chosen is None:
+                if tight is not None:
+                    self._found_no_room(tight)
                 break
             work, rows = chosen
             if self._join(work, rows):
@@ -238,10 +241,10 @@ class Engine:
             running = self._prepare(work, rows, demanded=demand is not None)
             if running is not None:
                 self._pool.submit(running.job, unwanted)
+            elif demand is None and tight is None and not work.is_soon(rows[0]):
+                tight = moves  # what is only kept evicts nothing, but what is read soon does
             elif demand is None:
-                with self._board.changed:
-                    self._full = self._moves == moves
-                    self._board.changed.notify_all()
+                self._found_no_room(moves)
             else:
                 # Final only if nobody else had, has or is about to have what could leave instead.
                 alone = not self._running and not held and holds == self._ledger.holds
@@ -250,6 +253,12 @@ class Engine:
                 break
         if self._board.next_demand() is not None:
             self._pool.ask_to_yield(self._unwanted())
+
+    def _found_no_room(self, moves: int) -> None:
+        """Look-ahead waits until a job ends or a reader moves on, unless one has moved since."""
+        with self._board.changed:
+            self._full = self._moves == moves
+            self._board.changed.notify_all()
 
     def _unwanted(self) -> frozenset[int]:
         """Numbers of the jobs that make nothing that a reader waits for."""
@@ -270,13 +279,15 @@ class Engine:
 
     def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> Running | None:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
-        keep_free = 0 if demanded else self.demand_reserve + work.free_bytes(rows[0])
+        keep_free = 0 if demanded else max(self.demand_reserve, work.free_bytes(rows[0]))
         least = sum(work.bound(row) for row in rows)
         soon = demanded or work.is_soon(rows[0])
         before_s = None if demanded else work.need_s(rows[0]) if soon else math.inf
         # One decode for all that is needed next of the video, or that is kept of it, and not one for each clip. What is
         # only kept waits until there is room for all of it.
-        whole = max(least, self._bytes_of(work, rows, only_next=soon))
+        with self._board.changed:
+            whole = bytes_of(worth_making(work, rows, self._board.works()), self._ledger.has, only_next=soon)
+        whole = max(least, min(whole, self._settings.job_bytes))
         for size in (whole, least) if soon else (whole,):
             if self._tier.free_bytes < size + keep_free:
                 self._evict(size + keep_free, before_s)
@@ -287,13 +298,6 @@ class Engine:
                 return None
             room = min(self._tier.free_bytes - keep_free, max(least, self._settings.job_bytes))
             return self._start(worth_making(work, rows, self._board.works()), room)
-
-    def _bytes_of(self, work: Work, rows: list[int], *, only_next: bool) -> int:
-        """Most bytes of what a job could make, or of what is needed next among it; a job's memory at the most."""
-        with self._board.changed:
-            wanted = worth_making(work, rows, self._board.works())
-            sizes = {each.key(row): each.bound(row) for each, row in wanted if not only_next or each.is_next(row)}
-        return min(self._settings.job_bytes, sum(size for key, size in sizes.items() if not self._ledger.has(key)))
 
     def _start(self, candidates: Iterator[Wanted], room: int) -> Running | None:
         wanted: dict[str, list[Wanted]] = {}
@@ -372,7 +376,7 @@ class Engine:
         if not report.error:
             self._tries.pop(running.job.video_key, None)
         self.busy.update(report.seconds)
-        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted")})
+        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
         self._ledger.add_samples(running.job.place.codec, dict(running.seconds), report.frames, running.made)
         for copy in running.held:

@@ -257,16 +257,18 @@ class ActiveGeneration(Work):
         rows = self.rows_of_video(video)
         ranks = self._ranks(rows)
         order = np.argsort(ranks)
-        order = order[ranks[order] >= self.from_rank]
+        order = order[(ranks[order] >= self.from_rank) & (self._states[rows[order]] != RowState.LEFT_OUT)]
         return rows[order], ranks[order]
 
     def to_come(self) -> NDArray[np.bool_]:
         """(n,) whether the reader has not had a row yet."""
-        return np.asarray(self._ranks(np.arange(len(self.plan))) >= self.from_rank)
+        behind = self._ranks(np.arange(len(self.plan))) < self.from_rank
+        return np.asarray(~behind & (self._states != RowState.LEFT_OUT))
 
     def epochs_read(self) -> int:
         """How many of its epochs the reader is through with."""
-        return int(self.from_rank // max(1, self.order.positions * self.samples))
+        left_out = (self.order.positions - self.used) * self.samples  # behind the last batch of each epoch
+        return int((self.from_rank + left_out) // max(1, self.order.positions * self.samples))
 
     def ready(self) -> NDArray[np.bool_]:
         """(n,) whether a row's clip is known to be in the store, or on its way there."""

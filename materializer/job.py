@@ -133,8 +133,8 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
-    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``; ``frame_bytes``, of one frame at 4:2:0; and
-    ``loaded``, ``loaded_bytes`` of kept pictures."""
+    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``, ``converted``; ``loaded`` and
+    ``loaded_bytes`` of kept pictures; ``frame_bytes``, of one frame at 4:2:0."""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects that this video cannot give (bad frames)."""
     returned: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ a clip that is not in the store is made when it is read.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,17 +16,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog, schemas
+from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
-from viewcache.materializer.bases import BaseObject, BaseWork, Keeping
+from viewcache.errors import Closed
+from viewcache.materializer.bases import BaseObject, BaseWork, Keeping, base_recipe, base_rows
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Recipe, Source
-from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.pixels import plane_shapes
-from viewcache.materializer.plan import GenerationPlan, clip_bound, content_key
+from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.pool import job_bytes
-from viewcache.materializer.program import Instruction, Program
+from viewcache.materializer.program import Instruction
 from viewcache.materializer.prune import RULES, Choice
 from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.tables import ids_of
@@ -36,6 +35,8 @@ from viewcache.materializer.weigh import Kept, ToCome, Way, Weighed, weigh
 __all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for"]
 
 _log = logging.getLogger("viewcache")
+
+_NEVER = np.iinfo(np.int64).max
 
 IndexOf = Callable[[int], VideoIndex]
 """Gives the packet index of a row of a plan's videos."""
@@ -105,6 +106,7 @@ def choose(
     settings: KeepSettings,
     free_bytes: int,
     before: Mapping[str, Kept] = MappingProxyType({}),
+    refused: Set[str] = frozenset(),
 ) -> Chosen | None:
     """Choose what to keep of the clips to come; None if the budget holds all of them.
 
@@ -114,9 +116,10 @@ def choose(
         settings: of the cache.
         free_bytes: of the budget, for clips that are about to be read.
         before: bases that were chosen before, by the content key of the video.
+        refused: videos of which no base can be made.
     """
     budget = settings.budget_bytes - free_bytes
-    later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=0)) for each in plans]
+    later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
     keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
     bounds = np.concatenate(
         [np.full(int(rows.sum()), each.plan.bound) for each, rows in zip(plans, later, strict=True)]
@@ -125,14 +128,18 @@ def choose(
     if total <= budget:
         return None
     weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before)
+    unusable = np.flatnonzero([video in refused for video in weighed.videos])
+    for column in (k for k, way in enumerate(weighed.ways) if way.base != "nothing"):
+        weighed.options.cost_s[unusable, column] = np.inf
     rivals = {name: rule(weighed.options, budget) for name, rule in RULES.items()}
     return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
 
 
 def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
     """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most."""
-    batches = sum(len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans)
-    return min(WINDOW_BATCHES * batches, budget_bytes // 8)
+    batches = [len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans]
+    # What the engine leaves free for readers that wait is among it.
+    return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
 
 
 class Keeper:
@@ -167,10 +174,10 @@ class Keeper:
         cost = self.cost()
         with self._deciding:
             for born, mine in together.items():
-                place = {id(work.plan): (work.plan, work.epochs_read()) for work, _ in mine}
+                place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 before = self._decided.get(born)
                 if before is None or before.differs(place) or cost.moved(before.cost):
-                    self._decided[born] = self._decide(born, mine, place, cost, guard)
+                    self._decided[born] = self._decide_or_not(born, mine, place, cost, guard)
             for born in self._decided.keys() - together.keys():
                 del self._decided[born]
 
@@ -184,7 +191,8 @@ class Keeper:
 
     def chosen(self, born: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
-        return self._decided[born].chosen
+        decided = self._decided.get(born)
+        return None if decided is None else decided.chosen
 
     def bases(self) -> list[BaseWork]:
         """What clips are made from, to be made ahead."""
@@ -193,7 +201,32 @@ class Keeper:
     def is_decided(self, work: ActiveGeneration) -> bool:
         """Whether a generation was among those that were weighed."""
         decided = self._decided.get(work.born)
-        return decided is not None and id(work.plan) in decided.place
+        return decided is not None and id(work) in decided.place
+
+    def is_outdated(self, work: ActiveGeneration) -> bool:
+        """Whether an epoch more or less has been read than when it was decided."""
+        decided = self._decided.get(work.born)
+        return decided is not None and id(work) in decided.place and decided.place[id(work)][2] != work.epochs_read()
+
+    def _decide_or_not(
+        self,
+        born: int,
+        mine: list[tuple[ActiveGeneration, IndexOf]],
+        place: "Place",
+        cost: CostModel,
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> "_Decided":
+        """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
+        try:
+            return self._decide(born, mine, place, cost, guard)
+        except Closed:
+            raise
+        except Exception:
+            _log.exception("it could not be decided what is kept of generation %d", born, extra={"action": "prune"})
+            with guard():
+                for work, _ in mine:
+                    work.keep(None)
+            return _Decided(place, cost)
 
     def _decide(
         self,
@@ -212,7 +245,8 @@ class Keeper:
             plans = [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in mine]
         free = free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
         before = old.before(self._has) if old is not None else {}
-        chosen = choose(plans, cost, self._settings, free, before)
+        refused = old.refused() if old is not None else frozenset[str]()
+        chosen = choose(plans, cost, self._settings, free, before, refused)
         if chosen is None:
             with guard():
                 for work in works:
@@ -220,13 +254,14 @@ class Keeper:
             if old is None or old.chosen is not None:
                 for work in works:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
-            return _Decided(place, cost)
+            return _Decided(place, cost, failed=refused)
         weighed = chosen.weighed
         ways = dict(zip(weighed.videos, map(weighed.ways.__getitem__, chosen.choice.option.tolist()), strict=True))
         kept = {key: old.objects[key] for key, was in before.items() if old is not None and ways.get(key) == was.way}
-        objects, sources = self._objects(chosen, mine, kept)
+        objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.
-        usable = {**(old.usable(self._has) if old is not None else {}), **objects}
+        there = old.usable(self._has) if old is not None else {}
+        usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         keepings = []
         for number, kind in enumerate(weighed.kinds):
             for k in kind.plans:
@@ -235,19 +270,25 @@ class Keeper:
                 window = max(1, free // len(works) // kind.bound)
                 keepings.append((works[k], Keeping(leaf, window, free, usable)))
         flat = [each for of_video in objects.values() for each in of_video]
-        bases = BaseWork(born, flat, sources, [work.unkept_need_s for work in works], free)
+        bases = BaseWork(born, flat, sources, [work.unkept_need_s for work in works], free, usable)
         bases.recognize(self._has)
         with guard():
             for work, keeping in keepings:
                 work.keep(keeping)
-        self._record(chosen, works, objects, born)
+        stale = [
+            each for key, many in there.items() for each in many if each.object_id not in _ids(objects.get(key, ()))
+        ]
+        self._record(chosen, works, objects, stale, born)
         _log.info("generation %d keeps %s", born, chosen.describe(), extra={"action": "prune"})
-        return _Decided(place, cost, ways, usable, bases, chosen)
+        made_as = {key: was.way for key, was in before.items() if key in usable}
+        made_as |= {key: ways[key] for key in objects}
+        return _Decided(place, cost, made_as, usable, bases, chosen, refused)
 
     def _objects(
         self,
         chosen: Chosen,
-        mine: list[tuple[ActiveGeneration, IndexOf]],
+        plans: Sequence[ToCome],
+        works: Sequence[ActiveGeneration],
         kept: Mapping[str, tuple[BaseObject, ...]],
     ) -> tuple[dict[str, tuple[BaseObject, ...]], dict[str, Source]]:
         """The bases of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
@@ -263,11 +304,12 @@ class Keeper:
             wanted: dict[tuple[Instruction, bytes] | None, list[NDArray[np.int32]]] = {}
             video_id = -1
             for kind in chosen.weighed.kinds[way.kept :]:
-                for work, index_of in (mine[k] for k in kind.plans):
+                for work, each in ((works[k], plans[k]) for k in kind.plans):
                     rows = work.rows_of_video(key)
+                    rows = rows[each.rows[rows]]
                     if len(rows):
-                        plan, row = work.plan, int(work.plan.video[rows[0]])
-                        video_id, index = int(plan.videos.ids[row]), index_of(row)
+                        plan, row = each.plan, int(each.plan.video[rows[0]])
+                        video_id, index = int(plan.videos.ids[row]), each.index_of(row)
                         sources.setdefault(key, work.source(int(rows[0])))
                         how = None
                         if way.base == "aug" and kind.resize is not None:
@@ -275,11 +317,11 @@ class Keeper:
                         wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if key not in kept:
                 for how, frames in wanted.items():
-                    recipes.append((key, video_id, _recipe(key, how, np.unique(np.concatenate(frames)), index)))
+                    recipes.append((key, video_id, base_recipe(key, how, np.unique(np.concatenate(frames)), index)))
         keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
         ids, known = ids_of(self._catalog, keys)
         fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-        self._catalog.record_objects(_rows(fresh))
+        self._catalog.record_objects(base_rows(fresh))
         for object_id, (key, _, recipe) in zip(ids.tolist(), recipes, strict=True):
             objects[key] = (*objects[key], BaseObject(object_id, key, recipe))
         return objects, sources
@@ -289,9 +331,10 @@ class Keeper:
         chosen: Chosen,
         works: Sequence[ActiveGeneration],
         objects: Mapping[str, tuple[BaseObject, ...]],
+        stale: Sequence[BaseObject],
         born: int,
     ) -> None:
-        """Let the catalog know what is kept, and which clips are made from what."""
+        """Let the catalog know what is kept, and which clips are made from what; ``stale`` bases may leave."""
         parents, children, ids, kept = [], [], [], []
         for work in works:
             assert work.keeping is not None
@@ -305,12 +348,9 @@ class Keeper:
                     children.append(mine)
         unique, first = np.unique(np.concatenate(ids), return_index=True)
         bases = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
-        keep = pa.table(
-            {
-                "object_id": np.concatenate([unique, bases]),
-                "keep": np.concatenate([np.concatenate(kept)[first], np.ones(len(bases), bool)]),
-            }
-        )
+        gone = np.array([each.object_id for each in stale], np.int64)
+        flags = np.concatenate(kept)[first], np.ones(len(bases), bool), np.zeros(len(gone), bool)
+        keep = pa.table({"object_id": np.concatenate([unique, bases, gone]), "keep": np.concatenate(flags)})
         count = sum(map(len, children))
         edges = pa.table(
             {
@@ -320,14 +360,14 @@ class Keeper:
                 "cost_s": np.zeros(count),
             }
         )
-        self._catalog.record_keeping(keep, edges)
+        self._catalog.record_keeping(keep, edges, gone.tolist())
         detail = f"generation {born}: {chosen.describe()}"
         event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
         self._catalog.add_events([event])
 
 
-Place = dict[int, tuple[GenerationPlan, int]]
-"""Whose plans were weighed, by identity, and how many epochs of each had been read."""
+Place = dict[int, tuple[ActiveGeneration, int, int]]
+"""Whose plans were weighed, by identity: the generation, the identity of its plan, and how many epochs were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,14 +377,21 @@ class _Decided:
     place: Place
     cost: CostModel
     ways: Mapping[str, Way] = field(default_factory=dict)
+    """Content key of a video → as what its newest base was chosen."""
     objects: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
     """Content key of a video → its bases."""
     bases: BaseWork | None = None
     chosen: Chosen | None = None
+    failed: Set[str] = frozenset()
+    """Videos of which no base could be made, so far."""
+
+    def refused(self) -> Set[str]:
+        """Videos of which no base can be made."""
+        return self.failed | (self.bases.failed() if self.bases is not None else frozenset())
 
     def differs(self, place: Place) -> bool:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
-        return {key: read for key, (_, read) in place.items()} != {key: read for key, (_, read) in self.place.items()}
+        return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
 
     def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
         """What was chosen, and whether it is there already."""
@@ -357,45 +404,9 @@ class _Decided:
         return {key: bases for key, bases in self.objects.items() if all(has(each.recipe.key) for each in bases)}
 
 
-def _recipe(video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: VideoIndex) -> Recipe:
-    """Frames of a video, as decoded or after a resize."""
-    if how is None:
-        planes = plane_shapes(index.pix_fmt, index.width, index.height)
-        assert planes is not None  # otherwise they were not to be had
-        shape: tuple[int, ...] = (len(frames), sum(rows * row for rows, row in planes))
-        key = content_key("frames", bytes.fromhex(video), frames.tobytes())
-        program, row, kind = Program(()), np.zeros(0, np.int32), "frames"
-    else:
-        first, drawn = how
-        row, op = np.frombuffer(drawn, np.int32), get(first.name)
-        assert isinstance(op, NativeOp)  # `Kind.resize` is one
-        shape = (len(frames), 3, *op.target(first.params, row)[:2])
-        program = Program((Instruction("op", (0,), 1, first.name, first.params, 0, first.width),))
-        key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
-        kind = "aug"
-    bound = clip_bound(int(np.prod(shape)), len(frames))
-    return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+def _merged(first: tuple[BaseObject, ...], then: tuple[BaseObject, ...]) -> tuple[BaseObject, ...]:
+    return (*first, *(each for each in then if each.object_id not in _ids(first)))
 
 
-def _rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
-    """New bases as the catalog records them."""
-    count = len(fresh)
-    recipes = [recipe for *_, recipe in fresh.values()]
-    return pa.table(
-        {
-            "object_id": list(fresh),
-            "key": [recipe.key for recipe in recipes],
-            "kind": [recipe.kind for recipe in recipes],
-            "video_id": [video_id for _, video_id, _ in fresh.values()],
-            "depth": [len(recipe.program.instructions) for recipe in recipes],
-            "est_bytes": [int(np.prod(recipe.shape)) for recipe in recipes],
-            "cost_s": [0.0] * count,
-            "keep": [True] * count,
-            "shape": ["x".join(map(str, recipe.shape)) for recipe in recipes],
-            "frame_start": pa.nulls(count, pa.int32()),
-            "frame_stride": pa.nulls(count, pa.int32()),
-            "frame_count": pa.nulls(count, pa.int32()),
-            "frame_list": pa.array([recipe.frames for recipe in recipes], pa.list_(pa.int32())),
-        },
-        schema=schemas.OBJECT,
-    )
+def _ids(bases: Iterable[BaseObject]) -> set[int]:
+    return {each.object_id for each in bases}

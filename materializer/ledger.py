@@ -150,7 +150,7 @@ class Ledger:
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         work = {
             "decode": (frames.get("decoded", 0), frame_bytes),
-            "convert": (frames.get("wanted", 0), frame_bytes),
+            "convert": (frames.get("converted", 0), frame_bytes),
             "load": (frames.get("loaded", 0), frames.get("loaded_bytes", 0) // max(1, frames.get("loaded", 0))),
             "augment": (len(made), clip_bytes // max(1, len(made))),
             "store": (len(made), clip_bytes // max(1, len(made))),
@@ -167,4 +167,5 @@ class Ledger:
         """Record why clips of a task were not made."""
         lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
         said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-        self._catalog.add_events([EventRow("error", task_id, count=rows, detail=f"{error.kind}: {said}")])
+        whose = task_id if task_id >= 0 else None
+        self._catalog.add_events([EventRow("error", whose, count=rows, detail=f"{error.kind}: {said}")])

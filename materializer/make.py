@@ -54,6 +54,8 @@ class _Clock:
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
+        self.converted = 0
+        """Conversions to RGB so far."""
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
@@ -108,6 +110,7 @@ class _Frame:
         rotation = self._index.rotation
         if node is None:
             array = to_rgb(self._decoded, rotation=rotation)
+            self._clock.converted += 1
             self._clock.lap("convert")
             return array
         op, row = get(node.name), np.array(node.row, np.int32)
@@ -116,6 +119,7 @@ class _Frame:
             # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
             height, width, interpolation = op.target(node.params, row)
             array = to_rgb(self._decoded, height, width, interpolation, rotation)
+            self._clock.converted += 1
             self._clock.lap("convert")
             return array
         array = op.run(node.params, row, self.at(node.parent))
@@ -277,6 +281,7 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         "wanted": stats.wanted,
         "bytes_read": stats.bytes_read,
         "frame_bytes": maker.index.width * maker.index.height * 3 // 2,
+        "converted": maker.clock.converted,
         "loaded": maker.kept.loaded,
         "loaded_bytes": maker.kept.loaded_bytes,
     }

@@ -5,7 +5,7 @@ tasks want of it in the same time, so that tasks over the same videos decode the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewcache.materializer.job import Base, Job, Place
@@ -13,7 +13,7 @@ from viewcache.materializer.ledger import Copy
 from viewcache.materializer.work import SECONDS_PER_FRAME, Work
 from viewcache.store import Reservation, Written
 
-__all__ = ["Running", "Wanted", "by_work", "describe", "worth_making"]
+__all__ = ["Running", "Wanted", "by_work", "bytes_of", "describe", "worth_making"]
 
 Wanted = tuple[Work, int]
 """A row of some work."""
@@ -65,6 +65,12 @@ def worth_making(work: Work, rows: Sequence[int], works: Iterable[Work]) -> Iter
         siblings += [each for each in needs if other.born == work.born or each[0] <= until_s]
     siblings.sort(key=lambda each: each[0])
     yield from ((each, row) for _, each, row in siblings)
+
+
+def bytes_of(wanted: Iterable[Wanted], has: Callable[[str], bool], *, only_next: bool) -> int:
+    """Most bytes of the objects of some rows that are not in the store, or of those that are needed next."""
+    sizes = {work.key(row): work.bound(row) for work, row in wanted if not only_next or work.is_next(row)}
+    return sum(size for key, size in sizes.items() if not has(key))
 
 
 def describe(number: int, wanted: dict[str, list[Wanted]], place: Place, bases: Sequence[Base] = ()) -> Job:

@@ -119,7 +119,7 @@ def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[Kind, ...]:
     for number, plan in enumerate(plans):
         sampling = plan.task.sampling
         steps = tuple(sorted({program.signature for program in plan.resolved.programs}))
-        alike = (steps, sampling.frames_per_video, sampling.frame_stride, plan.shape)
+        alike = (steps, sampling.frames_per_video, sampling.frame_stride, plan.shape, _resize(plan))
         members.setdefault(alike, []).append(number)
     found = [
         Kind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].bound, _resize(plans[each[0]]))
@@ -272,14 +272,16 @@ class _Block:
         return _Clips(count(stays), count(first[~ready[first]]), count(visits), count(np.arange(len(video))))
 
     def _resized(self, number: int) -> Floats:
-        """Bytes of a frame after a kind's resize; infinite where the size is not the same for all clips of a video."""
-        resize, found = self._kinds[number].resize, np.full(self._count, np.inf)
+        """Bytes of a frame after a kind's resize; 0 without clips, infinite if a video's clips have different sizes."""
+        resize, found = self._kinds[number].resize, np.zeros(self._count)
+        width = 0 if resize is None else resize.width
+        drawn = [(plan.resolved.rows[rows, :width], video) for plan, rows, video, _ in self._rows[number]]
+        row, video = (np.concatenate(each) for each in zip(*drawn, strict=True))
+        found[video] = np.inf
         if resize is None:
             return found
         op = get(resize.name)
         assert isinstance(op, NativeOp)
-        drawn = [(plan.resolved.rows[rows, : resize.width], video) for plan, rows, video, _ in self._rows[number]]
-        row, video = (np.concatenate(each) for each in zip(*drawn, strict=True))
         which, first = np.unique(video, return_index=True)
         example = np.zeros((self._count, resize.width), np.int32)
         example[which] = row[first]
