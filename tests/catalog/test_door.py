@@ -486,3 +486,57 @@ def test_an_unknown_query_lists_the_known(catalog: Catalog) -> None:
         catalog.query("due_nxt")
     with pytest.raises(errors.BadInput, match="window"):
         catalog.query("due_next", n=1)
+
+
+def test_what_is_kept_may_be_decided_again(catalog: Catalog) -> None:
+    """Flags follow the last decision; what clips are made from is recorded once, and forgotten when it is given up."""
+    row, video_ids = registered(catalog, videos=2)
+    recorded = plan(catalog, row, video_ids)
+    catalog.record_plan(recorded)
+    clips = [each["object_id"] for each in recorded.objects.to_pylist() if each["kind"] == "clip"]
+    base = next(each["object_id"] for each in recorded.objects.to_pylist() if each["kind"] == "frames")
+
+    def edges(children: list[int]) -> pa.Table:
+        count = len(children)
+        columns = {
+            "parent_id": [base] * count,
+            "child_id": children,
+            "op": ["augment"] * count,
+            "cost_s": [0.0] * count,
+        }
+        return pa.table(columns, schema=schemas.EDGE)
+
+    def kept() -> set[object]:
+        return {each for (each,) in select(catalog, "select object_id from objects where keep and kind = 'clip'")}
+
+    def made_from_it() -> int:
+        (generation,) = catalog.load_generations(row.task_id)
+        found = catalog.load_plan(row.task_id, generation.number)
+        assert found is not None
+        return found.edges.to_pydict()["parent_id"].count(base)
+
+    def flags(keep: bool) -> pa.Table:
+        return pa.table({"object_id": clips, "keep": [keep] * len(clips)}, schema=schemas.KEEP)
+
+    before = made_from_it()
+    catalog.record_keeping(flags(False), edges(clips[:1] * 2))
+    assert not kept()
+    assert made_from_it() == before, "it was known, and given twice"
+    catalog.record_keeping(flags(False), edges(clips[-1:] * 2))
+    assert made_from_it() == before + 1
+    catalog.record_keeping(flags(False), edges([]), [base])
+    assert made_from_it() == 0
+    catalog.keep_all(row.task_id, 0, 0)
+    first = {each for (each,) in select(catalog, "select object_id from uses where epoch = 0")}
+    assert kept() == first
+    catalog.record_keeping(flags(True), edges([]))
+    assert kept() == set(clips)
+
+
+def test_measured_work_is_given_back_added_up(catalog: Catalog) -> None:
+    """By kind, size, codec and tier."""
+    catalog.add_io_samples(
+        [IoSampleRow("load", 20, "raw", "local", 2, 0.5, 100), IoSampleRow("load", 20, "raw", "local", 1, 0.5, 50)]
+    )
+    catalog.flush()
+    assert catalog.load_io_samples() == [IoSampleRow("load", 20, "raw", "local", 3, 1.0, 150)]
