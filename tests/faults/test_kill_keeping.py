@@ -1,0 +1,62 @@
+"""kill -9 while clips are made from kept pictures: the next run goes on, within the budget, with the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viewcache
+from tests.faults.caches import config, read_all
+
+EPOCHS = 4
+CHILD = """
+import json, sys, viewcache
+from tests.faults.caches import digest_of
+from viewcache.materializer.cost import CostModel
+cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)  # so that frames are worth keeping
+CostModel.measured = classmethod(lambda *_: cost)
+with viewcache.open(json.loads(sys.argv[1])) as cache:
+    task = cache.task("t").task
+    for epoch in range(task.spec.epochs):
+        for iteration in range(task.iterations(epoch)):
+            digest = digest_of(cache.read("t", epoch, iteration))
+            assert cache.tier.used_bytes + cache.tier.reserved_bytes <= cache.tier.budget_bytes
+            print(json.dumps([epoch, iteration, digest]), flush=True)
+    print(json.dumps(cache.busy_seconds().get("load", 0.0)), flush=True)
+"""
+
+
+def _little(store: Path, videos: Path, budget: int) -> dict[str, Any]:
+    return config(store, videos, budget=budget, epochs=EPOCHS, epochs_per_generation=EPOCHS, samples_per_video=3)
+
+
+@pytest.mark.parametrize("lines", [1, 3, 5])
+def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
+    """Killed twice right after a batch came out, then run to its end: every batch is what it is with room for all."""
+    with viewcache.open(_little(tmp_path / "plenty", videos, 10**8)) as cache:
+        whole = dict(read_all(cache, EPOCHS))
+    root = Path(__file__).resolve().parents[2]
+    for stop in (lines, lines + 1, None):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, json.dumps(_little(tmp_path / "little", videos, 230_000))],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root)},
+        )
+        assert child.stdout is not None
+        for _ in range(len(whole) if stop is None else stop):
+            epoch, iteration, digest = json.loads(child.stdout.readline())
+            assert whole[epoch, iteration] == digest
+        if stop is not None:
+            os.kill(child.pid, signal.SIGKILL)
+            child.communicate(timeout=60)
+        else:
+            assert float(child.stdout.readline()) > 0, "clips were made from kept pictures"
+            child.communicate(timeout=60)
+            assert child.returncode == 0
