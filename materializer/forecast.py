@@ -52,6 +52,8 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
         cost: seconds of each kind of work.
     """
     plans, share = _sample(plans)
+    if not any(each.rows.any() for each in plans):
+        return Forecast()
     most = 0 if chosen is None else 1 << 62
     weighed = weigh(plans, cost, most_bytes=most)
     missing, once, bases = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))

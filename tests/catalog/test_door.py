@@ -513,7 +513,7 @@ def test_what_is_kept_may_be_decided_again(catalog: Catalog) -> None:
         (generation,) = catalog.load_generations(row.task_id)
         found = catalog.load_plan(row.task_id, generation.number)
         assert found is not None
-        return found.edges.to_pydict()["parent_id"].count(base)
+        return int(found.edges.to_pydict()["parent_id"].count(base))
 
     def flags(keep: bool) -> pa.Table:
         return pa.table({"object_id": clips, "keep": [keep] * len(clips)}, schema=schemas.KEEP)

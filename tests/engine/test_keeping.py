@@ -202,6 +202,31 @@ def pixels_of(root: Path, made: Made) -> Any:
     return out
 
 
+# What it will take ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [3, 0.5])
+def test_what_was_predicted_is_what_it_takes(tmp_path: Path, videos: Path, share: float) -> None:
+    """Packets, frames, objects and bytes of making ahead, with room for all and without; nothing when all is read."""
+    with opened(tmp_path, videos, share) as cache:
+        for _ in cache.materialize():
+            pass
+        assert cache.making is not None
+        predicted, measured = cache.making.predicted, cache.making.measured()
+        if share == 3:
+            assert measured.objects == predicted.objects == 6 * SAMPLES * EPOCHS
+            assert measured.object_bytes == predicted.object_bytes
+            assert (measured.packets, measured.frames) == (predicted.packets, predicted.frames)
+        else:
+            # What is read soon is made beside what is kept; what waits for room that reading makes is not made here.
+            assert 0.5 <= measured.objects / predicted.objects <= 1.5
+        for place in places(cache):
+            cache.read("train", *place)
+        for _ in cache.materialize():
+            pass
+        assert cache.making.predicted.objects == 0
+
+
 # When it is decided again --------------------------------------------------------------------------------------------
 
 
