@@ -35,6 +35,8 @@ class LookAhead:
         """Task → the generation that its reader is in, or that others of its group are in when it was not read yet."""
         self._epochs: dict[int, int] = {}
         """Task → the epoch that its reader is in."""
+        self._queued: set[int] = set()
+        """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
 
     def reading(self, task: Task, number: int, epoch: int) -> None:
@@ -46,9 +48,13 @@ class LookAhead:
                 return
             self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
             self._current[task.task_id] = task, number
+            queued = task.task_id in self._queued
+            self._queued.add(task.task_id)
         self._announce()
+        if queued:
+            return
         decided = threading.Event()
-        self._planner.submit(self._plan, task, number, decided)
+        self._planner.submit(self._plan, task, decided)
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
@@ -67,9 +73,14 @@ class LookAhead:
         """Plan no more."""
         self._planner.shutdown(cancel_futures=True)
 
-    def _plan(self, task: Task, number: int, decided: threading.Event) -> None:
-        """Plan a generation, then the next one, for all tasks that share clips with this one, and announce them."""
+    def _plan(self, task: Task, decided: threading.Event) -> None:
+        """Plan the generation that is read, then the next one, of all tasks that share clips with this one; announce them."""
         try:
+            with self._lock:
+                self._queued.discard(task.task_id)
+                if task.task_id not in self._current:
+                    return  # it has left
+                number = self._current[task.task_id][1]
             for n in range(number, min(number + 1, task.last_generation()) + 1):
                 for each, generation in [(task, n), *(task.group.alike(task, n) if task.group is not None else ())]:
                     self._plan_one(each, generation)
@@ -78,6 +89,8 @@ class LookAhead:
                 self._announce()
         except Closed:
             pass  # nobody will read it
+        except ViewcacheError as error:
+            _log.warning("look-ahead of %s: %s", task.spec.name, error, extra={"action": "plan_failed"})
         finally:
             decided.set()
 
