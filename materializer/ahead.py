@@ -74,7 +74,7 @@ class LookAhead:
         self._planner.shutdown(cancel_futures=True)
 
     def _plan(self, task: Task, decided: threading.Event) -> None:
-        """Plan the generation that is read, then the next one, of all tasks that share clips with this one; announce them."""
+        """Plan the generation that is read, then the next one, of all tasks that share clips with it; announce them."""
         try:
             with self._lock:
                 self._queued.discard(task.task_id)
