@@ -12,7 +12,9 @@ import pytest
 import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session import Cache
+from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
+from viewcache.errors import Full
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.job import Base, Job, Made, Place, Recipe, Report
 from viewcache.materializer.keep import Keeper, KeepSettings
@@ -138,6 +140,21 @@ def test_two_tasks_of_one_cache_keep_one_set_of_pictures(tmp_path: Path, videos:
     little, kinds = read(tmp_path / "little", 900_000)
     assert "aug" in kinds
     assert all(same(little[tag], plenty[tag]) for tag in plenty)
+
+
+def test_a_decision_that_cannot_be_recorded_harms_nothing(
+    tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The catalog's disk is full whenever it is decided: it is logged, look-ahead goes on, and reads are the same."""
+
+    def full(*_: object) -> None:
+        raise Full("no space left on the catalog's disk")
+
+    monkeypatch.setattr(Catalog, "record_keeping", full)
+    with opened(tmp_path, videos, 0.5) as cache:
+        assert same(pixels(cache), plenty)
+        assert cache.task("train").spent.hits > 0
+    assert "could not be decided" in caplog.text
 
 
 # A worker with kept pictures -----------------------------------------------------------------------------------------
