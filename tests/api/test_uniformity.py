@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.ops.references import p_uniform
+from tests.plan.misprint import print_line_12
 from viewcache.api import uniformity
 from viewcache.api.uniformity import SURE, Check, density_check, holm, order_checks
-from viewcache.materializer import dependent
-from viewcache.materializer.dependent import DependentOrder, Job, KeyedChance
+from viewcache.materializer.dependent import DependentOrder, KeyedChance
 
 Order = NDArray[np.int64]
 
@@ -138,16 +138,7 @@ def test_the_misprint_of_joader_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     for orders in _joader_orders(400):
         assert min(by_name(order_checks(orders)[:2])[each] for each in about) > 1e-3
 
-    def printed(self: dependent._Part, todo: list[Job], common: int, seen: int) -> int:
-        together, wins = 0, common
-        for job in todo:
-            of = job.left - seen
-            if wins < of and not (wins and self._chance.coin(job, wins, of)):
-                break
-            together, wins = together + 1, job.left
-        return together
-
-    monkeypatch.setattr(dependent._Part, "_together", printed)
+    print_line_12(monkeypatch)
     found = [by_name(order_checks(orders)[:2])["place"] for orders in _joader_orders(400)]
     assert min(found) < SURE
 

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.ops.references import stats
+from tests.plan.misprint import print_line_12
 from viewcache.errors import BadInput
 from viewcache.materializer import dependent
 from viewcache.materializer.dependent import MOST_JOBS, DependentOrder, Job, KeyedChance
@@ -112,17 +113,7 @@ def test_each_job_alone_sees_every_order_equally_often(rounds: list[frozenset[in
 
 def test_the_printed_line_12_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With c ← |D|, as Algorithm 1 is printed, the enumeration finds orders that are off by up to 72 %."""
-
-    def printed(self: dependent._Part, todo: list[Job], common: int, seen: int) -> int:
-        together, wins = 0, common
-        for job in todo:
-            of = job.left - seen
-            if wins < of and not (wins and self._chance.coin(job, wins, of)):
-                break
-            together, wins = together + 1, job.left
-        return together
-
-    monkeypatch.setattr(dependent._Part, "_together", printed)
+    print_line_12(monkeypatch)
     _outcomes.cache_clear()
     sets = frozenset({1, 2, 3}), frozenset({0, 1, 2, 3}), frozenset({0, 3, 4})
     orders = _orders(sets, FULL, 1)

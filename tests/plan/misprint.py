@@ -1,0 +1,23 @@
+"""JOADER's Algorithm 1 as it is printed: line 12 takes all of a job's elements, also those that were looked at."""
+
+import pytest
+
+from viewcache.materializer import dependent
+from viewcache.materializer.dependent import Job
+
+__all__ = ["print_line_12"]
+
+
+def print_line_12(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let orders be drawn with c ← |D|, without taking |S| away, until the test ends."""
+
+    def printed(self: dependent._Part, todo: list[Job], common: int, seen: int) -> int:
+        together, wins = 0, common
+        for job in todo:
+            of = job.left - seen
+            if wins < of and not (wins and self._chance.coin(job, wins, of)):
+                break
+            together, wins = together + 1, job.left
+        return together
+
+    monkeypatch.setattr(dependent._Part, "_together", printed)
