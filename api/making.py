@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from viewcache.materializer.engine import Engine
 from viewcache.materializer.forecast import Forecast, forecast
 from viewcache.materializer.generation import ActiveGeneration
-from viewcache.materializer.keep import IndexOf, Keeper
+from viewcache.materializer.keep import IndexOf, Keeper, to_come
 from viewcache.materializer.task import Task
-from viewcache.materializer.weigh import ToCome
 
 __all__ = ["Making"]
 
@@ -32,7 +31,7 @@ class Making:
             works.extend((active, task.index_of(active.plan)) for active in actives)
         engine.recognize([active for active, _ in works])
         keeper.decide(works, engine.guard)
-        making = cls(works, engine, _predict(works, keeper))
+        making = cls(works, engine, _predict(works, keeper, engine))
         engine.look_ahead([*keeper.bases(), *(active for active, _ in works)])
         return making
 
@@ -60,11 +59,10 @@ class Making:
         )
 
 
-def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper) -> Forecast:
+def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper, engine: Engine) -> Forecast:
     total = Forecast()
     for born in sorted({work.born for work, _ in works}):
-        plans = [
-            ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in works if work.born == born
-        ]
+        with engine.guard():
+            plans = to_come(each for each in works if each[0].born == born)
         total = total.plus(forecast(plans, keeper.chosen(born), keeper.cost()))
     return total

@@ -11,7 +11,7 @@ from viewcache.catalog import schemas
 from viewcache.materializer.job import Base, Made, Recipe, Source
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.pixels import plane_shapes
+from viewcache.materializer.pixels import plane_bytes
 from viewcache.materializer.plan import clip_bound, content_key
 from viewcache.materializer.program import Instruction, Program
 from viewcache.materializer.video import VideoIndex
@@ -41,7 +41,7 @@ class Keeping:
     clips: NDArray[np.bool_]
     """(n,) rows whose clips are kept."""
     window: int
-    """So many clips behind the reader are made ahead though they are not kept."""
+    """So many clips from the reader on are made ahead though they are not kept."""
     free_bytes: int
     """Room that making what is kept leaves for those."""
     bases: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
@@ -191,9 +191,9 @@ def base_recipe(
 ) -> Recipe:
     """Frames of a video, as decoded or after a resize."""
     if how is None:
-        planes = plane_shapes(index.pix_fmt, index.width, index.height)
-        assert planes is not None  # otherwise they were not to be had
-        shape: tuple[int, ...] = (len(frames), sum(rows * row for rows, row in planes))
+        size = plane_bytes(index)
+        assert size is not None  # otherwise they were not to be had
+        shape: tuple[int, ...] = (len(frames), size)
         key = content_key("frames", bytes.fromhex(video), frames.tobytes())
         program, row, kind = Program(()), np.zeros(0, np.int32), "frames"
     else:

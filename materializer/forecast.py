@@ -7,7 +7,7 @@ import numpy as np
 
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.keep import Chosen
-from viewcache.materializer.keyed import permutation
+from viewcache.materializer.merge import sample_of_videos
 from viewcache.materializer.weigh import ToCome, weigh
 
 __all__ = ["Forecast", "forecast"]
@@ -32,11 +32,6 @@ class Forecast:
     convert_s: float = 0.0
     augment_s: float = 0.0
     store_s: float = 0.0
-
-    @property
-    def core_s(self) -> float:
-        """All stages."""
-        return self.decode_s + self.convert_s + self.augment_s + self.store_s
 
     def plus(self, other: "Forecast") -> "Forecast":
         """Both together."""
@@ -82,12 +77,6 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
 
 def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:
     """The clips of a sample of the videos, and which part of the videos it is."""
-    keys = sorted({key for each in plans for key in each.plan.videos.keys})
-    if len(keys) <= MOST_VIDEOS:
-        return list(plans), 1.0
-    taken = {keys[k] for k in permutation(0, "forecast/sample", len(keys))[:MOST_VIDEOS].tolist()}
-    found = []
-    for each in plans:
-        mine = np.array([key in taken for key in each.plan.videos.keys])
-        found.append(replace(each, rows=each.rows & mine[each.plan.video]))
-    return found, MOST_VIDEOS / len(keys)
+    taken, share = sample_of_videos([each.plan for each in plans], MOST_VIDEOS, "forecast")
+    mine = [np.array([key in taken for key in each.plan.videos.keys])[each.plan.video] for each in plans]
+    return [replace(each, rows=each.rows & rows) for each, rows in zip(plans, mine, strict=True)], share

@@ -32,7 +32,7 @@ from viewcache.materializer.tables import ids_of
 from viewcache.materializer.video import VideoIndex
 from viewcache.materializer.weigh import Kept, ToCome, Way, Weighed, weigh
 
-__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for"]
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "to_come"]
 
 _log = logging.getLogger("viewcache")
 
@@ -135,10 +135,17 @@ def choose(
     return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
 
 
-def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
-    """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most."""
+def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
+    """How far some generations are; their lock is held."""
+    return [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in works]
+
+
+def _free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
+    """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most.
+
+    At least what the engine leaves free for readers that wait: a batch, a quarter of the budget at most.
+    """
     batches = [len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans]
-    # What the engine leaves free for readers that wait is among it.
     return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
 
 
@@ -242,8 +249,8 @@ class Keeper:
             if old is None:
                 for work in works:
                     work.recognize(self._has)
-            plans = [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in mine]
-        free = free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
+            plans = to_come(mine)
+        free = _free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
         before = old.before(self._has) if old is not None else {}
         refused = old.refused() if old is not None else frozenset[str]()
         chosen = choose(plans, cost, self._settings, free, before, refused)

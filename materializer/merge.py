@@ -16,7 +16,7 @@ from viewcache.materializer.program import Node, grow
 from viewcache.materializer.tables import VideoNeed, decode_cost
 from viewcache.materializer.video import VideoIndex
 
-__all__ = ["Saving", "count_savings"]
+__all__ = ["Saving", "count_savings", "sample_of_videos"]
 
 MOST_VIDEOS = 200
 """Counting looks at each frame of each clip, in Python; so many videos take about a second."""
@@ -66,7 +66,7 @@ def count_savings(
         index_of: for each plan, the packet index of a row of its videos.
         cost: for the seconds.
     """
-    chosen, share = _sample(plans)
+    chosen, share = sample_of_videos(plans, MOST_VIDEOS, "merge")
     indexes: dict[str, VideoIndex] = {}
     total, tasks = _Counts(), [_Counts() for _ in plans]
     frames = packets = clips = size = 0
@@ -111,13 +111,13 @@ def count_savings(
     return [*scaled, Saving("core seconds", seconds / share, apart[2] / share, merged[2] / share)]
 
 
-def _sample(plans: Sequence[GenerationPlan]) -> tuple[frozenset[str], float]:
-    """Keys of the videos to look at, and which share of all videos they are."""
+def sample_of_videos(plans: Sequence[GenerationPlan], most: int, what: str) -> tuple[frozenset[str], float]:
+    """Keys of at most so many videos that stand for all of the plans, and which share of all videos they are."""
     keys = sorted({key for plan in plans for key in plan.videos.keys})
-    if len(keys) <= MOST_VIDEOS:
+    if len(keys) <= most:
         return frozenset(keys), 1.0
-    order = permutation(0, "merge/sample", len(keys))
-    return frozenset(keys[k] for k in order[:MOST_VIDEOS].tolist()), MOST_VIDEOS / len(keys)
+    order = permutation(0, f"{what}/sample", len(keys))
+    return frozenset(keys[k] for k in order[:most].tolist()), most / len(keys)
 
 
 def _uses(plan: GenerationPlan, row: int) -> list[tuple[int, Node | None]]:

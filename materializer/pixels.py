@@ -30,6 +30,7 @@ __all__ = [
     "can_keep_planes",
     "frame_from_planes",
     "plain",
+    "plane_bytes",
     "plane_shapes",
     "planes_of",
     "resize_rgb",
@@ -201,6 +202,12 @@ def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int]
         rows, used = planes.get(part.plane, (part.height, 0))
         planes[part.plane] = (rows, used + part.width * -(-part.bits // 8))
     return tuple(planes[number] for number in sorted(planes))
+
+
+def plane_bytes(index: VideoIndex) -> int | None:
+    """Bytes of a frame's planes, as `planes_of` gives them; None for a video whose planes are not kept."""
+    shapes = plane_shapes(index.pix_fmt, index.width, index.height)
+    return None if shapes is None else sum(rows * row for rows, row in shapes)
 
 
 def can_keep_planes(index: VideoIndex) -> bool:

@@ -20,7 +20,7 @@ from viewcache.materializer.engine import Engine
 from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.ops import get
-from viewcache.materializer.pixels import frame_from_planes, plane_shapes, to_rgb
+from viewcache.materializer.pixels import frame_from_planes, plane_bytes, to_rgb
 from viewcache.materializer.plan import GenerationPlan, clip_bound, content_key
 from viewcache.materializer.program import Instruction, Program
 from viewcache.materializer.resolve import ResolvedStream, resolve_stream
@@ -304,8 +304,8 @@ def _single(
     parts = bytes.fromhex(found.key), program.signature, frames.astype("<i4").tobytes(), drawn.astype("<i4").tobytes()
     # After steps that change no pixel of this frame it is the frame as decoded, under the same key.
     decoded = not program.instructions
-    planes = plane_shapes(index.pix_fmt, index.width, index.height) if decoded else None
-    stored = (1, 3, *size) if planes is None else (1, sum(rows * row for rows, row in planes))
+    planes = plane_bytes(index) if decoded else None
+    stored = (1, 3, *size) if planes is None else (1, planes)
     key, bound = content_key("single", *parts), clip_bound(math.prod(stored), 1)
     kind = "frames" if decoded else "aug"
     recipe = Recipe(key, program, drawn, frames, stored, 0, bound, kind, native=planes is not None)

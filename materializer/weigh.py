@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.pixels import can_keep_planes, plane_shapes
+from viewcache.materializer.pixels import plane_bytes
 from viewcache.materializer.plan import GenerationPlan, clip_bound
 from viewcache.materializer.program import Instruction
 from viewcache.materializer.prune import Options
@@ -406,5 +406,5 @@ class _Needed:
 
 def _native_bytes(index: VideoIndex) -> float:
     """Of a frame's planes; infinite where they cannot be kept."""
-    planes = plane_shapes(index.pix_fmt, index.width, index.height) if can_keep_planes(index) else None
-    return np.inf if planes is None else float(sum(rows * row for rows, row in planes))
+    size = plane_bytes(index)
+    return np.inf if size is None else size
