@@ -64,22 +64,25 @@ class MemoryHandle:
         Raises:
             Broken: the memory is gone, or the kernel does not let this process have it.
         """
+        opened = descriptor
         try:
-            if descriptor is None:
-                # Looked at before it is opened: the number may meanwhile stand for a device or a pipe.
-                self._check(os.stat(self.path))
-                descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            self._check(os.fstat(descriptor))
+            # Looked at before it is opened: the number may meanwhile stand for a device or a pipe.
+            if opened is None and self._is(os.stat(self.path)):
+                opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            if opened is not None and self._is(os.fstat(opened)):
+                return MemoryReader(opened, "rb")
+            reason = "it is gone, and another file has its number"
         except OSError as error:
-            raise Broken(
-                f"cannot read the memory tier of process {self.pid}: {error.strerror}; is its cache still open, and is "
-                f"it of the same user?"
-            ) from error
-        return MemoryReader(descriptor, "rb")
+            reason = os.strerror(error.errno or 0)
+        if descriptor is None and opened is not None:
+            os.close(opened)
+        raise Broken(
+            f"cannot read the memory tier of process {self.pid}: {reason}; is its cache still open, and is it of the "
+            f"same user?"
+        )
 
-    def _check(self, found: os.stat_result) -> None:
-        if (found.st_dev, found.st_ino) != (self.device, self.inode):
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    def _is(self, found: os.stat_result) -> bool:
+        return (found.st_dev, found.st_ino) == (self.device, self.inode)
 
 
 class MemoryReader:
@@ -102,7 +105,8 @@ class MemoryReader:
             try:
                 read_chunks(partial(read_exactly, file, path), path, stored, picks, flat)
             except OSError as error:
-                raise ChunkDamaged(f"{path} cannot be read: {error.strerror or error}") from error
+                kind = Full if error.errno == errno.ENOMEM else ChunkDamaged
+                raise kind(f"{path} cannot be read: {error.strerror or error}") from error
 
     def read_slots(self, objects: Sequence[Stored], slots: Bytes | Sequence[Bytes]) -> dict[int, ChunkDamaged]:
         """Read whole objects into consecutive slots of one buffer; arguments, result and errors as in `read_slots`."""
