@@ -56,7 +56,7 @@ def _groups(proc: Path, groups: Path) -> Iterator[Headroom]:
             limit, current = _text(folder / most).strip(), _text(folder / used).strip()
             if limit.isdecimal() and current.isdecimal() and int(limit) < _UNLIMITED:
                 kept = _numbers(folder / "memory.stat")
-                files = sum(kept.get(name, kept.get(f"total_{name}", 0)) for name in ("active_file", "inactive_file"))
+                files = sum(kept.get(f"total_{name}", kept.get(name, 0)) for name in ("active_file", "inactive_file"))
                 yield Headroom(int(limit), max(0, int(limit) - int(current)) + files)
             if folder == root:
                 break
