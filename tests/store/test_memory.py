@@ -287,7 +287,13 @@ def test_reads_beside_deletions(tier: store.MemoryTier) -> None:
 
 
 def test_closing_beside_reads(no_leaks: None) -> None:
-    """A close waits for the reads that are under way; the next ones are told that it is closed."""
+    """A close waits for the reads that are under way, and the descriptor with it; the next ones are told."""
+    tier = store.MemoryTier(MIB)
+    handle = tier.handle
+    with arena_of(tier).use() as file:
+        tier.close()
+        assert os.fstat(file).st_ino == handle.inode
+    assert _holders(handle) == []
     array = pixels((2, 200_000))
     for _ in range(20):
         tier = store.MemoryTier(4 * MIB)
