@@ -17,7 +17,7 @@ from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, Wor
 from viewcache.materializer.bases import hold_bases
 from viewcache.materializer.board import Board, Fetched
 from viewcache.materializer.job import Made, Place, Report
-from viewcache.materializer.ledger import Copy, Ledger
+from viewcache.materializer.ledger import LOCAL, Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
 from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, worth_making
 from viewcache.materializer.work import RowState, Work
@@ -335,7 +335,7 @@ class Engine:
 
         # A good share at a time: the query costs the same for one object as for a hundred.
         share = max(short, self._tier.budget_bytes // 20)
-        for copy in self._ledger.victims(share, self._board.protected_keys(), may_leave):
+        for copy in self._ledger.victims(LOCAL, share, self._board.protected_keys(), may_leave):
             self._tier.delete(copy.stored.physical, copy.bytes)
             self._board.unmake(copy, works)
 
