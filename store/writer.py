@@ -32,22 +32,11 @@ from viewcache.store.format import (
     dump_metadata,
     index_size,
     physical_of,
-    remote_entries_bytes,
 )
 from viewcache.store.reader import FoundObject, scan_object, verify_object
 from viewcache.store.temporary import temporary_name
 
-__all__ = [
-    "ObjectWriter",
-    "Written",
-    "bound_bytes",
-    "encode_chunk",
-    "find_written",
-    "parts_of",
-    "shard_bound",
-    "write_object",
-    "written_of",
-]
+__all__ = ["ObjectWriter", "Written", "bound_bytes", "find_written", "write_object"]
 
 Bytes = NDArray[np.uint8]
 Blob = bytes  # the type's own name is a field's below
@@ -85,14 +74,9 @@ class Written:
 
 
 def bound_bytes(meta: ArrayMeta, key: str) -> int:
-    """The most bytes that writing this object has in any tier at any time: what to reserve before it."""
-    return shard_bound(meta) + len(dump_metadata(meta, key, 0)) + remote_entries_bytes(meta.chunks)
-
-
-def shard_bound(meta: ArrayMeta) -> int:
-    """The most bytes that the shard of such an array has."""
+    """The most bytes that writing this object has on disk at any time: what to reserve before it."""
     per_chunk = aligned(codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
-    return meta.chunks * per_chunk + index_size(meta.chunks)
+    return meta.chunks * per_chunk + index_size(meta.chunks) + len(dump_metadata(meta, key, 0))
 
 
 def write_object(
@@ -113,53 +97,25 @@ def write_object(
         Broken: the folder cannot be written for another reason.
         Misuse: the array does not fit ``meta``.
     """
-    parts = parts_of(array, meta)
+    if isinstance(array, np.ndarray) and array.shape != meta.shape:
+        raise Misuse(f"an array of shape {array.shape} was given for an object of shape {meta.shape}")
+    rows = meta.chunk[0]
+    parts = (array[i * rows : (i + 1) * rows] for i in range(meta.chunks)) if isinstance(array, np.ndarray) else array
     with ObjectWriter(root, key, meta, durable=durable) as writer:
         for chunk, part in enumerate(parts):
             writer.put(chunk, part)
         return writer.commit()
 
 
-def parts_of(array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> Iterable[Bytes]:
-    """The inner chunks of what `write_object` was given, in order.
-
-    Raises:
-        Misuse: the array's shape is not that of ``meta``.
-    """
-    if not isinstance(array, np.ndarray):
-        return array
-    if array.shape != meta.shape:
-        raise Misuse(f"an array of shape {array.shape} was given for an object of shape {meta.shape}")
-    rows = meta.chunk[0]
-    return (array[i * rows : (i + 1) * rows] for i in range(meta.chunks))
-
-
-def encode_chunk(meta: ArrayMeta, chunk: int, rows: Bytes) -> tuple[Bytes, int]:
-    """The stored bytes of one inner chunk, without trailer, and their crc32c.
-
-    Raises:
-        Misuse: the rows do not fit the chunk.
-    """
-    due = min(meta.chunk[0], meta.shape[0] - chunk * meta.chunk[0])
-    if rows.shape != (due, *meta.shape[1:]) or rows.dtype != np.uint8:
-        raise Misuse(f"chunk {chunk} must be uint8 of {(due, *meta.shape[1:])}, not {rows.dtype} of {rows.shape}")
-    raw = np.ascontiguousarray(rows).reshape(-1)
-    if due < meta.chunk[0]:
-        raw = np.concatenate([raw, np.zeros(meta.chunk_bytes - raw.size, np.uint8)])
-    stored = codec(meta.codec).encode(raw)
-    return stored, crc32c(stored)
-
-
 def find_written(root: Root, key: str) -> Written | None:
     """What a writer published under this key before it died without saying so; None if nothing whole is there."""
     try:
-        return written_of(scan_object(root, physical_of(key)), 0.0, existed=False)
+        return _written(scan_object(root, physical_of(key)), 0.0, existed=False)
     except ChunkDamaged:
         return None
 
 
-def written_of(found: FoundObject, seconds: float, *, existed: bool) -> Written:
-    """The record of an object as it was found; ``seconds`` is what writing it took."""
+def _written(found: FoundObject, seconds: float, *, existed: bool) -> Written:
     return Written(
         key=found.key,
         physical=found.physical,
@@ -182,6 +138,7 @@ class ObjectWriter:
         """Make the temporary folder and claim the space; arguments and errors as in `write_object`."""
         self._root, self._key, self._meta, self._durable = os.fspath(root), key, meta, durable
         self._physical = physical_of(key)
+        self._codec = codec(meta.codec)
         self._places: list[tuple[int, int, int] | None] = [None] * meta.chunks  # offset, size, crc
         self._end = 0
         self._started = time.perf_counter()
@@ -191,7 +148,7 @@ class ObjectWriter:
             self._make_folder()
             failpoint("store.temp-made")
             self._file = os.open(f"{self._folder}/{meta.shard_name}", _CREATE, 0o600)
-            os.posix_fallocate(self._file, 0, shard_bound(meta))
+            os.posix_fallocate(self._file, 0, bound_bytes(meta, key) - len(dump_metadata(meta, key, 0)))
         except BaseException as error:
             self.abort()
             raise self._explain(error) from error
@@ -225,7 +182,14 @@ class ObjectWriter:
         meta = self._meta
         if not 0 <= chunk < meta.chunks or self._places[chunk] is not None or self._file < 0:
             raise Misuse(f"chunk {chunk} of object {self._key} is not awaited (it has {meta.chunks})")
-        stored, crc = encode_chunk(meta, chunk, rows)
+        due = min(meta.chunk[0], meta.shape[0] - chunk * meta.chunk[0])
+        if rows.shape != (due, *meta.shape[1:]) or rows.dtype != np.uint8:
+            raise Misuse(f"chunk {chunk} must be uint8 of {(due, *meta.shape[1:])}, not {rows.dtype} of {rows.shape}")
+        raw = np.ascontiguousarray(rows).reshape(-1)
+        if due < meta.chunk[0]:
+            raw = np.concatenate([raw, np.zeros(meta.chunk_bytes - raw.size, np.uint8)])
+        stored = self._codec.encode(raw)
+        crc = crc32c(stored)
         # Raw chunks have one size, hence one place each: order on disk is then the order of rows, whatever came first.
         step = aligned(meta.chunk_bytes + CRC_BYTES)
         offset = chunk * step if meta.codec == "raw" else self._end
@@ -276,7 +240,7 @@ class ObjectWriter:
             self.abort()
         self._folder = ""
         mine = FoundObject(self._key, self._physical, self._meta, table, self._end + len(index) + len(text))
-        return written_of(found or mine, time.perf_counter() - self._started, existed=found is not None)
+        return _written(found or mine, time.perf_counter() - self._started, existed=found is not None)
 
     def abort(self) -> None:
         """Close and remove what is not published; harmless after `commit`."""
