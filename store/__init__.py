@@ -7,6 +7,7 @@ from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
 from viewcache.store.local import MARKER, LocalTier
 from viewcache.store.opening import open_tier
 from viewcache.store.reader import read_into, read_slots, scan_object, verify_object
+from viewcache.store.remote import RemoteTier
 from viewcache.store.shard_reader import FoundObject, Stored
 from viewcache.store.shard_writer import Written, bound_bytes
 from viewcache.store.tier import Tier, copy_object
@@ -23,6 +24,7 @@ __all__ = [
     "FoundObject",
     "LocalTier",
     "ObjectWriter",
+    "RemoteTier",
     "Reservation",
     "Stored",
     "Tier",

@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadInput
 from viewcache.store.local import LocalTier
+from viewcache.store.remote import RemoteTier
 from viewcache.store.tier import Tier
 
 __all__ = ["open_tier"]
@@ -34,5 +35,13 @@ def _folder(name: str, url: str, budget_bytes: int) -> Tier:
     return LocalTier(unquote(urlsplit(url).path) if "://" in url else url, budget_bytes, name)
 
 
-_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {"": _folder, "file": _folder}
+def _bucket(name: str, url: str, budget_bytes: int) -> Tier:
+    return RemoteTier(url, budget_bytes, name)
+
+
+_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {
+    "": _folder,
+    "file": _folder,
+    **dict.fromkeys(("s3", "gs", "gcs", "az", "abfs"), _bucket),
+}
 """How a tier is opened, by the scheme of its URL."""

@@ -11,7 +11,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -219,7 +219,7 @@ def _without_expect(head: _Head) -> bytes:
     return b"\r\n".join(line for line in lines if not line.lower().startswith(b"expect:"))
 
 
-async def _chunks(reader: asyncio.StreamReader) -> "asyncio.AsyncIterator[bytes]":
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """A body in chunked encoding, as it is."""
     size = -1
     while size:

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any  # botocore has no types
 
 import pytest
 
-__all__ = ["ACCESS_KEY", "SECRET_KEY", "Seaweed", "bucket", "seaweed", "serve"]
+__all__ = ["ACCESS_KEY", "SECRET_KEY", "Seaweed", "bucket", "connected", "make_bucket", "seaweed", "serve"]
 
 ACCESS_KEY = "viewcache-tests"
 SECRET_KEY = "canary-" + secrets.token_hex(8)
@@ -116,8 +117,9 @@ def _answers(running: "subprocess.Popen[bytes]", port: int) -> bool:
     return False
 
 
-def make_bucket(server: Seaweed, name: str) -> None:
-    """A new, empty bucket."""
+@contextmanager
+def connected(server: Seaweed) -> Iterator[Any]:
+    """A plain client of botocore, which goes past every proxy: to look at a bucket, and to change what lies there."""
     import botocore.session
     from botocore.config import Config
 
@@ -130,9 +132,15 @@ def make_bucket(server: Seaweed, name: str) -> None:
         config=Config(connect_timeout=1, read_timeout=5, retries={"max_attempts": 0}),
     )
     try:
-        client.create_bucket(Bucket=name)
+        yield client
     finally:
         client.close()
+
+
+def make_bucket(server: Seaweed, name: str) -> None:
+    """A new, empty bucket."""
+    with connected(server) as client:
+        client.create_bucket(Bucket=name)
 
 
 @pytest.fixture(scope="session")
