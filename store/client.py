@@ -188,6 +188,8 @@ class Client:
             self._tasks.discard(task)
 
     async def _persist(self, doing: str, path: str, size: int, request: Callable[[], Awaitable[object]]) -> object:
+        if (connect := getattr(self._fs, "set_session", None)) is not None:
+            await connect()  # of s3fs: it reads many files at first, which is not the service's doing
         until, attempts = 0.0, 0
         while True:
             async with self._turn:

@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, ChunkDamaged, Full, Misuse
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Full, Misuse, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.store.checksum import crc32c
 from viewcache.store.client import Client
@@ -80,6 +80,7 @@ class _Wanted:
 
         Raises:
             ChunkDamaged: a range is missing, or the same wrong bytes came before.
+            StoreUnreachable: what comes is wrong in a new way each time.
         """
         held = [part for part in parts if part is not None]
         if len(held) < len(parts):
@@ -88,10 +89,8 @@ class _Wanted:
         try:
             read_chunks(fill_from(path, list(zip(starts, held, strict=True))), path, self.stored, self.picks, self.flat)
         except ChunkDamaged:
-            came = tuple(map(crc32c, held))
-            if came in self.seen or len(self.seen) == _FETCHES:
+            if _came_again(path, tuple(map(crc32c, held)), self.seen):
                 raise
-            self.seen.add(came)
             return False
         return True
 
@@ -283,8 +282,9 @@ class RemoteTier(Tier):
 
         Raises:
             ChunkDamaged: there is nothing, or what ``parse`` says of it.
+            StoreUnreachable: what comes is wrong in a new way each time.
         """
-        seen: set[int] = set()
+        seen: set[tuple[int, ...]] = set()
         while True:
             data = self._client.call(self._client.get(path, start, end))
             if data is None:
@@ -292,9 +292,8 @@ class RemoteTier(Tier):
             try:
                 return parse(data)
             except ChunkDamaged:
-                if crc32c(data) in seen or len(seen) == _FETCHES:
+                if _came_again(f"{self.url}/{path}", (crc32c(data),), seen):
                     raise
-                seen.add(crc32c(data))
 
     def _metadata(self, physical: str) -> tuple[bytes, ArrayMeta, int]:
         """Text, array and digest."""
@@ -331,30 +330,25 @@ class RemoteTier(Tier):
         """
         client, metadata = self._client, f"{physical}/{METADATA_NAME}"
         for _ in range(_PUBLISH_ATTEMPTS):
-            if not client.call(client.put(path, shard)):
-                if (found := self._found_whole(physical)) is not None:
-                    return found
-                if client.call(client.get(path, 0, len(shard) + 1)) != shard:
-                    self._remove(physical)
-                    continue
-            failpoint("store.shard-written")
-            if client.call(client.put(metadata, text)):
-                return None
-            if client.call(client.get(metadata, 0, len(text) + 1)) == text:
-                return None
-            if (found := self._found_whole(physical)) is not None:
-                return found
-            self._remove(physical)
+            if client.call(client.put(path, shard)) or self._is(path, shard):
+                failpoint("store.shard-written")
+                if client.call(client.put(metadata, text)) or self._is(metadata, text):
+                    return None
+            try:
+                there, meta, digest = self._metadata(physical)
+                found = self._whole(physical, there, meta, digest)
+            except ChunkDamaged:
+                self._remove(physical)
+            else:
+                return found if there != text else None
         raise Broken(
             f"object {physical} in {self.url} was replaced by others {_PUBLISH_ATTEMPTS} times; the prefix must be one "
             f"cache's own"
         )
 
-    def _found_whole(self, physical: str) -> FoundObject | None:
-        try:
-            return self._whole(physical, *self._metadata(physical))
-        except ChunkDamaged:
-            return None
+    def _is(self, path: str, data: bytes) -> bool:
+        """Whether exactly this lies there."""
+        return self._client.call(self._client.get(path, 0, len(data) + 1)) == data
 
     def _remove(self, physical: str) -> int:
         """Remove what lies at an object's place, ``zarr.json`` first: without it a shard is nothing. Its bytes."""
@@ -423,6 +417,23 @@ def _memory(key: str) -> Iterator[None]:
         yield
     except (OSError, MemoryError) as error:
         raise Full(f"no memory for the shard of object {key}: {error}; raise the limits of this process") from error
+
+
+def _came_again(path: str, came: tuple[int, ...], seen: set[tuple[int, ...]]) -> bool:
+    """Whether these wrong bytes came before, which makes them damage; else they are noted, as the network's doing.
+
+    Raises:
+        StoreUnreachable: too much came wrong, each in its own way.
+    """
+    if came in seen:
+        return True
+    seen.add(came)
+    if len(seen) > _FETCHES:
+        raise StoreUnreachable(
+            f"{path} came {len(seen)} times and was wrong in a new way each time; something between this machine and "
+            f"the service changes bytes: use https, and check the network"
+        )
+    return False
 
 
 def _shard(stored: Stored) -> str:

@@ -1,18 +1,13 @@
 """The remote tier keeps the one contract, over a real S3 server and over any other fsspec file system."""
 
-import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.servers.seaweed import Seaweed, connected
-from tests.store.objects import pixels, stored_of
-from tests.store.tier_contract import KEY, TierContract, put
+from tests.store.tier_contract import TierContract
 from viewcache import store
-from viewcache.errors import BadInput, Broken, ChunkDamaged, Closed, StoreUnreachable
 
 SHARD = "c.0.0"
 META = store.ArrayMeta((6, 50), (2, 50), "raw", {"kind": "clip"})
