@@ -5,7 +5,6 @@ from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadInput
 from viewcache.store.local import LocalTier
-from viewcache.store.remote import RemoteTier
 from viewcache.store.tier import Tier
 
 __all__ = ["open_tier"]
@@ -16,18 +15,20 @@ def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
 
     Args:
         name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
-        url: a folder, with or without ``file://``.
+        url: a folder, with or without ``file://``; ``memory://``; or that of a bucket, ``s3://bucket/prefix``.
         budget_bytes: for objects and unfinished ones together.
 
     Raises:
         BadInput: no tier has such a URL, or what lies there is not a store.
+        MissingExtra: the package that reaches such a bucket is not installed.
         Full: no room for the tier.
         Broken: it cannot be made or reached.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in _TIERS:
         known = ", ".join(f"{known}://" for known in _TIERS if known)
-        raise BadInput(f"no tier has a URL like {url!r}; name a folder, or a URL that begins with {known}")
+        # Not the whole of it, which may hold a password.
+        raise BadInput(f"no tier has a URL like {scheme}://…; name a folder, or a URL that begins with {known}")
     return _TIERS[scheme](name, url, budget_bytes)
 
 
@@ -35,13 +36,24 @@ def _folder(name: str, url: str, budget_bytes: int) -> Tier:
     return LocalTier(unquote(urlsplit(url).path) if "://" in url else url, budget_bytes, name)
 
 
+def _memory(name: str, url: str, budget_bytes: int) -> Tier:
+    from viewcache.store.memory import URL, MemoryTier
+
+    if url != URL:
+        raise BadInput(f"the memory tier has no name, {url!r} was given; its URL is {URL}")
+    return MemoryTier(budget_bytes, name)
+
+
 def _bucket(name: str, url: str, budget_bytes: int) -> Tier:
+    from viewcache.store.remote import RemoteTier
+
     return RemoteTier(url, budget_bytes, name)
 
 
 _TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {
     "": _folder,
     "file": _folder,
+    "memory": _memory,
     **dict.fromkeys(("s3", "gs", "gcs", "az", "abfs"), _bucket),
 }
 """How a tier is opened, by the scheme of its URL."""
