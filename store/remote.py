@@ -15,17 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, ChunkDamaged, Full, Misuse, StoreUnreachable
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Misuse
 from viewcache.failpoints import failpoint
 from viewcache.store.checksum import crc32c
-from viewcache.store.client import Client
+from viewcache.store.fetch import Wanted, came_again
 from viewcache.store.format import (
     FORMAT,
     METADATA_NAME,
@@ -42,11 +40,14 @@ from viewcache.store.format import (
     shard_name,
 )
 from viewcache.store.local import MARKER
-from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks, read_chunks
-from viewcache.store.shard_writer import ShardWriter, Written, bound_bytes, inner_chunks, written_of
+from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks
+from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
 from viewcache.store.spans import fill_from, spans_of
 from viewcache.store.temporary import TEMPORARY
 from viewcache.store.tier import Tier
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["RemoteTier"]
 
@@ -57,42 +58,9 @@ _OBJECTS = "objects"
 _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OURS = re.compile(r"zarr\.json|c(\.0)+", re.ASCII)
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
-_FETCHES = 8  # of bytes that came wrong in another way each time
 _LOOK_BYTES = 64 << 10  # of zarr.json at first: nearly always all of it
 _MOST_BYTES = 16 << 20  # of zarr.json at all
 _LISTINGS = 16  # prefixes that are listed at once
-
-
-@dataclass(slots=True)
-class _Wanted:
-    """One object that is being read."""
-
-    position: int
-    stored: Stored
-    picks: Sequence[int]
-    flat: Bytes
-    spans: list[tuple[int, int]]
-    seen: set[tuple[int, ...]] = field(default_factory=set)
-    """Checksums of what came and was wrong."""
-
-    def take(self, path: str, parts: Sequence[bytes | None]) -> bool:
-        """Check what came into its place; False where it is wrong in a new way, so that it is to be brought again.
-
-        Raises:
-            ChunkDamaged: a range is missing, or the same wrong bytes came before.
-            StoreUnreachable: what comes is wrong in a new way each time.
-        """
-        held = [part for part in parts if part is not None]
-        if len(held) < len(parts):
-            raise ChunkDamaged(f"{path} is missing")
-        starts = [start for start, _ in self.spans]
-        try:
-            read_chunks(fill_from(path, list(zip(starts, held, strict=True))), path, self.stored, self.picks, self.flat)
-        except ChunkDamaged:
-            if _came_again(path, tuple(map(crc32c, held)), self.seen):
-                raise
-            return False
-        return True
 
 
 class RemoteTier(Tier):
@@ -124,7 +92,9 @@ class RemoteTier(Tier):
             MissingExtra: the file system is not installed.
             StoreUnreachable: no answer within the deadline, or a refusal.
         """
-        self._client = Client(url, deadline_s=deadline_s, stall_s=stall_s, seed=seed)
+        from viewcache.store.client import Client  # asyncio, which processes without a remote tier need not load
+
+        self._client: Client = Client(url, deadline_s=deadline_s, stall_s=stall_s, seed=seed)
         super().__init__(name, url, budget_bytes)
         # One writer at a time for the keys of one prefix: two threads of this process never race for an object.
         self._turns = [threading.Lock() for _ in range(256)]
@@ -164,7 +134,7 @@ class RemoteTier(Tier):
         """
         self._check_process()
         started, physical = time.perf_counter(), physical_of(key)
-        table, shard = _packed(key, array, meta)
+        table, shard = packed_shard(key, array, meta)
         text = dump_metadata(meta, key, table.digest(), remote_entries(table, secrets.token_hex(8)))
         with self._turns[int(key[:2], 16)]:
             found = self._publish(physical, f"{physical}/{meta.shard_name}", shard, text)
@@ -251,14 +221,14 @@ class RemoteTier(Tier):
         if os.getpid() == self._pid:
             self._client.close()
 
-    def _wanted(self, position: int, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None) -> _Wanted:
+    def _wanted(self, position: int, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None) -> Wanted:
         picks, flat = flat_rows(stored, out, chunks)
-        return _Wanted(position, stored, picks, flat, spans_of(stored.table, picks))
+        return Wanted(position, stored, picks, flat, spans_of(stored.table, picks))
 
-    def _fetch(self, wanted: Sequence[_Wanted]) -> dict[int, ChunkDamaged]:
+    def _fetch(self, wanted: Sequence[Wanted]) -> dict[int, ChunkDamaged]:
         """Bring objects, as many at once as the window allows, and check each in this thread as it comes."""
         waiting = deque(wanted)
-        under_way: dict[Future[list[bytes | None]], _Wanted] = {}
+        under_way: dict[Future[list[bytes | None]], Wanted] = {}
         damaged: dict[int, ChunkDamaged] = {}
         try:
             while waiting or under_way:
@@ -292,7 +262,7 @@ class RemoteTier(Tier):
             try:
                 return parse(data)
             except ChunkDamaged:
-                if _came_again(f"{self.url}/{path}", (crc32c(data),), seen):
+                if came_again(f"{self.url}/{path}", (crc32c(data),), seen):
                     raise
 
     def _metadata(self, physical: str) -> tuple[bytes, ArrayMeta, int]:
@@ -393,47 +363,6 @@ class RemoteTier(Tier):
                 f"{self.url}/{MARKER} says format {version!r}, this release reads {FORMAT}; use the release that wrote "
                 f"it, or name another prefix"
             )
-
-
-def _packed(key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> tuple[ChunkTable, bytes]:
-    """A shard in memory.
-
-    Raises:
-        Full: no memory for it.
-        Misuse: the array does not fit ``meta``.
-    """
-    with open(os.memfd_create("viewcache-shard"), "rb", buffering=0) as file:
-        shard = ShardWriter(file.fileno(), 0, key, meta)
-        for chunk, part in enumerate(inner_chunks(array, meta)):
-            with _memory(key):
-                shard.put(chunk, part)
-        with _memory(key):
-            return shard.finish()[0], file.readall()
-
-
-@contextmanager
-def _memory(key: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, MemoryError) as error:
-        raise Full(f"no memory for the shard of object {key}: {error}; raise the limits of this process") from error
-
-
-def _came_again(path: str, came: tuple[int, ...], seen: set[tuple[int, ...]]) -> bool:
-    """Whether these wrong bytes came before, which makes them damage; else they are noted, as the network's doing.
-
-    Raises:
-        StoreUnreachable: too much came wrong, each in its own way.
-    """
-    if came in seen:
-        return True
-    seen.add(came)
-    if len(seen) > _FETCHES:
-        raise StoreUnreachable(
-            f"{path} came {len(seen)} times and was wrong in a new way each time; something between this machine and "
-            f"the service changes bytes: use https, and check the network"
-        )
-    return False
 
 
 def _shard(stored: Stored) -> str:

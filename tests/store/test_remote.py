@@ -8,7 +8,6 @@ import pytest
 from tests.servers.seaweed import Seaweed, connected
 from tests.store.tier_contract import TierContract
 from viewcache import store
-from viewcache.store.remote import RemoteTier
 
 SHARD = "c.0.0"
 META = store.ArrayMeta((6, 50), (2, 50), "raw", {"kind": "clip"})
@@ -54,7 +53,7 @@ class TestRemoteTierOnFiles(TierContract):
 
     def open(self, folder: Path, budget_bytes: int) -> store.Tier:
         """A folder, as if it were a bucket."""
-        return RemoteTier(folder.as_uri(), budget_bytes)
+        return store.RemoteTier(folder.as_uri(), budget_bytes)
 
     def damage(self, tier: store.Tier, stored: store.Stored, chunk: int) -> None:
         """In the shard's file."""

@@ -17,7 +17,6 @@ from tests.servers.seaweed import Seaweed
 from tests.store.objects import Bytes, pixels, stored_of
 from viewcache import store
 from viewcache.errors import StoreUnreachable
-from viewcache.store.remote import RemoteTier
 
 T = TypeVar("T")
 
@@ -40,13 +39,13 @@ class Site:
     monkeypatch: pytest.MonkeyPatch
 
     @contextmanager
-    def open(self, deadline_s: float = 60.0, stall_s: float = 1.0) -> Iterator[tuple[FaultProxy, RemoteTier]]:
+    def open(self, deadline_s: float = 60.0, stall_s: float = 1.0) -> Iterator[tuple[FaultProxy, store.RemoteTier]]:
         """A tier of its own proxy, opened before any fault."""
         with ExitStack() as stack:
             proxy = stack.enter_context(proxied("127.0.0.1", self.seaweed.port, seed=7))
             self.monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
             url = f"s3://{self.bucket}/store"
-            tier = RemoteTier(url, 1 << 30, deadline_s=deadline_s, stall_s=stall_s, seed=7)
+            tier = store.RemoteTier(url, 1 << 30, deadline_s=deadline_s, stall_s=stall_s, seed=7)
             stack.callback(tier.close)
             yield proxy, tier
 
@@ -117,7 +116,7 @@ def test_a_failing_service_is_a_clear_error_in_time(site: Site, fault: str) -> N
             assert np.array_equal(out, pixels(SHAPE, number))
 
 
-def _refusal(tier: RemoteTier, stored: store.Stored, out: Bytes, deadline_s: float) -> bool:
+def _refusal(tier: store.RemoteTier, stored: store.Stored, out: Bytes, deadline_s: float) -> bool:
     """Whether a read ended, in time, with the error that says so and names the object."""
     began = time.monotonic()
     try:
