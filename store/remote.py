@@ -42,7 +42,7 @@ from viewcache.store.format import (
 from viewcache.store.local import MARKER
 from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks
 from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
-from viewcache.store.spans import fill_from, spans_of
+from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
 from viewcache.store.temporary import TEMPORARY
 from viewcache.store.tier import Tier
 
@@ -65,6 +65,8 @@ _LISTINGS = 16  # prefixes that are listed at once
 
 class RemoteTier(Tier):
     """Objects in a bucket, below a prefix that is one cache's own."""
+
+    run_bytes = SPAN_BYTES
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -171,8 +172,10 @@ def test_of_two_caches_one_makes_the_object(site: Site, count: int) -> None:
         assert all(proxy.struck["lost"] >= count / 3 for proxy in proxies)
 
 
-def test_reads_are_one_request(site: Site) -> None:
-    """An object, a clip of 32 frames out of a video's, and a batch object each cost one GET; a look costs two."""
+def test_reads_are_one_request(site: Site, tmp_path: Path) -> None:
+    """An object, a clip of 32 frames out of a video's, and a batch object each cost one GET; a look costs two, a copy
+    three.
+    """
     frames = store.ArrayMeta((200, 3, 24, 24), (1, 3, 24, 24), "lz4")
     batch = store.ArrayMeta((8, 4, 3, 24, 24), (1, 4, 3, 24, 24), "raw")
     with site.open() as (proxy, tier):
@@ -191,6 +194,8 @@ def test_reads_are_one_request(site: Site) -> None:
         assert _costs(proxy, lambda: tier.read_slots(three, slots)) == ["GET"] * 3
         assert _costs(proxy, lambda: tier.scan(video.physical)) == ["GET", "GET"]
         assert _costs(proxy, lambda: tier.verify(video.physical)) == ["GET", "GET"]
+        folder = store.LocalTier(tmp_path / "store", 1 << 30)
+        assert _costs(proxy, lambda: store.copy_object(tier, video, folder, "raw", _key(1))) == ["GET"] * 3
         assert _costs(proxy, lambda: tier.delete(video.physical)) == ["GET", "DELETE", "DELETE"]
 
 
