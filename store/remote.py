@@ -240,7 +240,8 @@ class RemoteTier(Tier):
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                     one = under_way.pop(future)
                     try:
-                        if not one.take(f"{self.url}/{_shard(one.stored)}", future.result()):
+                        parts = self._client.result(future)
+                        if not one.take(f"{self.url}/{_shard(one.stored)}", parts):
                             waiting.appendleft(one)
                     except ChunkDamaged as error:
                         damaged[one.position] = error
@@ -302,7 +303,9 @@ class RemoteTier(Tier):
         """
         client, metadata = self._client, f"{physical}/{METADATA_NAME}"
         for _ in range(_PUBLISH_ATTEMPTS):
-            if client.call(client.put(path, shard)) or self._is(path, shard):
+            made = client.call(client.put(path, shard))
+            # Where there is a zarr.json already, it is not ours yet: then that object is looked at.
+            if made or (client.call(client.get(metadata, 0, 1)) is None and self._is(path, shard)):
                 failpoint("store.shard-written")
                 if client.call(client.put(metadata, text)) or self._is(metadata, text):
                     return None
@@ -339,7 +342,8 @@ class RemoteTier(Tier):
             while prefixes and len(under_way) < _LISTINGS:
                 under_way.append(client.submit(client.files(f"{_OBJECTS}/{prefixes.popleft()}")))
             folders: dict[str, dict[str, int]] = {}
-            for path, size in _ours(under_way.popleft().result()).items():
+            listed = client.result(under_way.popleft())
+            for path, size in _ours(listed).items():
                 folders.setdefault(path.rpartition("/")[0], {})[path] = size
             for folder, files in folders.items():
                 try:

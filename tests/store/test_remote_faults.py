@@ -5,7 +5,7 @@ that does on purpose what networks do by accident.
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,7 @@ from tests.servers.fault_proxy import FAULTS, FaultProxy, proxied
 from tests.servers.seaweed import Seaweed
 from tests.store.objects import Bytes, pixels, stored_of
 from viewcache import store
-from viewcache.errors import StoreUnreachable
+from viewcache.errors import Closed, StoreUnreachable
 
 T = TypeVar("T")
 
@@ -45,10 +45,18 @@ class Site:
         with ExitStack() as stack:
             proxy = stack.enter_context(proxied("127.0.0.1", self.seaweed.port, seed=7))
             self.monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-            url = f"s3://{self.bucket}/store"
-            tier = store.RemoteTier(url, 1 << 30, deadline_s=deadline_s, stall_s=stall_s, seed=7)
+            tier = self._opened(deadline_s, stall_s)
             stack.callback(tier.close)
             yield proxy, tier
+
+    def _opened(self, deadline_s: float, stall_s: float) -> store.RemoteTier:
+        """Limits that are short for the sake of a test may be too short for a busy machine: then once more."""
+        for _ in range(20):
+            with suppress(StoreUnreachable):
+                return store.RemoteTier(
+                    f"s3://{self.bucket}/store", 1 << 30, deadline_s=deadline_s, stall_s=stall_s, seed=7
+                )
+        raise AssertionError("the store could not be opened in 20 attempts, without any fault")
 
 
 @pytest.fixture
@@ -111,9 +119,9 @@ def test_a_failing_service_is_a_clear_error_in_time(site: Site, fault: str) -> N
         assert proxy.struck[fault], "no fault struck: this test shows nothing"
         proxy.rates = {fault: 1.0}
         assert _refusal(tier, stored[0], out, deadline_s)
-        proxy.rates = {}
+    with site.open() as (_, healthy):
         for number, each in enumerate(stored):
-            tier.read(each, out)
+            healthy.read(each, out)
             assert np.array_equal(out, pixels(SHAPE, number))
 
 
@@ -139,9 +147,11 @@ def test_a_service_that_is_down_costs_one_time_limit(site: Site) -> None:
         for _ in range(5):
             with pytest.raises(StoreUnreachable):
                 tier.read(stored, out)
-        assert len(proxy.requests) - before <= 5 * 3
+        assert len(proxy.requests) - before == 5
         proxy.rates = {}
-        tier.read(stored, out)
+        until = time.monotonic() + 20
+        while _refusal(tier, stored, out, 1.5) and time.monotonic() < until:
+            pass  # one try may be too short where the machine is busy
         assert np.array_equal(out, pixels(SHAPE))
 
 
@@ -217,3 +227,19 @@ def test_slots_are_read_together(site: Site) -> None:
         assert tier.read_slots(stored, out) == {}
         assert 0.1 <= time.monotonic() - began < 0.6
         assert all(np.array_equal(out[number], pixels(SHAPE, number)) for number in range(8))
+
+
+def test_closing_ends_what_is_under_way(site: Site) -> None:
+    """A reader that waits for a service that does not answer gets Closed when the tier is closed, and does not hang."""
+    with site.open(stall_s=60.0) as (proxy, tier):
+        stored = [stored_of(tier.write(_key(number), pixels(SHAPE, number), META)) for number in range(40)]
+        proxy.rates = {"hang": 1.0}
+        with ThreadPoolExecutor(2) as pool:
+            batch = pool.submit(tier.read_slots, stored, store.aligned_empty((40, *SHAPE)))
+            look = pool.submit(tier.scan, stored[0].physical)
+            while not proxy.struck["hang"] >= 2:
+                time.sleep(0.01)
+            tier.close()
+            for each in (batch, look):
+                with pytest.raises(Closed, match="open it again"):
+                    each.result(timeout=20)
