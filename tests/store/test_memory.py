@@ -188,6 +188,16 @@ def test_closing_gives_memory_back_under_attached_readers(tier: store.MemoryTier
         handle.attach()
 
 
+def test_a_forgotten_tier_is_freed() -> None:
+    """A tier that nobody closed goes with its last reference, memory and mapping too, and Python says so."""
+    tier = store.MemoryTier(MIB)
+    put(tier, pixels((1, 9)), store.ArrayMeta((1, 9), (1, 9), "raw"))
+    handle = tier.handle
+    with pytest.warns(ResourceWarning, match="unclosed file"):
+        del tier
+    assert (_holders(handle), _mappings(handle.inode)) == ([], [])
+
+
 def test_another_file_is_never_taken_for_the_memory(tier: store.MemoryTier, tmp_path: Path, no_leaks: None) -> None:
     """Numbers come round: what has the owner's pid and descriptor, but is another file, is refused."""
     stale = replace(tier.handle, inode=tier.handle.inode + 1)
