@@ -115,7 +115,7 @@ def pause_s(attempt: int, rng: random.Random) -> float:
 def said(error: BaseException) -> str:
     """An error in one line for a message, without what may be a secret."""
     lines = str(error).splitlines() or [""]
-    words = _SECRETS.sub(r"\1…", lines[0])[:300]
+    words = _SECRETS.sub(r"\1…", lines[0][:500])[:300]  # cut first: the pattern takes the square of the length
     return f"{type(error).__name__}: {words}".removesuffix(": ")
 
 
