@@ -132,6 +132,8 @@ def test_extras_are_documented() -> None:
         "demo": "make demo",
         "pg": "PostgreSQL",
         "s3": "S3",
+        "gcs": "Google Cloud Storage",
+        "azure": "Azure",
         "fast": "fastcrc",
         "http": "web server",
         "verify": "matplotlib",
