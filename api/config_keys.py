@@ -163,7 +163,7 @@ _CACHE = Section(
         Key(
             "memory",
             "size",
-            "Most bytes of memory for frames and batches on their way.",
+            "Most bytes of memory for frames and clips on their way, of all workers together.",
             None,
             "8 GiB, or half of the machine's memory if that is less",
         ),
@@ -185,7 +185,16 @@ _CACHE = Section(
             "cheapest",
             choices=("cheapest", "leaves", "sand"),
         ),
-        _count("workers", "Worker processes; 0 is one per core.", 0, least=0, most=1024),
+        _count("workers", "Workers that decode and make clips; 0 is one per core.", 0, least=0, most=1024),
+        Key(
+            "worker_kind",
+            "choice",
+            "What workers are. `processes`: one that crashes, hangs or takes too much memory is replaced, and nothing "
+            "else notices; `threads` start at once and share this process's memory, but a decoder that crashes ends "
+            "it: for files of your own.",
+            "processes",
+            choices=("processes", "threads"),
+        ),
         Key(
             "durability",
             "choice",

@@ -159,7 +159,9 @@ class CacheSpec:
     keep: str = "cheapest"
     """Rule for what is kept when the budget cannot hold every clip: ``cheapest``, ``leaves`` or ``sand``."""
     workers: int = 0
-    """Worker processes; 0 = one per core."""
+    """How many workers; 0 = one per core."""
+    worker_kind: str = "processes"
+    """``processes`` or ``threads``: what workers are."""
     durability: str = "cache"
     """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
     op_modules: tuple[str, ...] = ()
@@ -172,5 +174,5 @@ class CacheSpec:
 
     @property
     def worker_count(self) -> int:
-        """Worker processes."""
+        """How many workers."""
         return self.workers or os.cpu_count() or 1
