@@ -21,6 +21,7 @@ from viewcache.materializer.graph_check import AbstractGraph, check_graph
 from viewcache.materializer.spec import (
     CacheSpec,
     DatasetSpec,
+    EvictionSpec,
     Place,
     SamplingSpec,
     StepSpec,
@@ -236,6 +237,7 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         seed=entries.value("seed"),
         draw_ahead=entries.value("draw_ahead"),
         keep=entries.value("keep"),
+        eviction=_eviction(entries, folder),
         workers=entries.value("workers"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),
@@ -267,6 +269,27 @@ def _tier(cache: Entries, folder: str) -> tuple[TierSpec, bool]:
         return TierSpec(path, budget or default_budget(path), str(codec)), budget is not None
     except OSError as error:
         raise error_at(place, f"cache.store: the disk of {path} cannot be asked: {error.strerror}") from error
+
+
+def _eviction(cache: Entries, folder: str) -> EvictionSpec:
+    if not cache.has("eviction"):
+        return EvictionSpec()
+    entries = Entries(cache.child("eviction"), SECTIONS["eviction"], "cache.eviction")
+    values = {key.name: entries.value(key.name) for key in SECTIONS["eviction"].keys}
+    if values["low_water"] > values["high_water"]:
+        raise error_at(
+            entries.place("low_water"),
+            f"cache.eviction.low_water is {values['low_water']:g}, which is above high_water, "
+            f"{values['high_water']:g}; eviction goes down from the one to the other",
+        )
+    if values["folder"] is not None:
+        path = local_path(values["folder"], folder)
+        if path is None or not os.path.isdir(path):
+            raise error_at(
+                entries.place("folder"), f"cache.eviction.folder must be a local folder, but {values['folder']} is none"
+            )
+        values["folder"] = path
+    return EvictionSpec(**values)
 
 
 def _default_memory() -> int:

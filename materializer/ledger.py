@@ -133,7 +133,7 @@ class Ledger:
         self._catalog.flush()
         with self._lock:
             spared = [self._copies[key].object_id for key in (protected | self._holds.keys()) & self._copies.keys()]
-        candidates = self._catalog.eviction_candidates(self.tier, need, spared)["object_id"].to_pylist()
+        candidates = self._catalog.victims(self.tier, need, spared)["object_id"].to_pylist()
         with self._lock:
             copies = [self._copies[self._keys[each]] for each in candidates if each in self._keys]
         return self._forget([copy for copy in copies if may_leave(copy)], "evict", unless_held=True)
