@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
+from viewcache.api.config_eviction import read_eviction
 from viewcache.api.config_keys import SECTIONS, hint
 from viewcache.api.config_steps import read_steps, stage_of, told
 from viewcache.api.config_tiers import default_budget, read_tiers
@@ -21,7 +22,6 @@ from viewcache.materializer.graph_check import AbstractGraph, check_graph
 from viewcache.materializer.spec import (
     CacheSpec,
     DatasetSpec,
-    EvictionSpec,
     Place,
     SamplingSpec,
     StepSpec,
@@ -219,7 +219,7 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         seed=entries.value("seed"),
         draw_ahead=entries.value("draw_ahead"),
         keep=entries.value("keep"),
-        eviction=_eviction(entries, folder),
+        eviction=read_eviction(entries, folder),
         workers=entries.value("workers"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),
@@ -227,56 +227,6 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
     return spec, budget_given
 
 
-<<<<<<< HEAD
-def _tier(cache: Entries, folder: str) -> tuple[TierSpec, bool]:
-    """The one tier of this release, and whether its budget was given."""
-    node = cache.child("store") if cache.has("store") else Node(cache.value("store"), cache.node.place)
-    budget, codec = cache.value("budget"), SECTIONS["tier"].key("codec").default
-    if isinstance(node.value, tuple):
-        if len(node.value) != 1:
-            extra = node.value[1] if node.value else node
-            raise extra.error(f"cache.store lists {len(node.value)} tiers; this release has one, a local folder")
-        tier = Entries(node.value[0], SECTIONS["tier"], "cache.store[0]")
-        if tier.has("budget") and cache.has("budget"):
-            raise error_at(tier.place("budget"), "the budget is given here and as cache.budget; remove one")
-        url, place = tier.value("url"), tier.place("url")
-        budget, codec = tier.value("budget") or budget, tier.value("codec")
-    else:
-        url, place = read_url(node, SECTIONS["cache"].key("store"), "cache.store"), node.place
-    path = local_path(url, folder)
-    if path is None:
-        raise error_at(place, "cache.store must be a local folder; this release keeps objects behind no other URL")
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise error_at(place, f"cache.store is a folder, but {path} is a file")
-    try:
-        return TierSpec(path, budget or default_budget(path), str(codec)), budget is not None
-    except OSError as error:
-        raise error_at(place, f"cache.store: the disk of {path} cannot be asked: {error.strerror}") from error
-
-
-def _eviction(cache: Entries, folder: str) -> EvictionSpec:
-    if not cache.has("eviction"):
-        return EvictionSpec()
-    entries = Entries(cache.child("eviction"), SECTIONS["eviction"], "cache.eviction")
-    values = {key.name: entries.value(key.name) for key in SECTIONS["eviction"].keys}
-    if values["low_water"] > values["high_water"]:
-        raise error_at(
-            entries.place("low_water"),
-            f"cache.eviction.low_water is {values['low_water']:g}, which is above high_water, "
-            f"{values['high_water']:g}; eviction goes down from the one to the other",
-        )
-    if values["folder"] is not None:
-        path = local_path(values["folder"], folder)
-        if path is None or not os.path.isdir(path):
-            raise error_at(
-                entries.place("folder"), f"cache.eviction.folder must be a local folder, but {values['folder']} is none"
-            )
-        values["folder"] = path
-    return EvictionSpec(**values)
-
-
-=======
->>>>>>> 3d77e0d3094a3aed7d0764e6950a8261d73c86fe
 def _default_memory() -> int:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(_MOST_MEMORY, physical // 2)
