@@ -29,6 +29,7 @@ from viewcache.materializer.bases import BaseWork
 from viewcache.materializer.batch import Batch
 from viewcache.materializer.dataset import Dataset, Progress
 from viewcache.materializer.engine import Engine, EngineSettings
+from viewcache.materializer.evict import Eviction
 from viewcache.materializer.group import Group, shares
 from viewcache.materializer.job import Place
 from viewcache.materializer.keep import Keeper, KeepSettings
@@ -166,6 +167,7 @@ class Cache:
             self.tier = tier
             self.catalog.set_tiers([TierRow(TIER, root, tier.budget_bytes)])
             self._ledger = Ledger(self.catalog)
+            self._ledger.eviction = Eviction.of(self.catalog, spec.eviction)
             self._ledger.adopt(self.recovered.copies)
             self._shrink()
             self._groups: dict[int, Group] = {}
@@ -414,6 +416,7 @@ class Cache:
         self._ahead.close()
         if self._engine is not None:
             self._engine.close()
+        self._ledger.note_reads()
         self._let_go(clean=True)
 
     def _let_go(self, *, clean: bool) -> None:

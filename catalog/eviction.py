@@ -57,15 +57,16 @@ def victims(engine: Engine, policy: str, tier: str, need_bytes: int, spare: Sequ
         return cut(batches, need_bytes)
 
 
-def cut(batches: Iterable[pa.Table], need_bytes: int) -> pa.Table:
-    """The first rows whose bytes reach what is needed; all if they do not."""
-    kept, freed = [VICTIMS.empty_table()], 0
+def cut(batches: Iterable[pa.Table], need_bytes: int, most_rows: int = 1 << 62) -> pa.Table:
+    """The first rows whose bytes reach what is needed; all, or so many, if they do not."""
+    kept, freed, rows = [VICTIMS.empty_table()], 0, 0
     if need_bytes > 0:
         for batch in batches:
             sums = freed + np.cumsum(batch["bytes"].to_numpy())
             enough = int(np.searchsorted(sums, need_bytes)) + 1
             kept.append(batch.slice(0, enough))
-            if enough <= len(sums):
+            rows += batch.num_rows
+            if enough <= len(sums) or rows >= most_rows:
                 break
             freed = int(sums[-1])
     return pa.concat_tables(kept)

@@ -28,8 +28,8 @@ class Leaving(ABC):
         why = dict.fromkeys(int(object_id) for object_id in object_ids)
         self._note(lambda pending: pending.mark_gone(why, reason, tier))
 
-    def mark_evicted(self, why: Mapping[int, str | None], policy: str, *, tier: str) -> None:
-        """The same of copies that a policy gave up, with its reason for each (small)."""
+    def mark_evicted(self, why: Mapping[int, str | None], policy: str | None, *, tier: str) -> None:
+        """The same of copies that a policy gave up for room, with its reason for each (small)."""
         self._note(lambda pending: pending.mark_gone(why, "evict", tier, policy))
 
     def victims(

@@ -5,14 +5,18 @@ it reads, by count, in memory: a process that dies takes its holds with it. An o
 who asks for an object gets the one that is read fastest.
 """
 
+import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
-from viewcache.errors import ViewcacheError
+from viewcache.errors import Broken, ViewcacheError
+from viewcache.materializer.evict import Eviction, Victim
+from viewcache.materializer.leases import Leases
 from viewcache.store import Stored, Written
 
 if TYPE_CHECKING:
@@ -20,8 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL", "MEMORY", "REMOTE", "Copy", "Ledger"]
 
+_log = logging.getLogger("viewcache.ledger")
+
 MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
 """Names of the tiers, the fastest first. Objects are made in the local one."""
+
+READS_AT_ONCE = 4096
+"""So many copies that were read are noted in the catalog together: alone, each would cost a scan of its rows."""
+
+_ALL = 1 << 62
+"""More bytes than any tier has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,13 @@ class Ledger:
         """By tier and key."""
         self.holds = 0
         """How often readers took hold of objects since the start."""
-        self._tick = 0
+        self.eviction = Eviction(catalog)
+        """Who chooses what leaves."""
+        self._leases = Leases()
+        self._read: dict[str, dict[int, int]] = {tier: {} for tier in tiers}
+        """Tier → object → tick of its last read, where the catalog does not know it yet."""
+        self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
+        catalog.forget_leases()  # whoever had some belonged to an earlier run
 
     def adopt(self, copies: Iterable[Copy]) -> None:
         """Take over what earlier runs left."""
@@ -97,7 +115,60 @@ class Ledger:
                 return None
             self._holds.update((copy.tier, copy.key) for copy in found)
             self.holds += 1
-            return found
+            self._tick += 1
+            for copy in found:
+                self._read[copy.tier][copy.object_id] = self._tick
+            many = sum(map(len, self._read.values())) >= READS_AT_ONCE
+        if many:
+            self.note_reads()
+        return found
+
+    def note_reads(self) -> None:
+        """Tell the catalog when copies were read last."""
+        with self._lock:
+            for tier, read in self._read.items():
+                by_tick: dict[int, list[int]] = {}
+                for object_id, tick in read.items():
+                    by_tick.setdefault(tick, []).append(object_id)
+                for tick, ids in by_tick.items():
+                    self._catalog.touch(ids, tier=tier, tick=tick)
+                read.clear()
+
+    def lease(self, holder: str, keys: list[str], seconds: float) -> list[Copy] | None:
+        """Keep objects from leaving for so many seconds, all or none; None if one is missing.
+
+        What the holder has leased before stays leased as long. A lease is for who may vanish: it protects nothing
+        after its time, nor after the cache was opened anew. `leases` shows it to people, by the machine's clock.
+        """
+        with self._lock:
+            found = [copy for copy in map(self._best, keys) if copy is not None]
+            if len(found) < len(keys):
+                return None
+            self._end_expired()
+            self._leases.take(holder, [(copy.key, copy.object_id) for copy in found], seconds)
+            self._publish(holder, seconds)
+        return found
+
+    def renew(self, holder: str, seconds: float) -> bool:
+        """Keep what is leased for so many seconds from now; False if the lease is over, and with it the protection."""
+        with self._lock:
+            self._end_expired()
+            return self._publish(holder, seconds)
+
+    def end_lease(self, holder: str) -> None:
+        """Let go of all that a holder has leased."""
+        with self._lock:
+            self._catalog.release(self._leases.end(holder), holder=holder)
+
+    def _publish(self, holder: str, seconds: float) -> bool:
+        ids = self._leases.renew(holder, seconds)
+        if ids is not None:
+            self._catalog.hold(ids, holder=holder, expires_at=time.time() + seconds)
+        return ids is not None
+
+    def _end_expired(self) -> None:
+        for holder, ids in self._leases.expire().items():
+            self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
         return next((copies[key] for copies in self._copies.values() if key in copies), None)
@@ -133,45 +204,86 @@ class Ledger:
 
     def drop(self, copy: Copy, reason: str) -> bool:
         """Forget a copy before its bytes are deleted; False if another thread was first."""
-        return bool(self._forget([copy], reason, unless_held=False))
+        if not self._forget([copy], unless_held=False):
+            return False
+        self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
+        return True
 
-    def _forget(self, copies: list[Copy], reason: str, *, unless_held: bool) -> list[Copy]:
-        """Forget copies of one tier."""
+    def _forget(self, copies: list[Copy], *, unless_held: bool) -> list[Copy]:
         with self._lock:
             gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
             if unless_held:
-                gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds]
+                leased = self._leases.keys()
+                gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds and copy.key not in leased]
             for copy in gone:
                 del self._copies[copy.tier][copy.key]
+                self._read[copy.tier].pop(copy.object_id, None)
                 if self._best(copy.key) is None:
                     del self._keys[copy.object_id]
-        if gone:
-            self._catalog.mark_gone([copy.object_id for copy in gone], reason, tier=gone[0].tier)
         return gone
 
     def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
-        """Choose what leaves a tier, in the order of the policy's SQL, and forget it; the caller deletes the bytes.
+        """Choose what leaves a tier, in the order of the policy, and forget it; the caller deletes the bytes.
 
         Args:
             tier: which.
             need: bytes to free.
-            protected: keys that a reader waits for; what readers hold is protected anyway.
+            protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
             may_leave: asked of every candidate.
         """
-        candidates = self.candidates(tier, need, protected)
-        return self._forget([copy for copy in candidates if may_leave(copy)], "evict", unless_held=True)
+        chosen = self._choose(tier, need, protected)
+        gone = self._forget([copy for copy, _ in chosen if may_leave(copy)], unless_held=True)
+        left = {copy.object_id for copy in gone}
+        why: dict[str | None, dict[int, str | None]] = {}
+        for copy, victim in chosen:
+            if copy.object_id in left:
+                why.setdefault(victim.policy, {})[copy.object_id] = victim.reason
+        for policy, reasons in why.items():
+            self._catalog.mark_evicted(reasons, policy, tier=tier)
+        return gone
 
     def candidates(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
-        """What would leave a tier for so many bytes, in the order of the policy's SQL; nothing is forgotten."""
-        self._catalog.flush()
-        copies = self._copies[tier]
+        """What would leave a tier for so many bytes, in the order of the policy; nothing is forgotten."""
+        return [copy for copy, _ in self._choose(tier, need, protected)]
+
+    def _choose(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, Victim]]:
+        self.note_reads()
+        behind = False
+        try:
+            self._catalog.flush()
+        except Broken as failure:  # most likely its disk is full, and the store's may be another one
+            _log.warning("evicting by what the catalog has: %s", failure, extra={"action": "evict_behind"})
+            behind = True
         with self._lock:
-            held = {key for place, key in self._holds if place == tier}
-            spared = [copies[key].object_id for key in (protected | held) & copies.keys()]
-        found = self._catalog.victims(tier, need, spared)["object_id"].to_pylist()
+            self._end_expired()
+            kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
+            copies = self._copies[tier]
+            spared = [copies[key].object_id for key in kept & copies.keys()]
+        if behind:
+            return self._choose_behind(tier, need, spared)
+        chosen = self.eviction.choose(tier, need, spared)
         with self._lock:
-            keys = [self._keys[each] for each in found if each in self._keys]
-            return [copies[key] for key in keys if key in copies]
+            keys = [self._keys.get(victim.object_id, "") for victim in chosen]
+            return [(copies[key], victim) for key, victim in zip(keys, chosen, strict=True) if key in copies]
+
+    def _choose_behind(self, tier: str, need: int, spared: Sequence[int]) -> list[tuple[Copy, Victim]]:
+        """The same when the catalog cannot be written: it offers what has left, and does not know what was made since.
+
+        What it does not know leaves after what it offers, the oldest first.
+        """
+        offered = self.eviction.choose(tier, _ALL, spared)
+        known = {*spared, *self._catalog.query("read_copy_ids", tier=tier)["object_id"].to_pylist()}
+        with self._lock:
+            by_id = {copy.object_id: copy for copy in self._copies[tier].values()}
+        offered += [Victim(each, "made while the catalog was full", None) for each in by_id if each not in known]
+        chosen, freed = [], 0
+        for victim in offered:
+            if freed >= need:
+                break
+            if victim.object_id in by_id:
+                chosen.append((by_id[victim.object_id], victim))
+                freed += by_id[victim.object_id].bytes
+        return chosen
 
     def add_samples(self, codec: str, seconds: dict[str, float], frames: dict[str, int], made: list[Written]) -> None:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
