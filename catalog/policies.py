@@ -7,7 +7,7 @@ candidates in a database of its own, and what it answers is checked row by row; 
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from viewcache.catalog.confined import QueryLimits, ask_confined, check_one, confine, serve_confined
 from viewcache.catalog.eviction import CANDIDATES, VICTIMS, cut
 from viewcache.catalog.statements import load_policy, policy_names
-from viewcache.errors import QueryRefused
+from viewcache.errors import BadInput, NotFound, QueryRefused
 
-__all__ = ["LIMITS", "SHIPPED", "Policy", "all_policies", "ask", "sample"]
+__all__ = ["LIMITS", "SHIPPED", "Policy", "all_policies", "ask", "find_policy", "sample"]
 
 SHIPPED = "shipped"
 """Source of a policy that comes with viewcache."""
@@ -56,6 +56,21 @@ def all_policies(folder: str | None = None) -> list[Policy]:
         statement = load_policy(name, "duckdb")
         shipped.append(Policy(name, SHIPPED, statement.purpose, statement.text))
     return shipped + [_read(path) for path in sorted(Path(folder).glob("*.sql"))] if folder else shipped
+
+
+def find_policy(name: str, found: Sequence[Policy]) -> Policy:
+    """The policy of that name.
+
+    Raises:
+        NotFound: there is none; the message lists those that there are.
+        BadInput: it cannot be used; the message says why.
+    """
+    for policy in found:
+        if policy.name == name:
+            if policy.problem is not None:
+                raise BadInput(f"eviction policy {name} ({policy.source}) cannot be used: {policy.problem}")
+            return policy
+    raise NotFound(f"no eviction policy named {name!r}; there are {', '.join(policy.name for policy in found)}")
 
 
 def _read(path: Path) -> Policy:

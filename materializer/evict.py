@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
-from viewcache.catalog.policies import LIMITS, SHIPPED, Policy, all_policies, ask
+from viewcache.catalog.policies import LIMITS, SHIPPED, Policy, all_policies, ask, find_policy
 from viewcache.catalog.records import EventRow, PolicyRow
-from viewcache.errors import BadInput, NotFound, QueryRefused
+from viewcache.errors import QueryRefused
 from viewcache.materializer.spec import EvictionSpec
 
 __all__ = ["PAUSE_S", "Eviction", "Victim"]
@@ -39,17 +39,24 @@ class Eviction:
     """Who chooses what leaves a tier."""
 
     def __init__(
-        self, catalog: Catalog, policy: Policy | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        catalog: Catalog,
+        policy: Policy | None = None,
+        *,
+        falls_back: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Choose by a policy.
 
         Args:
             catalog: what it chooses from.
             policy: None = `demand`.
+            falls_back: False lets the failure of a policy be the caller's.
             clock: seconds that only grow.
         """
         self._catalog = catalog
         self._policy = policy
+        self._falls_back = falls_back
         self._clock = clock
         self._asks_again_at = 0.0
 
@@ -62,11 +69,7 @@ class Eviction:
             BadInput: it cannot be used; the message says why.
         """
         found = all_policies(spec.folder)
-        policy = next((each for each in found if each.name == spec.policy), None)
-        if policy is None:
-            raise NotFound(f"no eviction policy named {spec.policy!r}; there are {', '.join(p.name for p in found)}")
-        if policy.problem is not None:
-            raise BadInput(f"eviction policy {policy.name} ({policy.source}) cannot be used: {policy.problem}")
+        policy = find_policy(spec.policy, found)
         catalog.set_policies(
             [PolicyRow(p.name, p.source, p.purpose, p.text, p is policy, p.problem) for p in _one_of_a_name(found)]
         )
@@ -100,6 +103,8 @@ class Eviction:
         try:
             rows = ask(policy.text, self._catalog.candidates(tier, spared), need, LIMITS)
         except (QueryRefused, OSError) as failure:  # OSError: no process can be started
+            if not self._falls_back:
+                raise
             self._asks_again_at = self._clock() + PAUSE_S
             said = f"eviction policy {policy.name} failed: {failure}"
             _log.warning("%s; %s chooses for %g s", said, DEFAULT, PAUSE_S, extra={"action": "policy_failed"})
