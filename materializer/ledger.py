@@ -248,6 +248,8 @@ class Ledger:
 
     def _choose(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, Victim]]:
         self.note_reads()
+        with self._lock:
+            self._end_expired()
         behind = False
         try:
             self._catalog.flush()
@@ -255,7 +257,6 @@ class Ledger:
             _log.warning("evicting by what the catalog has: %s", failure, extra={"action": "evict_behind"})
             behind = True
         with self._lock:
-            self._end_expired()
             kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
             copies = self._copies[tier]
             spared = [copies[key].object_id for key in kept & copies.keys()]
