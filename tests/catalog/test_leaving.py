@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,7 +174,7 @@ def test_reads_are_few_writes(catalog: Catalog, tier: LocalTier, monkeypatch: py
     ledger = Ledger(catalog)
     put(ledger, tier, 1, 2, 3)
     catalog.flush()
-    before = select(catalog, "select object_id, access_tick from copies order by object_id")
+    before: list[Any] = select(catalog, "select object_id, access_tick from copies order by object_id")
     for _ in range(50):
         read(ledger, 1, 2)
     catalog.flush()
@@ -181,7 +182,7 @@ def test_reads_are_few_writes(catalog: Catalog, tier: LocalTier, monkeypatch: py
     read(ledger, 3)
     catalog.flush()
     ticks: dict[int, int] = dict(select(catalog, "select object_id, access_tick from copies"))  # type: ignore[arg-type]
-    assert ticks[3] > ticks[1] == ticks[2] > max(tick for _, tick in before)  # type: ignore[type-var]
+    assert ticks[3] > ticks[1] == ticks[2] > max(tick for _, tick in before)
 
 
 FULL = """
