@@ -42,6 +42,11 @@ class Leaving(ABC):
         """Every copy that may be given up, ``eviction.CANDIDATES``; arguments as for `eviction.candidates`."""
         return eviction.candidates(self._reading(), tier, spare)
 
+    def wanted_among(self, object_ids: Sequence[int]) -> set[int]:
+        """Which of these objects are still to be read, themselves or by what would have to be made from them."""
+        asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
+        return set(self._reading().query("wanted_among", None, asked)["object_id"].to_pylist())
+
     def set_policies(self, rows: Sequence[PolicyRow]) -> None:
         """Record the eviction policies that there are, in place of earlier ones."""
         self._call(lambda session: eviction.record(session, rows))

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,11 +65,29 @@ class Ledger:
         """How often readers took hold of objects since the start."""
         self.eviction = Eviction(catalog)
         """Who chooses what leaves."""
+        self._chosen: dict[tuple[str, int], Victim] = {}
+        """By tier and object, what the policy said of it last, if it was ever a victim."""
         self._leases = Leases()
         self._read: dict[str, dict[int, int]] = {tier: {} for tier in tiers}
         """Tier → object → tick of its last read, where the catalog does not know it yet."""
         self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
         catalog.forget_leases()  # whoever had some belonged to an earlier run
+        self._down: dict[str, float] = {}
+        """Tiers that are passed over → until when, monotonic seconds."""
+
+    def pass_over(self, tier: str, until: float) -> bool:
+        """Treat what lies in a tier as missing until then (monotonic seconds); False if it was so already."""
+        with self._lock:
+            before = self._down.get(tier, 0.0)
+            self._down[tier] = until
+            return before < time.monotonic()
+
+    def _reachable(self) -> Iterator[dict[str, Copy]]:
+        """The copies of each tier that can be read, the fastest first."""
+        if not self._down:
+            return iter(self._copies.values())
+        now = time.monotonic()
+        return (copies for tier, copies in self._copies.items() if self._down.get(tier, 0.0) < now)
 
     def adopt(self, copies: Iterable[Copy]) -> None:
         """Take over what earlier runs left."""
@@ -79,12 +97,12 @@ class Ledger:
                 self._keys[copy.object_id] = copy.key
 
     def has(self, key: str) -> bool:
-        """Whether an object is in the store, in any tier."""
-        return any(key in copies for copies in self._copies.values())
+        """Whether an object is in the store, in any tier that can be read."""
+        return any(key in copies for copies in self._reachable())
 
     def find(self, key: str, tier: str) -> Copy | None:
         """An object's copy in one tier."""
-        return self._copies[tier].get(key)
+        return self._copies.get(tier, {}).get(key)
 
     def __len__(self) -> int:
         """Number of objects in the store."""
@@ -171,7 +189,7 @@ class Ledger:
             self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
-        return next((copies[key] for copies in self._copies.values() if key in copies), None)
+        return next((copies[key] for copies in self._reachable() if key in copies), None)
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""
@@ -206,6 +224,7 @@ class Ledger:
         """Forget a copy before its bytes are deleted; False if another thread was first."""
         if not self._forget([copy], unless_held=False):
             return False
+        self._chosen.pop((copy.tier, copy.object_id), None)
         self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
         return True
 
@@ -218,7 +237,7 @@ class Ledger:
             for copy in gone:
                 del self._copies[copy.tier][copy.key]
                 self._read[copy.tier].pop(copy.object_id, None)
-                if self._best(copy.key) is None:
+                if not any(copy.key in copies for copies in self._copies.values()):
                     del self._keys[copy.object_id]
         return gone
 
@@ -231,22 +250,33 @@ class Ledger:
             protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
             may_leave: asked of every candidate.
         """
-        chosen = self._choose(tier, need, protected)
-        gone = self._forget([copy for copy, _ in chosen if may_leave(copy)], unless_held=True)
-        left = {copy.object_id for copy in gone}
+        return self.leave([copy for copy in self._choose(tier, need, protected) if may_leave(copy)])
+
+    def leave(self, copies: list[Copy]) -> list[Copy]:
+        """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.
+
+        The catalog is told what the policy said of each when it was asked last.
+        """
+        gone = self._forget(copies, unless_held=True)
         why: dict[str | None, dict[int, str | None]] = {}
-        for copy, victim in chosen:
-            if copy.object_id in left:
-                why.setdefault(victim.policy, {})[copy.object_id] = victim.reason
+        for copy in gone:
+            victim = self._chosen.pop((copy.tier, copy.object_id), None)
+            policy, reason = (victim.policy, victim.reason) if victim is not None else (None, None)
+            why.setdefault(policy, {})[copy.object_id] = reason
         for policy, reasons in why.items():
-            self._catalog.mark_evicted(reasons, policy, tier=tier)
+            self._catalog.mark_evicted(reasons, policy, tier=gone[0].tier)
         return gone
 
-    def candidates(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
-        """What would leave a tier for so many bytes, in the order of the policy; nothing is forgotten."""
-        return [copy for copy, _ in self._choose(tier, need, protected)]
+    def candidates(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, bool]]:
+        """What would leave a tier for so many bytes, in the order of the policy, and whether it is wanted still.
 
-    def _choose(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, Victim]]:
+        Nothing is forgotten.
+        """
+        chosen = self._choose(tier, need, protected)
+        wanted = self._catalog.wanted_among([copy.object_id for copy in chosen])
+        return [(copy, copy.object_id in wanted) for copy in chosen]
+
+    def _choose(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
         self.note_reads()
         with self._lock:
             self._end_expired()
@@ -260,15 +290,14 @@ class Ledger:
             kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
             copies = self._copies[tier]
             spared = [copies[key].object_id for key in kept & copies.keys()]
-        if behind:
-            return self._choose_behind(tier, need, spared)
-        chosen = self.eviction.choose(tier, need, spared)
+        chosen = self._behind(tier, need, spared) if behind else self.eviction.choose(tier, need, spared)
         with self._lock:
+            self._chosen.update(((tier, victim.object_id), victim) for victim in chosen)
             keys = [self._keys.get(victim.object_id, "") for victim in chosen]
-            return [(copies[key], victim) for key, victim in zip(keys, chosen, strict=True) if key in copies]
+            return [copies[key] for key in keys if key in copies]
 
-    def _choose_behind(self, tier: str, need: int, spared: Sequence[int]) -> list[tuple[Copy, Victim]]:
-        """The same when the catalog cannot be written: it offers what has left, and does not know what was made since.
+    def _behind(self, tier: str, need: int, spared: Sequence[int]) -> list[Victim]:
+        """Choose when the catalog cannot be written: it offers what has left, and does not know what was made since.
 
         What it does not know leaves after what it offers, the oldest first.
         """
@@ -282,34 +311,46 @@ class Ledger:
             if freed >= need:
                 break
             if victim.object_id in by_id:
-                chosen.append((by_id[victim.object_id], victim))
+                chosen.append(victim)
                 freed += by_id[victim.object_id].bytes
         return chosen
 
-    def add_samples(self, codec: str, seconds: dict[str, float], frames: dict[str, int], made: list[Written]) -> None:
+    def add_samples(
+        self,
+        seconds: dict[str, float],
+        frames: dict[str, int],
+        made: list[Written],
+        loaded_codec: str,
+        further: Sequence[IoSampleRow] = (),
+    ) -> None:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
 
         Args:
-            codec: of the objects.
             seconds: busy seconds by stage.
             frames: `Report.frames`.
             made: its objects.
+            loaded_codec: of the kept pictures that it read.
+            further: what was measured beside.
         """
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
+        loaded = frames.get("loaded", 0)
         work = {
             "decode": (frames.get("decoded", 0), frame_bytes),
             "convert": (frames.get("converted", 0), frame_bytes),
-            "load": (frames.get("loaded", 0), frames.get("loaded_bytes", 0) // max(1, frames.get("loaded", 0))),
+            "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
             "augment": (len(made), clip_bytes // max(1, len(made))),
-            "store": (len(made), clip_bytes // max(1, len(made))),
         }
-        self._catalog.add_io_samples(
-            [
-                IoSampleRow(op, max(each, 1).bit_length() - 1, codec, LOCAL, n, seconds[op], n * each)
-                for op, (n, each) in work.items()
-                if n and seconds.get(op)
-            ]
-        )
+        rows = [
+            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each)
+            for op, (n, each) in work.items()
+            if n and seconds.get(op)
+        ]
+        for codec in sorted({each.codec for each in made}):
+            sizes = [each.raw_bytes for each in made if each.codec == codec]
+            share = seconds.get("store", 0.0) * sum(sizes) / max(1, clip_bytes)
+            bucket = (sum(sizes) // len(sizes)).bit_length() - 1
+            rows.append(IoSampleRow("store", bucket, codec, LOCAL, len(sizes), share, sum(sizes)))
+        self._catalog.add_io_samples([*rows, *further])
 
     def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
         """Record why clips of a task were not made."""

@@ -15,7 +15,7 @@ def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
 
     Args:
         name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
-        url: a folder, with or without ``file://``.
+        url: a folder, with or without ``file://``, or ``memory://``.
         budget_bytes: for objects and unfinished ones together.
 
     Raises:
@@ -34,5 +34,13 @@ def _folder(name: str, url: str, budget_bytes: int) -> Tier:
     return LocalTier(unquote(urlsplit(url).path) if "://" in url else url, budget_bytes, name)
 
 
-_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {"": _folder, "file": _folder}
+def _memory(name: str, url: str, budget_bytes: int) -> Tier:
+    from viewcache.store.memory import URL, MemoryTier
+
+    if url != URL:
+        raise BadInput(f"the memory tier has no name, {url!r} was given; its URL is {URL}")
+    return MemoryTier(budget_bytes, name)
+
+
+_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {"": _folder, "file": _folder, "memory": _memory}
 """How a tier is opened, by the scheme of its URL."""

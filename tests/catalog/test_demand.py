@@ -166,6 +166,8 @@ class Walk:
         columns = "select object_id, refs, drawn_refs, next_iterations, next_need_s"
         found = select(self.catalog, f"{columns} from object_demand")
         assert {i: Demand(*rest) for i, *rest in found} == self.model.demand()  # type: ignore[arg-type]
+        asked = sorted(self.model.copies)
+        assert self.catalog.wanted_among(asked) == self.model.demand().keys() & set(asked)
         counted = select(self.catalog, f"{columns} from refcounts")
         assert {i: Demand(*rest) for i, *rest in counted} == self.model.own()  # type: ignore[arg-type]
         n, window = self.random.randint(1, 20), self.random.randint(1, 10)

@@ -236,7 +236,7 @@ class Kitchen:
         """Treat objects as damaged: they are deleted and planned again."""
         for copy in self.ledger.hold(list(keys)) or []:
             self.ledger.release([copy])
-            self.engine.damaged(copy)
+            self.engine.room.damaged(copy)
 
     def close(self) -> None:
         """Engine and catalog."""
