@@ -18,6 +18,7 @@ from viewcache.materializer.engine import Engine
 from viewcache.materializer.job import Made
 from viewcache.materializer.ledger import LOCAL, MEMORY, REMOTE, Copy, Ledger
 from viewcache.materializer.plan import clip_bound
+from viewcache.materializer.room import SHARE
 from viewcache.materializer.tiers import Tiers
 from viewcache.store import Reservation, Tier, copy_object
 
@@ -91,6 +92,7 @@ class Mover:
 
     def start(self) -> None:
         """Begin."""
+        self._engine.is_moving, self._engine.on_change = self.is_moving, self.wake
         self._thread.start()
 
     def wake(self) -> None:
@@ -192,7 +194,7 @@ class Mover:
         over = local.used_bytes - int(local.budget_bytes * self._water.high)
         if over <= 0 and not (remote is not None and self._engine.is_full):
             return
-        need = max(local.used_bytes - int(local.budget_bytes * self._water.low), 1)
+        need = max(local.used_bytes - int(local.budget_bytes * self._water.low), local.budget_bytes // SHARE)
         for copy, wanted in self._ledger.candidates(LOCAL, need, self._room.protected()):
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
                 self._drop([copy])

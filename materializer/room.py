@@ -28,7 +28,7 @@ class Room:
         ledger: Ledger,
         tiers: Tiers,
         board: Board,
-        works: Callable[[], Sequence[Work]],
+        works: Callable[[], list[Work]],
         freed: Callable[[], None],
     ) -> None:
         """Work on these tiers.

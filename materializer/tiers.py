@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import StoreUnreachable
-from viewcache.materializer.ledger import LOCAL, MEMORY, Copy, Ledger
-from viewcache.materializer.spec import TierSpec
-from viewcache.store import LocalTier, MemoryTier, RemoteTier, Tier
+from viewcache.materializer.ledger import LOCAL, Copy, Ledger
+from viewcache.store import LocalTier, Tier
 
-__all__ = ["Loaded", "Tiers", "load_samples", "open_tier"]
+__all__ = ["Loaded", "Tiers", "load_samples"]
 
 _log = logging.getLogger("viewcache.tiers")
 
@@ -29,19 +28,6 @@ RETRY_S = 30.0
 Slots = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
 Loaded = dict[tuple[str, str], list[tuple[int, float]]]
 """Tier and codec → raw bytes and seconds of each object that was read."""
-
-
-def open_tier(spec: TierSpec) -> Tier:
-    """Open one tier as configured.
-
-    Raises:
-        BadInput: what lies there is not ours.
-        Broken: it cannot be made or written.
-        StoreUnreachable: a remote one does not answer.
-    """
-    if spec.name == MEMORY:
-        return MemoryTier(spec.budget_bytes)
-    return LocalTier(spec.url, spec.budget_bytes) if spec.name == LOCAL else RemoteTier(spec.url, spec.budget_bytes)
 
 
 def load_samples(loaded: Loaded) -> list[IoSampleRow]:

@@ -44,6 +44,7 @@ def try_codecs(chunk: NDArray[np.uint8]) -> tuple[Trial, ...]:
     for codec in CODECS.values():
         if codec.name == "raw":
             continue
+        codec.encode(part[:4096])  # the first call loads the library
         begun = time.perf_counter()
         packed = codec.encode(part)
         halfway = time.perf_counter()

@@ -9,6 +9,7 @@ from viewcache.store.local import MARKER, LocalTier
 from viewcache.store.memory import MemoryTier
 from viewcache.store.opening import open_tier
 from viewcache.store.reader import read_into, read_slots, scan_object, verify_object
+from viewcache.store.remote import RemoteTier
 from viewcache.store.shard_reader import FoundObject, Stored
 from viewcache.store.shard_writer import Written, bound_bytes
 from viewcache.store.tier import Tier, copy_object
@@ -28,6 +29,7 @@ __all__ = [
     "MemoryReader",
     "MemoryTier",
     "ObjectWriter",
+    "RemoteTier",
     "Reservation",
     "Stored",
     "Tier",

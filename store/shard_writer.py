@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from viewcache.errors import Misuse
 from viewcache.store.checksum import crc32c
 from viewcache.store.codec import codec
-from viewcache.store.format import CRC_BYTES, ArrayMeta, ChunkTable, aligned, dump_metadata, index_size
+from viewcache.store.format import (
+    CRC_BYTES,
+    ArrayMeta,
+    ChunkTable,
+    aligned,
+    dump_metadata,
+    index_size,
+    remote_entries_bytes,
+)
 from viewcache.store.shard_reader import FoundObject
 
 __all__ = ["ShardWriter", "Written", "bound_bytes", "inner_chunks", "write_exactly", "written_of"]
@@ -51,9 +59,10 @@ class Written:
 
 
 def bound_bytes(meta: ArrayMeta, key: str) -> int:
-    """The most bytes that writing this object has on disk at any time: what to reserve before it."""
+    """The most bytes that writing this object takes in any tier at any time: what to reserve before it."""
     per_chunk = aligned(codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
-    return meta.chunks * per_chunk + index_size(meta.chunks) + len(dump_metadata(meta, key, 0))
+    shard = meta.chunks * per_chunk + index_size(meta.chunks)
+    return shard + len(dump_metadata(meta, key, 0)) + remote_entries_bytes(meta.chunks)
 
 
 def inner_chunks(array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> Iterable[Bytes]:
