@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewcache.api.locate import Located
-from viewcache.api.session import TIER
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
 from viewcache.catalog.lock import OwnerLock
@@ -22,6 +21,7 @@ from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.policies import Policy, all_policies
 from viewcache.errors import NotFound
 from viewcache.materializer.evict import Eviction
+from viewcache.materializer.ledger import LOCAL
 from viewcache.store import LocalTier
 
 __all__ = ["Evicted", "Leaves", "evict", "policies_of"]
@@ -93,9 +93,9 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, dry_run: bool = 
         QueryRefused: a policy of the user's own failed.
     """
     with _owned(located), Catalog.open(located.catalog, create=False, writable=not dry_run) as catalog:
-        victims = Eviction(catalog, policy, falls_back=False).choose(TIER, need_bytes, [])
+        victims = Eviction(catalog, policy, falls_back=False).choose(LOCAL, need_bytes, [])
         ids = pa.array([victim.object_id for victim in victims], pa.int64())
-        rows = _by_id(catalog.candidates(TIER), ids)
+        rows = _by_id(catalog.candidates(LOCAL), ids)
         leaves = tuple(
             Leaves(row["key"], row["kind"], row["video"], row["bytes"], victim.reason, victim.policy or policy.name)
             for victim in victims
@@ -104,13 +104,13 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, dry_run: bool = 
         if not dry_run and victims:
             tier = LocalTier(located.root, 1)  # it deletes; nothing is reserved here
             copies = catalog.load_copies()
-            places = _by_id(copies.filter(pc.equal(copies["tier"], TIER)), ids)
+            places = _by_id(copies.filter(pc.equal(copies["tier"], LOCAL)), ids)
             why: dict[str | None, dict[int, str | None]] = {}
             for victim in victims:
                 tier.delete(places[victim.object_id]["physical"])
                 why.setdefault(victim.policy, {})[victim.object_id] = victim.reason
             for name, reasons in why.items():
-                catalog.mark_evicted(reasons, name, tier=TIER)
+                catalog.mark_evicted(reasons, name, tier=LOCAL)
             catalog.flush()
     return Evicted(policy.name, need_bytes, leaves, dry_run)
 

@@ -110,9 +110,8 @@ def test_every_policy_has_its_heading() -> None:
 
     text = (ROOT / "docs" / "policies.md").read_text()
     assert set(re.findall(r"^### `(\w+)`$", text, re.MULTILINE)) == set(policy_names())
-    assert (
-        re.findall(r"^\| `(\w+)` \| ", text[text.index("| column of `candidates`") :], re.MULTILINE) == CANDIDATES.names
-    )
+    columns = text[text.index("| column of `candidates`") :]
+    assert re.findall(r"^\| `(\w+)` \| ", columns, re.MULTILINE) == CANDIDATES.names
 
 
 def test_design_notes_are_numbered() -> None:
