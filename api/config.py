@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
+from viewcache.api.config_eviction import read_eviction
 from viewcache.api.config_keys import SECTIONS, hint
 from viewcache.api.config_steps import read_steps, stage_of, told
 from viewcache.api.config_tiers import default_budget, read_tiers
@@ -220,6 +221,7 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         seed=entries.value("seed"),
         draw_ahead=entries.value("draw_ahead"),
         keep=entries.value("keep"),
+        eviction=read_eviction(entries, folder),
         workers=entries.value("workers"),
         worker_kind=entries.value("worker_kind"),
         durability=entries.value("durability"),

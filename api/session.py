@@ -363,8 +363,9 @@ class Cache:
                 pool = start_pool(cache)
                 place = Place(self.tier.root, cache.durability == "durable")
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
+                water = Water(cache.eviction.high_water, cache.eviction.low_water)
                 engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad)
-                self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, Water(), durable=place.durable)
+                self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, water, durable=place.durable)
                 self._mover.start()
             return self._engine
 
@@ -410,6 +411,7 @@ class Cache:
         if self._mover is not None:
             self._mover.close()
         clean = self._engine is None or self._engine.close()
+        self._ledger.note_reads()
         self.tiers.close()
         self._let_go(clean=clean and not self.tiers.strays)
 
