@@ -17,7 +17,7 @@ from viewcache.materializer.keep import KeepSettings
 from viewcache.materializer.rehearse import BaseNeeds, Decision, decide
 from viewcache.materializer.room import PLANNED, READY, Base, Reading, Room
 from viewcache.materializer.simulated import Dispatcher, Made, Waiting, Worker
-from viewcache.materializer.trace import OBJECT_BYTES, Trace, packets_of
+from viewcache.materializer.trace import OBJECT_BYTES, Trace, groups_of
 from viewcache.materializer.weigh import Kept
 
 __all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
@@ -222,7 +222,7 @@ class _Run:
 
     def _step(self, worker: Worker) -> None:
         item = self._work.step(worker, self._now)
-        for waiting in list(self._work.waiting):
+        for waiting in [each for each in self._work.waiting if item in each.missing]:
             waiting.missing.discard(item)
             if not waiting.missing:
                 self._work.waiting.remove(waiting)
@@ -298,15 +298,13 @@ class _Run:
                 self._room.note(base)
 
     def _base(self, needs: BaseNeeds, born: int, readings: list[Reading]) -> Base:
-        clips, frames, runs = self._trace.clips, 0, dict[int, int]()
+        clips, frames, runs = self._trace.clips, 0, set[tuple[int, int]]()
         for reading in readings:
             for rank in reading.to_come(needs.video):
                 if not reading.is_kept(rank):
-                    clip = reading.clips[rank]
-                    frames |= clips.frames[clip]
-                    for start, stop in clips.runs[clip]:
-                        runs[start] = max(stop, runs.get(start, 0))
-        return Base(needs, born, frames, tuple(packets_of(runs)), readings)
+                    frames |= clips.frames[reading.clips[rank]]
+                    runs.update(clips.runs[reading.clips[rank]])
+        return Base(needs, born, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
 
     def _note_bases(self, videos: Iterable[int]) -> None:
         for video in self._work.bases_of.keys() & set(videos):

@@ -12,7 +12,7 @@ from viewcache.errors import Full
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.pool import DEPTH
 from viewcache.materializer.room import MAKING, PLANNED, READY, Base, Item, Reading, Room
-from viewcache.materializer.trace import Trace, packets_of
+from viewcache.materializer.trace import Trace, groups_of
 
 __all__ = ["Dispatcher", "Made", "Waiting", "Worker"]
 
@@ -28,6 +28,8 @@ class Made:
     frames: int = 0
     """Converted."""
     objects: int = 0
+    groups: int = 0
+    """Groups of pictures decoded, and kept pictures read."""
     decode_s: float = 0.0
     convert_s: float = 0.0
     augment_s: float = 0.0
@@ -46,6 +48,7 @@ class Made:
         self.read_bytes += other.read_bytes
         self.frames += other.frames
         self.objects += other.objects
+        self.groups += other.groups
         self.decode_s += other.decode_s
         self.convert_s += other.convert_s
         self.augment_s += other.augment_s
@@ -76,13 +79,18 @@ class _Job:
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A worker process; what it is on is the last of its jobs."""
+    """A worker process. It looks for other work between groups of pictures and after each object, as real ones do."""
 
     jobs: list[_Job] = field(default_factory=list)
-    turn: int = 0
-    """Tells the event that counts from those that were overtaken."""
+    """What it was given, the newest last: that goes before the others."""
+    on: _Job | None = None
+    """What it is on: until it looks up, not yet the newest."""
     due_s: float = 0.0
     """When the object that it is on will be made."""
+    yields: _Job | None = None
+    """What it was asked to give up."""
+    turn: int = 0
+    """Tells the event that counts from those that were overtaken."""
     started: bool = False
 
 
@@ -120,24 +128,34 @@ class Dispatcher:
         Raises:
             Full: a reader waits for what there will never be room for.
         """
-        while self._give_jobs(now) and self._yield(now):
-            pass
+        if self._give_jobs(now):
+            for worker in self.workers:
+                if worker.on is not None and worker.on is worker.jobs[-1] and self._unwanted(worker):
+                    worker.yields = worker.on
+                    self._interrupt(worker, now)
 
-    def step(self, worker: Worker, now: float) -> Item:
-        """A worker has made an object; returns it."""
-        job = worker.jobs[-1]
-        item, took = job.items.popleft()
-        self.made.add(took)
-        if isinstance(item, int):
-            self.room.state[item] = READY
-        else:
-            item.state = READY
-        self.room.add(item, self._bound(item))
-        if job.items:
-            job.left_s = job.items[0][1].seconds
+    def step(self, worker: Worker, now: float) -> Item | None:
+        """A worker looks up: it has made an object, which is returned, or a group of pictures."""
+        job, item = worker.on, None
+        assert job is not None  # otherwise there was nothing to wake it for
+        job.left_s = max(0.0, worker.due_s - now)
+        if not job.left_s:
+            item, took = job.items.popleft()
+            self.made.add(took)
+            self._set_state(item, READY)
+            self.room.add(item, self._bound(item))
+            job.left_s = job.items[0][1].seconds if job.items else 0.0
+        if worker.yields is job:
+            for left, _ in job.items:
+                self._put_back(left)
+            job.items.clear()
+        worker.on = worker.yields = None
+        if not job.items:
+            worker.jobs.remove(job)
+            self.room.let_go(job.held)
+            self.full = False
+        if worker.jobs:
             self._go_on(worker, now)
-        else:
-            self._end(worker, now)
         return item
 
     # Choosing ------------------------------------------------------------------------------------------------------
@@ -219,23 +237,18 @@ class Dispatcher:
         items = [item for item, _ in worker.jobs[-1].items]
         return not any(item in waiting.missing for item in items for waiting in self.waiting)
 
-    def _yield(self, now: float) -> bool:
-        """Jobs that nobody waits for give up the rest; True if any did."""
-        gave = False
-        for worker in self.workers:
-            while worker.jobs and self._unwanted(worker):
-                for item, _ in worker.jobs[-1].items:
-                    self._put_back(item)
-                self._end(worker, now)
-                gave = True
-        return gave
-
     def _put_back(self, item: Item) -> None:
         self.room.reserved -= self._bound(item)
         if isinstance(item, int):
             self.room.unmake(item)
         else:
             item.state = PLANNED
+
+    def _set_state(self, item: Item, state: int) -> None:
+        if isinstance(item, int):
+            self.room.state[item] = state
+        else:
+            item.state = state
 
     def _bound(self, item: Item) -> int:
         return self.trace.clips.bound[item] if isinstance(item, int) else item.needs.bound
@@ -308,10 +321,7 @@ class Dispatcher:
             chosen[item] = when
             room -= bound
             self.room.reserve(bound)
-            if isinstance(item, int):
-                self.room.state[item] = MAKING
-            else:
-                item.state = MAKING
+            self._set_state(item, MAKING)
         if not chosen:
             return None
         order = sorted(chosen, key=chosen.__getitem__)
@@ -320,45 +330,48 @@ class Dispatcher:
         return self._described(_Job(video, held=held), order)
 
     def _described(self, job: _Job, order: list[Item]) -> _Job:
-        """Work out how long each object takes: frames are decoded once, group of pictures by group of pictures."""
-        clips, cost, pixels = self.trace.clips, self.cost, self.trace.videos.pixels[job.video]
-        bases = [each for each in job.held if isinstance(each, Base)]
-        seen, runs, packets, read = 0, dict[int, int](), 0, 0
-        for item in order:
-            if isinstance(item, int):
-                frames, needed, raw = clips.frames[item], clips.runs[item], clips.raw[item]
-            else:
-                frames, needed, raw = item.frames, item.runs, item.needs.raw
+        """Work out how long each object takes: its groups of pictures are decoded with the first that needs them."""
+        clips, cost, videos = self.trace.clips, self.cost, self.trace.videos
+        pixels, bases = videos.pixels[job.video], [each for each in job.held if isinstance(each, Base)]
+        there = 0
+        for base in bases:
+            there |= base.frames
+        needs = [
+            (clips.frames[each], clips.runs[each], clips.raw[each])
+            if isinstance(each, int)
+            else (each.frames, each.runs, each.needs.raw)
+            for each in order
+        ]
+        groups = groups_of(run for frames, runs, _ in needs if frames & ~there for run in runs)
+        seen, decoded = 0, set[tuple[int, int]]()
+        for item, (frames, runs, raw) in zip(order, needs, strict=True):
             fresh = frames & ~seen
             seen |= frames
-            load_s = 0.0
+            first = {groups[start] for start, _ in runs} - decoded if fresh & ~there else set[tuple[int, int]]()
+            decoded |= first
             native = isinstance(item, Base) and item.needs.way.base == "frames"
-            convert = 0 if native else fresh.bit_count()
-            for base in bases:
-                there = fresh & base.frames
-                if there:
-                    fresh &= ~there
-                    count = there.bit_count()
-                    load_s += base.needs.raw / base.frames.bit_count() * count * cost.load_s_per_byte
-                    if base.needs.way.base == "aug":
-                        convert -= count
-            if fresh:
-                for start, stop in needed:
-                    runs[start] = max(stop, runs.get(start, 0))
-            disjoint = packets_of(runs)
-            fed = sum(stop - start for start, stop in disjoint) - packets
-            job.items.append((item, Made(
-                packets=fed,
-                read_bytes=self.trace.videos.bytes_of(job.video, disjoint) - read,
+            convert, loaded, load_s = 0 if native else fresh.bit_count(), 0, 0.0
+            for base in bases if fresh & there else ():
+                count = (fresh & base.frames).bit_count()
+                fresh &= ~base.frames
+                loaded += count
+                load_s += base.needs.raw / base.frames.bit_count() * count * cost.load_s_per_byte
+                if base.needs.way.base == "aug":
+                    convert -= count
+            packets = sum(stop - start for start, stop in first)
+            took = Made(
+                packets=packets,
+                read_bytes=videos.bytes_of(job.video, first),
                 frames=convert,
                 objects=1,
-                decode_s=fed * pixels * cost.decode_s_per_pixel,
+                groups=len(first) + loaded,
+                decode_s=packets * pixels * cost.decode_s_per_pixel,
                 convert_s=convert * pixels * cost.convert_s_per_pixel,
                 augment_s=0.0 if isinstance(item, Base) else raw * cost.augment_s_per_byte,
                 store_s=raw * cost.store_s_per_byte,
                 load_s=load_s,
-            )))  # fmt: skip
-            packets, read = packets + fed, read + job.items[-1][1].read_bytes
+            )
+            job.items.append((item, took))
         job.left_s = job.items[0][1].seconds
         return job
 
@@ -376,23 +389,29 @@ class Dispatcher:
     # Workers -------------------------------------------------------------------------------------------------------
 
     def _submit(self, worker: Worker, job: _Job, now: float) -> None:
-        if worker.jobs:  # what it is on is paused: the rest of its object comes later
-            worker.jobs[-1].left_s = max(0.0, worker.due_s - now)
+        worker.jobs.append(job)
+        if worker.on is not None:
+            self._interrupt(worker, now)
+            return
         if not worker.started:
             worker.started = True
             now += self.start_s
-        worker.jobs.append(job)
         self._go_on(worker, now)
 
     def _go_on(self, worker: Worker, now: float) -> None:
-        worker.turn += 1
-        worker.due_s = now + worker.jobs[-1].left_s
-        self.wake_at(worker.due_s, worker, worker.turn)
+        worker.on = worker.jobs[-1]
+        worker.due_s = now + worker.on.left_s
+        self._wake_at(worker.due_s, worker)
 
-    def _end(self, worker: Worker, now: float) -> None:
-        """A job is over; the worker goes on with what was paused for it."""
-        self.room.let_go(worker.jobs.pop().held)
-        self.full = False
+    def _interrupt(self, worker: Worker, now: float) -> None:
+        """Have a worker look up after the group of pictures that it is on."""
+        assert worker.on is not None  # idle workers need not be interrupted
+        took, left_s = worker.on.items[0][1], max(0.0, worker.due_s - now)
+        part_s = took.seconds / max(1, took.groups)
+        stop_s = now + (left_s % part_s if part_s else left_s)
+        if now < stop_s < worker.due_s:
+            self._wake_at(stop_s, worker)
+
+    def _wake_at(self, when: float, worker: Worker) -> None:
         worker.turn += 1
-        if worker.jobs:
-            self._go_on(worker, now)
+        self.wake_at(when, worker, worker.turn)

@@ -14,7 +14,7 @@ from viewcache.materializer.keep import IndexOf
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.video import VideoIndex
 
-__all__ = ["OBJECT_BYTES", "ClipNeeds", "Section", "Trace", "VideoNeeds", "packets_of", "section_of", "trace_of"]
+__all__ = ["OBJECT_BYTES", "ClipNeeds", "Section", "Trace", "VideoNeeds", "groups_of", "section_of", "trace_of"]
 
 OBJECT_BYTES = 1200
 """Metadata that an object takes on disk, besides its pixels; measured."""
@@ -232,13 +232,24 @@ def _mark_frames(clips: ClipNeeds, blocks: Sequence[tuple[Ints, NDArray[np.int32
             clips.frames[number] = mask
 
 
-def packets_of(runs: dict[int, int]) -> list[tuple[int, int]]:
-    """Runs by their first packet → one past the last, as disjoint runs: leading pictures of an open GOP overlap."""
-    found: list[tuple[int, int]] = []
-    for start in sorted(runs):
-        stop = runs[start]
-        if found and found[-1][1] > start:
-            start, before = found.pop()
-            stop = max(stop, before)
-        found.append((start, stop))
+def groups_of(runs: Iterable[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """The first packet of each run → the run that is decoded for it, together with all others that overlap it.
+
+    Runs with one begin are one, up to the last end; leading pictures of an open GOP reach past the next key frame.
+    """
+    last: dict[int, int] = {}
+    for start, stop in runs:
+        last[start] = max(stop, last.get(start, 0))
+    found: dict[int, tuple[int, int]] = {}
+    together: list[int] = []
+    begin = end = 0
+    for start in sorted(last):
+        if together and start >= end:
+            found.update(dict.fromkeys(together, (begin, end)))
+            together = []
+        if not together:
+            begin = end = start
+        together.append(start)
+        end = max(end, last[start])
+    found.update(dict.fromkeys(together, (begin, end)))
     return found
