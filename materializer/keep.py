@@ -257,7 +257,8 @@ class Keeper:
         if chosen is None:
             with guard():
                 for work in works:
-                    work.keep(None)
+                    window = max(1, free // len(works) // work.plan.bound)
+                    work.keep(Keeping(np.ones(len(work.plan), np.bool_), window, free))
             if old is None or old.chosen is not None:
                 for work in works:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)

@@ -85,7 +85,9 @@ def decide(
     known = {trace.videos.keys[video]: each for video, each in before.items()}
     chosen = choose(plans, cost, settings, free, known)
     if chosen is None:
-        return Decision((None,) * len(works))
+        windows = (_window(free, works, section.plan.bound) for section in sections)
+        pairs = zip(sections, windows, strict=True)
+        return Decision(tuple(SectionKeeping(b"\1" * len(each), window) for each, window in pairs), (), free)
     weighed, option = chosen.weighed, chosen.choice.option
     numbers = [trace.videos.numbers[key] for key in weighed.videos]
     ways = {video: weighed.ways[k] for video, k in zip(numbers, option.tolist(), strict=True)}
@@ -94,8 +96,8 @@ def decide(
         for k in kind.plans:
             videos = sections[k].plan.videos.keys
             leaf = np.array([_keeps(ways.get(trace.videos.numbers.get(key, -1)), kind_number) for key in videos])
-            window = max(1, free // len(works) // kind.bound)
-            kept[k] = SectionKeeping(leaf[sections[k].plan.video[sections[k].rows]].tobytes(), window)
+            mine = leaf[sections[k].plan.video[sections[k].rows]]
+            kept[k] = SectionKeeping(mine.tobytes(), _window(free, works, kind.bound))
     bases = []
     for place, video in enumerate(numbers):
         way, was = ways[video], before.get(video)
@@ -104,6 +106,10 @@ def decide(
             frames = int(weighed.once.frames[place])
             bases.append(BaseNeeds(video, way, clip_bound(raw, frames), raw))
     return Decision(tuple(kept), tuple(bases), free, ways, chosen)
+
+
+def _window(free: int, works: Sequence[object], bound: int) -> int:
+    return max(1, free // len(works) // bound)
 
 
 def _keeps(way: Way | None, kind: int) -> bool:
