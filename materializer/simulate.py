@@ -15,8 +15,8 @@ import numpy as np
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.keep import KeepSettings
 from viewcache.materializer.rehearse import BaseNeeds, Decision, decide
-from viewcache.materializer.room import PLANNED, READY, Base, Reading, Room
-from viewcache.materializer.simulated import Dispatcher, Made, Waiting, Worker
+from viewcache.materializer.simulated_engine import Dispatcher, Made, Waiting, Worker
+from viewcache.materializer.simulated_room import PLANNED, READY, Base, Reading, Room
 from viewcache.materializer.trace import OBJECT_BYTES, Trace, groups_of
 from viewcache.materializer.weigh import Kept
 

@@ -1,4 +1,4 @@
-"""A budget's room in a simulation: what lies there, when it is needed next, and what leaves first (`demand`).
+"""A budget in a simulation: what lies there, when it is needed next, and what leaves first (the policy `demand`).
 
 A heap with stale entries: O(log n) for each object that comes, is read or leaves, for n objects.
 """

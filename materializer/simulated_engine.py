@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from viewcache.errors import Full
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.pool import DEPTH
-from viewcache.materializer.room import MAKING, PLANNED, READY, Base, Item, Reading, Room
+from viewcache.materializer.simulated_room import MAKING, PLANNED, READY, Base, Item, Reading, Room
 from viewcache.materializer.trace import Trace, groups_of
 
 __all__ = ["Dispatcher", "Made", "Waiting", "Worker"]
