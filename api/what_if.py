@@ -199,7 +199,7 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
         _share(config, tasks, catalog)
         paces = [_pace(task, catalog) if question.pace_s is None else question.pace_s for task in tasks]
         trace, epochs = _read_all(tasks, paces, question.epochs)
-        cost = CostModel.measured(catalog.load_io_samples(), config.cache.codec)
+        cost = CostModel.measured(catalog.load_io_samples(), config.cache.local.codec)
         share = _disk_share(catalog)
 
         def under(budget: int) -> Figures:
