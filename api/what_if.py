@@ -27,8 +27,9 @@ from viewcache.materializer.trace import Section, Trace, section_of, trace_of
 
 __all__ = ["HEADS", "BudgetOutlook", "Question", "WhatIf", "what_if"]
 
-MOST_USES = 100_000
-"""Of longer plans the first generations are simulated, at least two: so many uses take some seconds a budget."""
+MOST_USES = 40_000
+"""Of longer plans the first generations are simulated, at least two, unless epochs are named: so many uses take a few
+seconds a budget."""
 
 SEARCHED_USES = 20_000
 """Of longer plans the least budget is sought among those that are asked about only."""
@@ -49,7 +50,7 @@ class Question:
     pace_s: float | None = None
     """Seconds that every consumer takes a batch; None = as measured, else as fast as possible."""
     epochs: int | None = None
-    """The first epochs of every task, and the rest of their generation; None = all."""
+    """The first epochs of every task, and the rest of their generation; None = all, up to `MOST_USES`."""
     prefetch: int = PREFETCH
     """Batches that the loader reads before they are asked for; 0 = `Cache.read`."""
 
@@ -258,7 +259,7 @@ def _read_all(tasks: Sequence[Task], paces: Sequence[float], epochs: int | None)
     longest = max(task.spec.epochs for task in tasks)
     wanted = longest if epochs is None else min(epochs, longest)
     each = sum(len(task.generation(0).plan) for task in tasks)
-    most = max(2, MOST_USES // each)
+    most = max(2, MOST_USES // each) if epochs is None else longest
     last = [min(task.generation_of(min(wanted, task.spec.epochs) - 1), most - 1) for task in tasks]
     sections: list[list[Section]] = [[] for _ in tasks]
     # Orders that are drawn together depend on the paces: everybody is taken to keep theirs.
