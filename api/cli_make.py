@@ -16,12 +16,21 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
+BUDGET_HELP = (
+    "what if the budget were 10GB,50GB,200GB: for each, simulated with an empty store at first, the clips that are "
+    "there when they are read (hits), core seconds of decoding, bytes read of the videos, the part of the time that "
+    "training waits (stall), and the time until an epoch waits less than 1 %% (warm-up)"
+)
+
 
 def add_commands(commands: "Commands") -> None:
     """Describe these commands to the parser."""
     plan = commands.add_parser("plan", help="what would be made, how large and how long, before anything runs")
     plan.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
     plan.add_argument("--generation", type=int, default=0, metavar="N", help="which group of epochs (default 0)")
+    plan.add_argument("--budget", metavar="SIZES", help=BUDGET_HELP)
+    plan.add_argument("--pace", type=float, metavar="S", help="with --budget: seconds that training takes a batch")
+    plan.add_argument("--epochs", type=int, metavar="N", help="with --budget: only the first N epochs, in generations")
     plan.add_argument("--json", action="store_true", help="the answer as JSON")
     plan.set_defaults(command=_plan)
 
@@ -44,11 +53,32 @@ def add_commands(commands: "Commands") -> None:
 def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.locate import configuration
     from viewcache.api.planning import previews
+    from viewcache.errors import BadInput
 
+    if arguments.budget is not None:
+        return _what_if(arguments, terminal)
+    if arguments.pace is not None or arguments.epochs is not None:
+        raise BadInput("--pace and --epochs say how budgets are compared; name them, as in --budget 10GB,50GB")
     with terminal.progress("looking at videos") as bar:
         found = previews(configuration(arguments.config), [arguments.generation], progress=bar.at)
     _show_previews(found, terminal)
     return 0
+
+
+def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.locate import configuration
+    from viewcache.api.what_if import HEADS, Question, what_if
+
+    question = Question.of(arguments.budget, arguments.pace, arguments.epochs)
+    with terminal.progress("looking at videos") as bar:
+        found = what_if(configuration(arguments.config), question, progress=bar.at)
+    if terminal.json:
+        terminal.data(found.as_dict())
+    else:
+        terminal.table(HEADS, found.rows())
+        for line in found.lines():
+            terminal.show(line)
+    return 1 if all(each.error for each in found.budgets) else 0
 
 
 def _show_previews(found: "Outlook", terminal: Terminal) -> None:

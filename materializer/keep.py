@@ -33,7 +33,7 @@ from viewcache.materializer.tables import ids_of
 from viewcache.materializer.video import VideoIndex
 from viewcache.materializer.weigh import Kept, ToCome, Way, Weighed, weigh
 
-__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "to_come"]
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for", "to_come"]
 
 _log = logging.getLogger("viewcache")
 
@@ -152,7 +152,7 @@ def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
     return [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in works]
 
 
-def _free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
+def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
     """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most.
 
     At least what the engine leaves free for readers that wait: a batch, a quarter of the budget at most.
@@ -268,14 +268,15 @@ class Keeper:
                 for work in works:
                     work.recognize(self._has)
             plans = to_come(mine)
-        free = _free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
+        free = free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
         before = old.before(self._has) if old is not None else {}
         refused = old.refused() if old is not None else frozenset[str]()
         chosen = choose(plans, cost, self._settings, free, before, refused)
         if chosen is None:
             with guard():
                 for work in works:
-                    work.keep(None)
+                    window = max(1, free // len(works) // work.plan.bound)
+                    work.keep(Keeping(np.ones(len(work.plan), np.bool_), window, free))
             if old is None or old.chosen is not None:
                 for work in works:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)

@@ -142,3 +142,21 @@ def test_an_interrupted_run_goes_on(site: Site, number: signal.Signals) -> None:
     assert "Traceback" not in err
     site.run("verify")
     assert site.json("run")["clips"]["ready"] == 360
+
+
+def test_plan_compares_budgets(site: Site) -> None:
+    """A row for each budget, the definitions in --help, and the least budget; nothing is recorded."""
+    text = site.run("plan", "train.yaml", "--budget", "1kB,400kB,1GB", "--pace", "0.1")
+    for word in ("stall", "warm-up", "the minimum is", "decoded twice", "0.1 s a batch"):
+        assert word in text
+    found = site.json("plan", "train.yaml", "--budget", "400kB,1GB")
+    assert [each["budget_bytes"] for each in found["budgets"]] == [400_000, 10**9]
+    assert found["budgets"][1]["packets"] == found["once_packets"]
+    assert not site.store.exists()
+
+
+def test_plan_with_a_pace_needs_budgets(site: Site) -> None:
+    """Options that would be ignored are refused; if no budget holds a batch, that is a failure."""
+    site.run("plan", "train.yaml", "--pace", "1", code=2)
+    assert "--budget" in site.words
+    site.run("plan", "train.yaml", "--budget", "1kB", code=1)
