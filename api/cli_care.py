@@ -123,8 +123,9 @@ def _forget(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.catalog import Catalog
     from viewcache.errors import NotFound
 
-    where = locate(arguments.where).catalog
-    with Catalog.open(where, create=False, writable=not arguments.dry_run) as catalog:
+    where = locate(arguments.where)
+    writable = not arguments.dry_run
+    with Catalog.open(where.catalog, create=False, writable=writable, beside=where.root) as catalog:
         known = {row.name: row for row in catalog.load_tasks()}
         if arguments.task not in known:
             raise NotFound(f"no task {arguments.task!r} in this catalog; it has {', '.join(sorted(known)) or 'none'}")

@@ -36,7 +36,7 @@ from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
 from viewcache.materializer.pool import WorkerPool, job_bytes
 from viewcache.materializer.read import Reader
-from viewcache.materializer.recover import Recovered, claim, recover
+from viewcache.materializer.recover import Recovered, claim, plan_again, recover
 from viewcache.materializer.single import SingleWork
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.task import Task, TaskSettings
@@ -147,7 +147,7 @@ class Cache:
         # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
         self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
         try:
-            self.catalog = Catalog.open(where)
+            self.catalog = Catalog.open(where, beside=root)
         except BaseException:
             if self._owner is not None:
                 self._owner.release()
@@ -172,6 +172,7 @@ class Cache:
             self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
             self._share()
             self._check_budget()
+            plan_again(self.catalog, [reader.task for reader in self._readers.values()])
         except BaseException:
             self._let_go(clean=recovered)
             raise
