@@ -1,8 +1,8 @@
 """What was drawn, written a second time: a small file of checked lines beside the catalog (law 4, DESIGN §3).
 
-Objects describe themselves and plans are functions of their draws, but the draws of tasks that draw together, what stood
-in for bad videos, and how generations began are known to the catalog alone. Each transaction that decides such things
-appends one line before it commits. The trade-off: one more flush per decision, and none for what is only counted.
+Objects describe themselves and plans are functions of their draws, but the draws of tasks that draw together, what
+stood in for bad videos, and how generations began are known to the catalog alone. Each transaction that decides such
+things appends one line before it commits. The trade-off: one more flush per decision, none for what is only counted.
 """
 
 import json
