@@ -49,7 +49,9 @@ _log = logging.getLogger("viewcache")
 TIER = "local"
 """Name of the one tier of this release in the catalog."""
 
-_CLEAN = "clean_end"
+CLEAN = "clean_end"
+"""Setting: ``yes`` while rows and files are known to agree, because the last owner said so in the end."""
+
 _open_caches: list["Cache"] = []
 
 
@@ -156,8 +158,8 @@ class Cache:
         try:
             if self._owner is not None:
                 claim(self.catalog, tier)
-            clean = self.catalog.setting(_CLEAN) == "yes"
-            self.catalog.set_setting(_CLEAN, "no")
+            clean = self.catalog.setting(CLEAN) == "yes"
+            self.catalog.set_setting(CLEAN, "no")
             self.recovered: Recovered = recover(self.catalog, tier, TIER, clean=clean)
             recovered = True
             config = config.with_used_bytes(tier.used_bytes)
@@ -421,7 +423,7 @@ class Cache:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
         try:
             if clean:
-                self.catalog.set_setting(_CLEAN, "yes")
+                self.catalog.set_setting(CLEAN, "yes")
         finally:
             self.catalog.close()
             if self._owner is not None:

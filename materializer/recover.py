@@ -22,7 +22,8 @@ from viewcache.errors import BadInput, ChunkDamaged, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.ledger import Copy
-from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, scan_object
+from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored
+from viewcache.store.tier import Tier
 
 if TYPE_CHECKING:
     from viewcache.materializer.task import Task
@@ -91,7 +92,7 @@ def claim(catalog: Catalog, tier: LocalTier) -> None:
     catalog.set_setting(STORE_ID, there)
 
 
-def recover(catalog: Catalog, tier: LocalTier, name: str, *, clean: bool) -> Recovered:
+def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovered:
     """Reconcile one tier.
 
     Args:
@@ -169,12 +170,12 @@ def _recorded(catalog: Catalog, tier: str) -> list[Copy]:
     return copies
 
 
-def scan_strays(tier: LocalTier, physicals: Iterable[str]) -> tuple[list[FoundObject], list[str]]:
+def scan_strays(tier: Tier, physicals: Iterable[str]) -> tuple[list[FoundObject], list[str]]:
     """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
     found, broken = [], []
     for physical in physicals:
         try:
-            each = scan_object(tier.root, physical)
+            each = tier.scan(physical)
         except ChunkDamaged as damage:
             _log.warning("an object that was not whole is deleted: %s", damage, extra={"action": "delete"})
             broken.append(physical)

@@ -36,7 +36,7 @@ from viewcache.store.format import (
 from viewcache.store.reader import FoundObject, scan_object, verify_object
 from viewcache.store.temporary import temporary_name
 
-__all__ = ["ObjectWriter", "Written", "bound_bytes", "find_written", "write_object"]
+__all__ = ["ObjectWriter", "Written", "bound_bytes", "find_written", "sync_folder", "write_object"]
 
 Bytes = NDArray[np.uint8]
 Blob = bytes  # the type's own name is a field's below
@@ -229,7 +229,7 @@ class ObjectWriter:
             finally:
                 self._finish(metadata)
             if self._durable:
-                _sync_folder(self._folder)
+                sync_folder(self._folder)
             failpoint("store.before-rename")
             found = self._publish()
             failpoint("store.after-rename")
@@ -258,8 +258,6 @@ class ObjectWriter:
                 os.rename(self._folder, target)
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
-                if self._durable:
-                    _sync_folder(f"{self._root}/objects")
                 continue
             except OSError as error:
                 if error.errno not in _TAKEN:
@@ -271,8 +269,7 @@ class ObjectWriter:
                     continue
                 self._sync_found(target, found)
                 return found
-            if self._durable:
-                _sync_folder(os.path.dirname(target))
+            self._sync_place(target)
             return None
         raise Broken(f"object {self._key} was replaced by others {_PUBLISH_ATTEMPTS} times; is the store shared?")
 
@@ -294,8 +291,14 @@ class ObjectWriter:
         for name in (found.meta.shard_name, METADATA_NAME):
             file = os.open(f"{target}/{name}", os.O_RDONLY | os.O_CLOEXEC)
             self._finish(file)
-        _sync_folder(target)
-        _sync_folder(os.path.dirname(target))
+        sync_folder(target)
+        self._sync_place(target)
+
+    def _sync_place(self, target: str) -> None:
+        """Make the object's name last; the folder above may be new, and its maker may not have come to flush it yet."""
+        if self._durable:
+            sync_folder(os.path.dirname(target))
+            sync_folder(f"{self._root}/objects")
 
     def _finish(self, file: int) -> None:
         try:
@@ -327,7 +330,8 @@ def _write_exactly(file: int, views: list[memoryview], offset: int) -> None:
         done += os.pwrite(file, rest, offset + done)
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
+    """Make the names in a folder last."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
