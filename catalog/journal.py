@@ -5,6 +5,7 @@ stood in for bad videos, and how generations began are known to the catalog alon
 things appends one line before it commits. The trade-off: one more flush per decision, none for what is only counted.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -180,13 +181,10 @@ class Journal:
         self.base = base
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self.size = os.fstat(self._fd).st_size
+            """Bytes of the file, but for a line that could not be taken back."""
         except OSError as error:
             raise errors.Broken(f"cannot write {path}: {error.strerror}; check that it is writable") from error
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return os.fstat(self._fd).st_size
 
     def append(self, by: str, ticket: int, steps: Iterable[Step]) -> None:
         """Write a line to the device; when that fails, nothing of it is left.
@@ -200,7 +198,6 @@ class Journal:
             Full: the disk has no room.
             Broken: it cannot be written for another reason.
         """
-        before = self.size
         text = line_of(by, ticket, steps)
         failpoint("journal.before-write")
         try:
@@ -209,10 +206,11 @@ class Journal:
                 written += os.write(self._fd, text[written:])
             os.fdatasync(self._fd)
         except OSError as error:
-            self.take_back(before)
+            self._cut()
             if error.errno in NO_SPACE:
                 raise errors.Full(f"journal {self.path}: {error.strerror}; free disk space") from error
             raise errors.Broken(f"journal {self.path}: {error.strerror}; nothing new can be drawn") from error
+        self.size += len(text)
         failpoint("journal.after-write")
 
     def take_back(self, size: int) -> None:
@@ -221,7 +219,12 @@ class Journal:
         Should that fail, they are harmless: nobody was given what they tell, and later lines have the last word.
         """
         if self.size > size:
-            os.ftruncate(self._fd, size)
+            self.size = size
+            self._cut()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, self.size)
 
     def close(self) -> None:
         """Let go of the file; harmless when done twice."""

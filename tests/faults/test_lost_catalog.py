@@ -230,7 +230,7 @@ def run_until_killed(whole: dict[str, Any], failpoint: str) -> Seen | None:
 
 
 @pytest.mark.parametrize("place", ["journal.before-write", "journal.after-write", "catalog.after-commit"])
-@pytest.mark.parametrize("visit", [6, 9])
+@pytest.mark.parametrize("visit", [6, pytest.param(9, marks=pytest.mark.long)])
 @pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])
 def test_killed_between_journal_and_commit(tmp_path: Path, videos: Path, place: str, visit: int, lost: bool) -> None:
     """What was read before means the same, whether the catalog is there afterwards or not, and epochs are whole."""
@@ -250,15 +250,15 @@ def test_killed_between_journal_and_commit(tmp_path: Path, videos: Path, place: 
                 assert sorted(drawn) == sorted(f"v{k}" for k in range(4) for _ in range(2))
 
 
-RECOVERING = [
-    *("catalog.create-before-rename:1", "catalog.create-after-rename:1"),
-    *("catalog.replayed-before-commit:1", "catalog.replayed-after-commit:1"),
+STEPS = [
+    *("catalog.create-before-rename:1", "catalog.replayed-before-commit:1", "catalog.replayed-after-commit:1"),
     *("recover.adopted:1", "recover.reconciled:1", "recover.planned:1", "recover.planned:2"),
-    *(f"catalog.{when}-commit:{n}" for n in (1, 2, 4, 6, 9) for when in ("before", "after")),
 ]
+COMMITS = [f"catalog.{when}-commit:{n}" for n in (1, 2, 4, 6, 9) for when in ("before", "after")]
 
 
-def test_a_rebuild_is_killed_again_and_again(tmp_path: Path, videos: Path) -> None:
+@pytest.mark.parametrize("points", [STEPS, pytest.param(COMMITS, marks=pytest.mark.long)], ids=["steps", "commits"])
+def test_a_rebuild_is_killed_again_and_again(tmp_path: Path, videos: Path, points: list[str]) -> None:
     """Killed at each of its steps, twice in a row, it goes on in the end as if it had not been."""
     store = tmp_path / "store"
     with viewcache.open(two(store, videos)) as cache:
@@ -266,7 +266,7 @@ def test_a_rebuild_is_killed_again_and_again(tmp_path: Path, videos: Path) -> No
     made = {key: folder.stat().st_ino for key, folder in objects_of(store).items()}
     kills = 0
     delete_database(store)
-    for place in RECOVERING:
+    for place in points:
         for _ in range(2):
             got = run_until_killed(two(store, videos), place)
             assert got == {} or place.startswith("catalog.")
@@ -275,7 +275,7 @@ def test_a_rebuild_is_killed_again_and_again(tmp_path: Path, videos: Path) -> No
         if place.startswith(("catalog.create", "catalog.replayed-after", "recover.planned")):
             delete_database(store)
             Layout(store).log.unlink(missing_ok=True)
-    assert kills >= 2 * len(RECOVERING) - 4
+    assert kills == 2 * len(points)
     with viewcache.open(two(store, videos)) as cache:
         assert read(cache, 7) == seen
         now = known(cache)
