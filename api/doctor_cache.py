@@ -13,6 +13,7 @@ from pathlib import Path
 from viewcache.api.cli_terminal import counted, size
 from viewcache.api.locate import Located
 from viewcache.api.sql_door import ask, copy_catalog, owner_of
+from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import is_postgresql, journal_of
@@ -29,6 +30,7 @@ _REBUILD = "the next `viewcache run` rebuilds it from the journal and the store:
 _PLACES = (
     "select k.physical, k.bytes, t.budget_bytes from copies k join tiers t on t.tier = k.tier where k.tier = 'local'"
 )
+_MOST_COMPARED = 500_000
 _FAILED = "select message, at_s from errors where at_s is not null order by at_s desc"
 
 
@@ -105,8 +107,12 @@ def objects(located: Located) -> Iterator[Finding]:
     if not is_postgresql(located.catalog) and owner_of(located.catalog):
         return
     try:
-        rows = ask(located.catalog, _PLACES).rows
+        answer = ask(located.catalog, _PLACES, QueryLimits(rows=_MOST_COMPARED))
     except NotFound:
+        return
+    rows = answer.rows
+    if answer.truncated:
+        yield Finding("ok", "objects", f"more than {len(rows)}", "`viewcache gc --dry-run` compares all with the store")
         return
     recorded = {str(physical): int(str(taken)) for physical, taken, _ in rows}
     there, foreign = _walked(Path(located.root))
