@@ -12,7 +12,7 @@ from pathlib import Path
 
 from viewcache.api.cli_terminal import counted, size
 from viewcache.api.locate import Located
-from viewcache.api.sql_door import ask, copy_catalog, owner_of
+from viewcache.api.sql_door import ask, copy_catalog, owner_of, question
 from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines
@@ -27,11 +27,8 @@ __all__ = ["Finding", "clock", "damage", "failures", "journal", "moved_aside", "
 _FUTURE_S = 60.0
 """A file this much newer than now says that the clock was set back, seconds."""
 _REBUILD = "the next `viewcache run` rebuilds it from the journal and the store: no draw and no object is lost"
-_PLACES = (
-    "select k.physical, k.bytes, t.budget_bytes from copies k join tiers t on t.tier = k.tier where k.tier = 'local'"
-)
 _MOST_COMPARED = 500_000
-_FAILED = "select message, at_s from errors where at_s is not null order by at_s desc"
+"""Objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def objects(located: Located) -> Iterator[Finding]:
     if not is_postgresql(located.catalog) and owner_of(located.catalog):
         return
     try:
-        answer = ask(located.catalog, _PLACES, QueryLimits(rows=_MOST_COMPARED))
+        answer = ask(located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
     except NotFound:
         return
     rows = answer.rows
@@ -160,7 +157,7 @@ def _is_whole(root: str, physical: str) -> bool:
 def failures(located: Located) -> Iterator[Finding]:
     """What went wrong last, as the catalog recorded it."""
     try:
-        rows = ask(located.catalog, _FAILED).rows
+        rows = ask(located.catalog, question("doctor_failures")).rows
     except NotFound:
         return
     if rows:
