@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from viewcache.api.locate import Located
-from viewcache.api.session import CLEAN, TIER
+from viewcache.api.session import CLEAN
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
@@ -37,7 +37,7 @@ def collected(located: Located, *, quarantined: bool = False, dry_run: bool = Fa
         catalog = held.enter_context(
             Catalog.open(located.catalog, create=False, writable=not dry_run, beside=located.root)
         )
-        tier = LocalTier(root, 1, TIER)  # counts and deletes; nothing is reserved here
+        tier = LocalTier(root, 1)  # counts and deletes; nothing is reserved here
         garbage = survey(catalog, tier, {root})
         if not dry_run:
             # Killed before the end, the next start walks the store.

@@ -22,8 +22,7 @@ from viewcache.errors import BadInput, ChunkDamaged, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.ledger import Copy
-from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored
-from viewcache.store.tier import Tier
+from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
 
 if TYPE_CHECKING:
     from viewcache.materializer.task import Task
@@ -119,7 +118,7 @@ def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovere
         ids, fresh = _adopt(catalog, found)
         unknown += fresh
         catalog.mark_ready([copy_row(ids[each.key], name, each) for each in found])
-        copies |= {each.physical: Copy(ids[each.key], each.key, each.stored, each.bytes) for each in found}
+        copies |= {each.physical: Copy(ids[each.key], each.key, each.stored, each.bytes, name) for each in found}
         failpoint("recover.adopted")
     adopted = len(strays) - deleted
     # By row, as `delete` will give it back: an object that was cut short since counts what it had.
@@ -166,7 +165,7 @@ def _recorded(catalog: Catalog, tier: str) -> list[Copy]:
         stored = Stored(
             row["physical"], shape, row["chunk_rows"], row["codec"], ChunkTable.from_bytes(row["table_blob"])
         )
-        copies.append(Copy(row["object_id"], row["key"], stored, row["bytes"]))
+        copies.append(Copy(row["object_id"], row["key"], stored, row["bytes"], tier))
     return copies
 
 
