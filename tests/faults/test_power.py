@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -111,8 +112,8 @@ def assert_kept(disk: Disk, tally: Tally, scratch: Path) -> None:
 
 def _drawn(catalog: Catalog) -> set[int]:
     """Epochs that are drawn whole."""
-    epochs = catalog.load_draws(1, 0, 2**31 - 1)["epoch"].to_pylist()
-    return {epoch for epoch in epochs if epochs.count(epoch) == DRAWN}
+    drawn = Counter(catalog.load_draws(1, 0, 2**31 - 1)["epoch"].to_pylist())
+    return {epoch for epoch, positions in drawn.items() if positions == DRAWN}
 
 
 def _cut_again_and_again(folder: Path, kind: str, rounds: int, *, durable: bool, seed: int) -> Tally:
@@ -146,7 +147,7 @@ def test_cache_serves_nothing_wrong(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 @pytest.mark.parametrize("durable", [True, False], ids=["durable", "cache"])
 def test_a_hundred_cuts(tmp_path: Path, kind: str, durable: bool) -> None:
-    """The same, a hundred times on each file system and level."""
-    tally = _cut_again_and_again(tmp_path, kind, 50, durable=durable, seed=3)
+    """The same, 26 times on each file system and level."""
+    tally = _cut_again_and_again(tmp_path, kind, 13, durable=durable, seed=3)
     print(f"{kind}, durable={durable}: {tally.cuts} cuts, {len(tally.acknowledged)} acknowledged, {tally.damaged} lost")
     assert bool(tally.damaged) != durable
