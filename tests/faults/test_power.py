@@ -149,7 +149,6 @@ def test_cache_serves_nothing_wrong(tmp_path: Path, kind: str) -> None:
 def test_a_hundred_cuts(tmp_path: Path, kind: str, durable: bool) -> None:
     """The same, 26 times on each file system and level."""
     tally = _cut_again_and_again(tmp_path, kind, 13, durable=durable, seed=3)
-    print(
-        f"{kind}, durable={durable}: {tally.cuts} cuts, {len(tally.acknowledged)} acknowledged, {len(tally.damaged)} lost"
-    )
+    made, lost = len(tally.acknowledged), len(tally.damaged)
+    print(f"{kind}, durable={durable}: {tally.cuts} cuts, {made} acknowledged, {lost} lost")
     assert bool(tally.damaged) != durable
