@@ -1,4 +1,4 @@
-"""The commands that check and repair: verify, doctor, forget, db upgrade."""
+"""The commands that check and repair: verify, doctor, gc, forget, db upgrade."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -32,6 +32,15 @@ def add_commands(commands: "Commands") -> None:
     doctor.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
     doctor.add_argument("--json", action="store_true", help="the findings as JSON")
     doctor.set_defaults(command=_doctor)
+
+    collector = commands.add_parser(
+        "gc", help="remove objects that no plan needs any more, and what dead processes left; nothing else"
+    )
+    collector.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    collector.add_argument("--quarantined", action="store_true", help="also damaged files that were moved aside")
+    collector.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    collector.add_argument("--json", action="store_true", help="the answer as JSON")
+    collector.set_defaults(command=_collect)
 
     forget = commands.add_parser(
         "forget", help="drop a task's draws and plans, so that its name can mean something else"
@@ -118,13 +127,37 @@ def _doctor(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return 1 if any(finding.level == "fail" for finding in findings) else 0
 
 
+def _collect(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.garbage import collected
+    from viewcache.api.locate import locate
+
+    found = collected(locate(arguments.where), quarantined=arguments.quarantined, dry_run=arguments.dry_run)
+    if terminal.json:
+        terminal.data(found.as_dict() | {"dry_run": arguments.dry_run})
+        return 0
+    verb = "would remove" if arguments.dry_run else "removed"
+    terminal.show(
+        f"{verb} {counted(found.objects, 'object')} of {size(found.bytes)} and "
+        f"{counted(len(found.unfinished), 'unfinished file')} of dead processes"
+    )
+    if found.quarantined:
+        ask = "" if arguments.quarantined else "; kept: --quarantined removes them"
+        terminal.show(f"{counted(len(found.quarantined), 'file')} that could not be read and were moved aside{ask}")
+    if found.waiting:
+        terminal.say(
+            "the catalog was rebuilt, and no run has planned again since: objects stay until `viewcache run` has"
+        )
+    return 0
+
+
 def _forget(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.locate import locate
     from viewcache.catalog import Catalog
     from viewcache.errors import NotFound
 
-    where = locate(arguments.where).catalog
-    with Catalog.open(where, create=False, writable=not arguments.dry_run) as catalog:
+    where = locate(arguments.where)
+    writable = not arguments.dry_run
+    with Catalog.open(where.catalog, create=False, writable=writable, beside=where.root) as catalog:
         known = {row.name: row for row in catalog.load_tasks()}
         if arguments.task not in known:
             raise NotFound(f"no task {arguments.task!r} in this catalog; it has {', '.join(sorted(known)) or 'none'}")

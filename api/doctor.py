@@ -9,11 +9,11 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
 from viewcache.api.cli_terminal import counted, size
+from viewcache.api.doctor_cache import Finding, clock, damage, failures, journal, moved_aside, objects
 from viewcache.api.locate import Located
 from viewcache.errors import NotFound, ViewcacheError
 
@@ -34,27 +34,6 @@ _LOW_SHM = 64 << 20
 _DISTRIBUTIONS = {"cv2": "opencv-python-headless", "google_crc32c": "google-crc32c"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the doctor."""
-
-    level: str
-    """``ok``, ``warn`` or ``fail``."""
-    about: str
-    message: str
-    cure: str = ""
-    """What to do; empty if nothing."""
-
-    @property
-    def line(self) -> str:
-        """As it is printed."""
-        return f"{self.level:4}  {self.about}: {self.message}{f'; {self.cure}' if self.cure else ''}"
-
-    def as_dict(self) -> dict[str, str]:
-        """The same as plain values."""
-        return asdict(self)
-
-
 def doctor(located: Located | None, problem: ViewcacheError | None = None) -> list[Finding]:
     """Look at the machine and, where there is one, at a cache. Changes nothing.
 
@@ -72,7 +51,12 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
         checks += [
             ("catalog", lambda: _catalog(located)),
             ("store", lambda: _store(located)),
+            ("journal", lambda: journal(located)),
+            ("quarantine", lambda: moved_aside(located)),
+            ("objects", lambda: objects(located)),
             ("disk", lambda: _disk(located)),
+            ("errors", lambda: failures(located)),
+            ("clock", lambda: clock(located)),
         ]
     findings: list[Finding] = []
     for about, check in checks:
@@ -179,6 +163,9 @@ def _catalog(located: Located) -> Iterator[Finding]:
 
     if not is_postgresql(located.catalog):
         layout = Layout(Path(located.catalog))
+        if found := damage(located):
+            yield found
+            return
         if not layout.database.exists():
             yield Finding("warn", "catalog", f"none in {layout.folder} yet", "`viewcache run` makes it")
             return
@@ -188,11 +175,6 @@ def _catalog(located: Located) -> Iterator[Finding]:
             )
         else:
             yield Finding("ok", "owner", "no process has it open")
-        aside = sorted(path.name for path in layout.folder.glob("*.quarantined-*"))
-        if aside:
-            yield Finding(
-                "warn", "quarantine", ", ".join(aside), "damaged logs that were moved aside; delete them when looked at"
-            )
     revision = revision_of(located.catalog)
     if revision == migrations.HEAD:
         yield Finding("ok", "catalog", f"schema {revision}")

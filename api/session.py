@@ -37,7 +37,7 @@ from viewcache.materializer.moving import Mover, Water
 from viewcache.materializer.names import stem
 from viewcache.materializer.pool import job_bytes, start_pool
 from viewcache.materializer.read import Reader
-from viewcache.materializer.recover import Recovered, claim
+from viewcache.materializer.recover import Recovered, claim, plan_again
 from viewcache.materializer.single import SingleWork
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.task import Task, TaskSettings
@@ -47,7 +47,9 @@ __all__ = ["Cache", "open"]
 
 _log = logging.getLogger("viewcache")
 
-_CLEAN = "clean_end"
+CLEAN = "clean_end"
+"""Setting: ``yes`` while rows and files are known to agree, because the last owner said so in the end."""
+
 _open_caches: list["Cache"] = []
 
 
@@ -146,7 +148,7 @@ class Cache:
         # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
         self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
         try:
-            self.catalog = Catalog.open(where)
+            self.catalog = Catalog.open(where, beside=root)
         except BaseException:
             if self._owner is not None:
                 self._owner.release()
@@ -155,8 +157,8 @@ class Cache:
         try:
             if self._owner is not None:
                 claim(self.catalog, tier)
-            clean = self.catalog.setting(_CLEAN) == "yes"
-            self.catalog.set_setting(_CLEAN, "no")
+            clean = self.catalog.setting(CLEAN) == "yes"
+            self.catalog.set_setting(CLEAN, "no")
             storage = open_storage(config, self.catalog, tier, clean=clean)
             self.recovered: Recovered = storage.recovered
             self.config, self.tier, self.tiers, self._ledger = storage.config, tier, storage.tiers, storage.ledger
@@ -164,6 +166,7 @@ class Cache:
             self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
             self._share()
             self._check_budget()
+            plan_again(self.catalog, [reader.task for reader in self._readers.values()])
         except BaseException:
             if storage is not None:
                 storage.tiers.close()
@@ -419,7 +422,7 @@ class Cache:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
         try:
             if clean:
-                self.catalog.set_setting(_CLEAN, "yes")
+                self.catalog.set_setting(CLEAN, "yes")
         finally:
             self.catalog.close()
             if self._owner is not None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from viewcache import errors
-from viewcache.catalog import files, plans, schemas, snapshot, tasks
+from viewcache.catalog import plans, schemas, snapshot, tasks
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.leaving import Leaving
 from viewcache.catalog.opening import Opened, open_catalog
@@ -56,7 +56,8 @@ class Catalog(Leaving):
         self.quarantined = opened.quarantined
         self._upkeep = snapshot.Upkeep(opened.engine, opened.layout) if opened.layout and writable else None
         name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
-        self._writer = Writer(opened.engine, name, self._make_room, self._idle) if writable else None
+        upkeep = self._upkeep.tick if self._upkeep else lambda: None
+        self._writer = Writer(opened.engine, opened.journal, name, opened.make_room, upkeep) if writable else None
 
     @classmethod
     def open(
@@ -67,6 +68,7 @@ class Catalog(Leaving):
         writable: bool = True,
         wait_s: float = 1.0,
         memory_bytes: int = 1 << 30,
+        beside: str | Path | None = None,
     ) -> "Catalog":
         """Open a catalog, making it or bringing its schema up to date if need be.
 
@@ -76,15 +78,18 @@ class Catalog(Leaving):
             writable: own it; False reads one that nobody owns.
             wait_s: how long to wait for an owner that is about to end, or a reader that makes its copy, seconds.
             memory_bytes: most memory for DuckDB's buffers.
+            beside: folder of the store, for the journal of a PostgreSQL catalog; None = none is kept.
 
         Raises:
             CatalogBusy: another process owns it; the message has its pid and the ways on.
             CatalogVersion: a newer release made it, or (PostgreSQL) it must be upgraded first.
-            CatalogDamaged: the database file cannot be opened.
+            CatalogDamaged: the database file cannot be read and ``create`` is False; else it is moved aside.
             NotFound: there is none and ``create`` is False.
             Full: no disk space to make it.
         """
-        opened = open_catalog(where, create=create, writable=writable, wait_s=wait_s, memory_bytes=memory_bytes)
+        opened = open_catalog(
+            where, create=create, writable=writable, wait_s=wait_s, memory_bytes=memory_bytes, beside=beside
+        )
         catalog = cls(opened, writable=writable)
         if writable and opened.layout:
             catalog.forget_leases()
@@ -97,9 +102,7 @@ class Catalog(Leaving):
         self._closed = True
         if self._writer is not None:
             self._writer.close()
-        self._opened.engine.close()
-        if self._opened.lock is not None:
-            self._opened.lock.release()
+        self._opened.close()
 
     def __enter__(self) -> "Catalog":
         """The catalog itself."""
@@ -249,7 +252,11 @@ class Catalog(Leaving):
     def record_objects(self, objects: pa.Table) -> None:
         """Record objects outside any generation, ``schemas.OBJECT``: single frames, and clips that replace bad ones."""
         table = schemas.conform(objects, schemas.OBJECT, "objects")
-        self._call(lambda session: session.run("insert_objects", {"generation_id": 0}, table))
+        self._call(lambda session: plans.objects(session, table, 0))
+
+    def adopt_objects(self, found: pa.Table) -> None:
+        """Record what the store has and nobody knows, ``schemas.FOUND``; a plan that names one replaces its row."""
+        self._call(lambda session: session.run("insert_adopted", given=found))
 
     def record_keeping(self, keep: pa.Table, edges: pa.Table, given_up: Sequence[int] = ()) -> None:
         """Say what is kept, ``schemas.KEEP``, and made from what, ``schemas.EDGE``; nothing more from ``given_up``."""
@@ -288,7 +295,7 @@ class Catalog(Leaving):
         return None
 
     def objects_by_key(self, keys: pa.Array | pa.ChunkedArray | Sequence[str]) -> pa.Table:
-        """(key, object_id) of those content keys that are known; unordered in ``keys``, by object_id."""
+        """(key, object_id, adopted) of the known ones; what was ``adopted`` from the store no plan has named yet."""
         column = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else pa.array(keys, pa.string())
         return self._query("objects_by_key", given=pa.table({"key": column}))
 
@@ -415,10 +422,3 @@ class Catalog(Leaving):
     def _query(self, name: str, /, given: pa.Table | None = None, **parameters: object) -> pa.Table:
         self._check()
         return self._opened.engine.query(name, parameters, given)
-
-    def _make_room(self) -> bool:
-        return self._opened.layout is not None and files.release_reserve(self._opened.layout)
-
-    def _idle(self) -> None:
-        if self._upkeep is not None:
-            self._upkeep.tick()

@@ -19,6 +19,8 @@ from viewcache.catalog.statements import Statement, load
 
 __all__ = ["DuckEngine", "locked_down"]
 
+_DAMAGED = ("corrupt database file", "not a valid duckdb database file", "could not read enough bytes")
+"""What DuckDB says of a file whose bytes are not as it wrote them (tried with flips, cuts and other files)."""
 _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quota exceeded")
 
 _THREADS = 1
@@ -72,7 +74,16 @@ class DuckEngine(Engine):
                 raise errors.CatalogBusy(f"catalog {self._path} is open in another process: {text}") from error
             if any(mark in text.lower() for mark in _NO_SPACE):
                 raise errors.Full(f"catalog {self._path}: {text}; free disk space") from error
+            self._suspect(text)
             raise errors.CatalogDamaged(f"catalog {self._path} cannot be opened: {text}") from error
+
+    def _suspect(self, text: str) -> bool:
+        """Whether an error means that the file is damaged; then the next open that may write moves it aside."""
+        damaged = any(mark in text.lower() for mark in _DAMAGED)
+        if damaged and not self._read_only:
+            with contextlib.suppress(OSError):
+                self._path.with_suffix(".suspect").touch(0o600)
+        return damaged
 
     def _cursor(self) -> tuple[duckdb.DuckDBPyConnection, int]:
         with self._lock:
@@ -173,6 +184,9 @@ class DuckEngine(Engine):
                 raise errors.Full(
                     f"catalog {self._path}: {text}; free disk space, training goes on uncached"
                 ) from error
+            if self._suspect(text):
+                cure = "open the cache again: it is rebuilt from its journal and the store"
+                raise errors.CatalogDamaged(f"catalog {self._path}: {text}; {cure}") from error
             if gone or "Connection already closed" in text or isinstance(error, duckdb.ConnectionException):
                 raise errors.CatalogDamaged(f"catalog {self._path}: {text}") from error
             raise errors.Broken(f"catalog {self._path}: {text}") from error

@@ -15,12 +15,13 @@ from pathlib import Path
 from viewcache import errors
 from viewcache.failpoints import failpoint
 
-__all__ = ["RESERVE_BYTES", "Layout", "create", "quarantine", "refill_reserve", "release_reserve"]
+__all__ = ["NO_SPACE", "RESERVE_BYTES", "Layout", "create", "quarantine", "refill_reserve", "release_reserve", "sync"]
 
 RESERVE_BYTES = 16 << 20
 """Freed when the disk is full: a DELETE needs log space too (RELIABILITY F4)."""
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors that mean that the disk has no room."""
 _log = logging.getLogger("viewcache.catalog")
 
 
@@ -44,6 +45,16 @@ class Layout:
     def lock(self) -> Path:
         """Held by the owner; says its pid."""
         return self.folder / "catalog.lock"
+
+    @property
+    def journal(self) -> Path:
+        """What was drawn, a second time."""
+        return self.folder / "catalog.journal"
+
+    @property
+    def suspect(self) -> Path:
+        """There from when the database file was found damaged until it is moved aside."""
+        return self.folder / "catalog.suspect"
 
     @property
     def reserve(self) -> Path:
@@ -83,13 +94,13 @@ def create(layout: Layout) -> None:
         migrations.upgrade(f"duckdb:///{fresh}")
         os.chmod(fresh, 0o600)
         failpoint("catalog.create-before-rename")
-        _sync(fresh)
+        sync(fresh)
         os.rename(fresh, layout.database)
-        _sync(layout.folder)
+        sync(layout.folder)
         failpoint("catalog.create-after-rename")
         shutil.rmtree(layout.building)
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise errors.Full(f"catalog {layout.folder}: {error}; free disk space and open again") from error
         raise
 
@@ -125,7 +136,8 @@ def release_reserve(layout: Layout) -> bool:
     return True
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Flush a file or folder to the device."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

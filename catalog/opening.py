@@ -1,21 +1,27 @@
-"""Opening a catalog: the lock, creation, the schema's revision, and what to do with a log that cannot be replayed.
+"""Opening a catalog: the lock, creation, the schema's revision, the journal, and what to do with damaged files.
 
-Opening a current catalog imports neither Alembic nor SQLAlchemy, which would take longer than the opening itself.
+What cannot be read is moved aside, never deleted, and the catalog is made anew: its draws come from the journal, its
+copies from the store. Opening a current catalog imports neither Alembic nor SQLAlchemy, which would take longer than
+the opening itself.
 """
 
 import logging
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
+from urllib.parse import urlsplit
 
 from viewcache import errors, migrations
 from viewcache.catalog import files
 from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.engine import Engine
 from viewcache.catalog.files import Layout
+from viewcache.catalog.journal import Journal
 from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.replay import attach, detach
 
-__all__ = ["Opened", "is_postgresql", "open_catalog", "upgrade_catalog"]
+__all__ = ["Opened", "is_postgresql", "journal_of", "open_catalog", "upgrade_catalog"]
 
 _log = logging.getLogger("viewcache.catalog")
 
@@ -31,6 +37,20 @@ class Opened:
     """None for PostgreSQL."""
     quarantined: tuple[Path, ...] = ()
     """Files that were moved aside; the copies they told of must be looked up in the store."""
+    journal: Journal | None = None
+    """Open to append to; None for a catalog that is only read, or has no folder for one."""
+
+    def make_room(self) -> bool:
+        """Free what is held back for a full disk; False when there is nothing left to free."""
+        return self.layout is not None and files.release_reserve(self.layout)
+
+    def close(self) -> None:
+        """Let go of all of it."""
+        if self.journal is not None:
+            detach(self.journal, self.engine)
+        self.engine.close()
+        if self.lock is not None:
+            self.lock.release()
 
 
 def is_postgresql(where: str | Path) -> bool:
@@ -38,10 +58,18 @@ def is_postgresql(where: str | Path) -> bool:
     return str(where).startswith(("postgresql://", "postgresql+psycopg://"))
 
 
-def open_catalog(where: str | Path, *, create: bool, writable: bool, wait_s: float, memory_bytes: int) -> Opened:
+def open_catalog(
+    where: str | Path,
+    *,
+    create: bool,
+    writable: bool,
+    wait_s: float,
+    memory_bytes: int,
+    beside: str | Path | None = None,
+) -> Opened:
     """Open the database at ``where``; see ``Catalog.open``."""
     if is_postgresql(where):
-        return _open_postgresql(str(where), create=create, writable=writable)
+        return _open_postgresql(str(where), beside, create=create, writable=writable)
     layout = Layout(Path(where).absolute())
     if writable and create:
         layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,6 +81,16 @@ def open_catalog(where: str | Path, *, create: bool, writable: bool, wait_s: flo
     except BaseException:
         lock.release()
         raise
+
+
+def journal_of(where: str | Path, beside: str | Path) -> Path:
+    """Where the journal of a catalog is: with DuckDB's file, or in the store's folder under the database's own name."""
+    if not is_postgresql(where):
+        return Layout(Path(where).absolute()).journal
+    url = urlsplit(str(where))
+    host = url.netloc.rpartition("@")[2]  # not who asks, and with which password
+    place = blake2b(f"{host}{url.path}?{url.query}".encode(), digest_size=4).hexdigest()
+    return Path(beside) / f"catalog-{place}.journal"
 
 
 def upgrade_catalog(where: str | Path) -> str:
@@ -73,23 +111,48 @@ def upgrade_catalog(where: str | Path) -> str:
         finally:
             engine.close()
         return migrations.HEAD
-    opened = open_catalog(where, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30)
-    assert opened.lock is not None
-    opened.engine.close()
-    opened.lock.release()
+    open_catalog(where, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30).close()
     return migrations.HEAD
 
 
 def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: bool, memory_bytes: int) -> Opened:
-    quarantined: list[Path | None] = []
+    aside: list[Path] = []
+    if writable and create and layout.suspect.exists():
+        aside += _set_aside(layout)
     if not layout.database.exists():
         if not (create and writable):
             raise errors.NotFound(f"no catalog in {layout.folder}; `viewcache run` makes one")
-        quarantined.append(files.quarantine(layout.log))
+        aside += _set_aside(layout)  # a log without its database
         files.create(layout)
     if writable:
         rmtree(layout.building, ignore_errors=True)
         files.refill_reserve(layout)
+    try:
+        engine = _engine_of(layout, aside, writable=writable, memory_bytes=memory_bytes)
+    except errors.CatalogDamaged as error:
+        if not (writable and create and layout.suspect.exists()):
+            raise
+        _log.error("%s; it is made anew", error, extra={"action": "catalog_rebuild"})
+        aside += _set_aside(layout)
+        files.create(layout)
+        engine = _engine_of(layout, aside, writable=writable, memory_bytes=memory_bytes)
+    try:
+        journal = attach(layout.journal, engine) if writable else None
+    except BaseException:
+        engine.close()
+        raise
+    return Opened(engine, layout, lock, tuple(aside), journal)
+
+
+def _set_aside(layout: Layout) -> list[Path]:
+    """Move a database and its log aside; the mark of damage goes last, so that a kill in between changes nothing."""
+    moved = [files.quarantine(layout.database), files.quarantine(layout.log)]
+    layout.suspect.unlink(missing_ok=True)
+    return [path for path in moved if path is not None]
+
+
+def _engine_of(layout: Layout, aside: list[Path], *, writable: bool, memory_bytes: int) -> DuckEngine:
+    """The database at this release's revision; a log that cannot be replayed is added to ``aside``."""
 
     def connect() -> DuckEngine:
         return DuckEngine(layout.database, read_only=not writable, memory_bytes=memory_bytes)
@@ -99,7 +162,10 @@ def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: boo
     except errors.CatalogDamaged as error:
         if not (writable and layout.log.exists() and "WAL" in str(error)):
             raise
-        quarantined.append(files.quarantine(layout.log))
+        log = files.quarantine(layout.log)
+        assert log is not None
+        aside.append(log)
+        layout.suspect.unlink(missing_ok=True)
         engine = connect()
     try:
         older = _is_older(_revision(engine), str(layout.folder))
@@ -113,10 +179,10 @@ def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: boo
         _log.info("upgrading %s to %s", layout.folder, migrations.HEAD, extra={"action": "catalog_upgrade"})
         migrations.upgrade(f"duckdb:///{layout.database}")
         engine = connect()
-    return Opened(engine, layout, lock, tuple(path for path in quarantined if path is not None))
+    return engine
 
 
-def _open_postgresql(url: str, *, create: bool, writable: bool) -> Opened:
+def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writable: bool) -> Opened:
     from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
 
     engine = PostgresEngine(url)
@@ -128,10 +194,11 @@ def _open_postgresql(url: str, *, create: bool, writable: bool) -> Opened:
         elif _is_older(_revision(engine), "of the PostgreSQL database"):
             # Other machines may be using it, so this one does not change it unasked.
             raise _too_old("of the PostgreSQL database")
+        journal = attach(journal_of(url, beside), engine) if writable and beside is not None else None
     except BaseException:
         engine.close()
         raise
-    return Opened(engine, None, None)
+    return Opened(engine, None, None, journal=journal)
 
 
 def _revision(engine: Engine) -> str:

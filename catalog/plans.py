@@ -13,7 +13,7 @@ from viewcache.catalog.records import GenerationRow, PlanTables, TaskRow
 from viewcache.catalog.rows import from_table, to_table
 from viewcache.catalog.tasks import claim_ids
 
-__all__ = ["keep", "prepare", "record"]
+__all__ = ["keep", "objects", "prepare", "record"]
 
 _USE_ORDER = ("task_id", "seq", "position", "sample")
 
@@ -55,10 +55,16 @@ def record(session: Session, plan: PlanTables) -> GenerationRow:
         planned_at=plan.generation.planned_at or time(),
     )
     session.run("insert_generation", given=to_table([generation]))
-    session.run("insert_objects", {"generation_id": generation.generation_id}, plan.objects)
+    objects(session, plan.objects, generation.generation_id)
     session.run("insert_edges", given=plan.edges)
     session.run("insert_uses", given=plan.uses)
     return generation
+
+
+def objects(session: Session, planned: pa.Table, generation_id: int) -> None:
+    """Record what a plan names first, in place of what the store told of it."""
+    session.run("delete_adopted", given=planned)
+    session.run("insert_objects", {"generation_id": generation_id}, planned)
 
 
 def keep(session: Session, decided: pa.Table, edges: pa.Table, given_up: pa.Table) -> None:

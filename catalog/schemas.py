@@ -65,6 +65,19 @@ USE = _schema(
 )
 """Task's batch ``seq`` needs ``object_id`` as clip ``sample`` of the video at ``position`` of the epoch's order."""
 
+FOUND = _schema(
+    object_id="bigint",
+    key="text",
+    kind="text",
+    video_key="text",
+    depth="integer",
+    est_bytes="bigint",
+    cost_s="double",
+    shape="text",
+    frame_list="integer[]",
+)
+"""What an object in the store tells of itself; its video is known by its content."""
+
 DRAW = _schema(task_id="bigint", epoch="integer", position="integer", video_id="bigint")
 """The video at ``position`` of the order of ``epoch``."""
 

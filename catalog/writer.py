@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from viewcache import errors
 from viewcache.catalog.engine import Engine, Session
+from viewcache.catalog.journal import Journal, Recording
 from viewcache.catalog.pending import Pending
 from viewcache.failpoints import failpoint
 
@@ -53,16 +54,25 @@ class _Job(Generic[T]):
 class Writer:
     """Owns every transaction that writes; started by the catalog, ended by ``close``."""
 
-    def __init__(self, engine: Engine, name: str, make_room: Callable[[], bool], idle: Callable[[], None]):
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal | None,
+        name: str,
+        make_room: Callable[[], bool],
+        idle: Callable[[], None],
+    ):
         """Start the thread.
 
         Args:
             engine: to write to.
+            journal: where what is decided is written too, before it is committed.
             name: of this writer among those of the database.
             make_room: frees space on a full disk; False when there is nothing left to free.
             idle: called on the writer's thread at least every half second, between transactions.
         """
-        self._engine, self._name, self._make_room, self._idle = engine, name, make_room, idle
+        self._engine, self._journal, self._name = engine, journal, name
+        self._make_room, self._idle = make_room, idle
         self._awake = threading.Condition()
         self._pending, self._since = Pending(), 0.0
         self._failed = Pending()
@@ -212,14 +222,17 @@ class Writer:
         """Run ``work`` in a transaction; ``numbered`` when doing it twice would differ from doing it once."""
         for _ in range(_ATTEMPTS):
             self._ticket += numbered
+            whole = self._journal.size if self._journal else 0
             try:
                 with self._engine.transaction() as session:
-                    result = work(session)
+                    recording = Recording(session)
+                    result = work(recording)
                     if numbered:
                         session.run("write_ticket", {"name": self._name, "ticket": self._ticket})
+                    if recording.steps and self._journal:
+                        # Before the commit: what the catalog has and the journal has not could be lost with it.
+                        self._journal.append(self._name, self._ticket, recording.steps)
                     failpoint("catalog.before-commit")
-                failpoint("catalog.after-commit")
-                return result
             except (errors.Full, errors.CatalogDamaged) as error:
                 failure = error
                 roomier = isinstance(error, errors.Full) and self._make_room()
@@ -227,9 +240,21 @@ class Writer:
                     self._reopen()
                     if numbered and self._was_committed():
                         return result
+                self._take_back(whole)
                 if not roomier and not isinstance(error, errors.CatalogDamaged):
                     break
+            except BaseException:
+                self._take_back(whole)
+                raise
+            else:
+                failpoint("catalog.after-commit")
+                return result
         raise failure
+
+    def _take_back(self, whole: int) -> None:
+        """Nobody was given what a transaction decided that was not committed."""
+        if self._journal:
+            self._journal.take_back(whole)
 
     def _reopen(self) -> None:
         _log.warning("catalog lost its database handle, opening it again", extra={"action": "catalog_reopen"})

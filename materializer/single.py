@@ -268,12 +268,13 @@ class Singles:
             ids = {key: self._ids[key] for key in fresh if key in self._ids}
             missing = [key for key in fresh if key not in ids]
             if missing:
-                found = self._catalog.objects_by_key(missing)
-                ids |= dict(zip(found["key"].to_pylist(), found["object_id"].to_pylist(), strict=True))
-                missing = [key for key in missing if key not in ids]
-            if missing:
-                ids |= {key: self._next_id(len(missing)) for key in missing}
-                self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
+                found = self._catalog.objects_by_key(missing).to_pylist()
+                ids |= {row["key"]: row["object_id"] for row in found}
+                told = {row["key"] for row in found if not row["adopted"]}
+                new = [key for key in missing if key not in ids]
+                ids |= {key: self._next_id(len(new)) for key in new}
+                if missing := [key for key in missing if key not in told]:
+                    self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
             self._ids |= ids
             while len(self._ids) > KNOWN_IDS:
                 del self._ids[next(iter(self._ids))]

@@ -159,18 +159,23 @@ def plan_tables(
 
 
 def ids_of(catalog: Catalog, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each key's object id, a new one where the catalog does not know the object, and whether it knows it."""
+    """Each key's object id, a new one where the catalog does not know the object, and whether it knows it.
+
+    Of what was only adopted from the store the catalog knows the id, and is to be told the rest.
+    """
     unique, inverse = np.unique(keys, return_inverse=True)
     text = unique.tobytes().hex()
+    known = np.ones(len(unique), bool)
     found = catalog.objects_by_key([text[k : k + 32] for k in range(0, len(text), 32)])
     ids = np.full(len(unique), -1, np.int64)
     if found.num_rows:
         there = np.frombuffer(bytes.fromhex("".join(found["key"].to_pylist())), "V16")
-        ids[np.searchsorted(unique, there)] = found["object_id"].to_numpy()
+        places = np.searchsorted(unique, there)
+        ids[places] = found["object_id"].to_numpy()
+        known[places] = ~found["adopted"].to_numpy(zero_copy_only=False)
     fresh = np.flatnonzero(ids < 0)
     if len(fresh):
         ids[fresh] = catalog.next_object_id(len(fresh)) + np.arange(len(fresh))
-    known = np.ones(len(unique), bool)
     known[fresh] = False
     return ids[inverse.reshape(-1)], known[inverse.reshape(-1)]
 

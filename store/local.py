@@ -24,7 +24,7 @@ from viewcache.store.shard_reader import FoundObject, Stored
 from viewcache.store.shard_writer import Written
 from viewcache.store.temporary import TEMPORARY, is_abandoned, temporary_name
 from viewcache.store.tier import Tier
-from viewcache.store.writer import write_object
+from viewcache.store.writer import sync_folder, write_object
 
 __all__ = ["MARKER", "LocalTier"]
 
@@ -157,8 +157,12 @@ class LocalTier(Tier):
             self._mark(marker)
         else:
             self._check_marker(marker, text)
-        for name in (_OBJECTS, TEMPORARY):
+        fresh = [name for name in (_OBJECTS, TEMPORARY) if not (root / name).is_dir()]
+        for name in fresh:
             (root / name).mkdir(0o700, exist_ok=True)
+        if fresh:  # what is durable below these is lost with them
+            for folder in (root, root.parent):
+                sync_folder(str(folder))
 
     def _refuse_foreign(self, root: Path) -> None:
         for name in (_OBJECTS, TEMPORARY, "zarr.json", ".zgroup", ".zarray"):

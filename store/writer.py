@@ -25,7 +25,7 @@ from viewcache.store.shard_reader import FoundObject
 from viewcache.store.shard_writer import ShardWriter, Written, bound_bytes, inner_chunks, write_exactly, written_of
 from viewcache.store.temporary import temporary_name
 
-__all__ = ["ObjectWriter", "find_written", "write_object"]
+__all__ = ["ObjectWriter", "find_written", "sync_folder", "write_object"]
 
 Bytes = NDArray[np.uint8]
 Root = str | os.PathLike[str]
@@ -143,7 +143,7 @@ class ObjectWriter:
             finally:
                 self._finish(metadata)
             if self._durable:
-                _sync_folder(self._folder)
+                sync_folder(self._folder)
             failpoint("store.before-rename")
             found = self._publish()
             failpoint("store.after-rename")
@@ -176,8 +176,6 @@ class ObjectWriter:
                 os.rename(self._folder, target)
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
-                if self._durable:
-                    _sync_folder(f"{self._root}/objects")
                 continue
             except OSError as error:
                 if error.errno not in _TAKEN:
@@ -189,8 +187,7 @@ class ObjectWriter:
                     continue
                 self._sync_found(target, found)
                 return found
-            if self._durable:
-                _sync_folder(os.path.dirname(target))
+            self._sync_place(target)
             return None
         raise Broken(f"object {self._key} was replaced by others {_PUBLISH_ATTEMPTS} times; is the store shared?")
 
@@ -212,8 +209,14 @@ class ObjectWriter:
         for name in (found.meta.shard_name, METADATA_NAME):
             file = os.open(f"{target}/{name}", os.O_RDONLY | os.O_CLOEXEC)
             self._finish(file)
-        _sync_folder(target)
-        _sync_folder(os.path.dirname(target))
+        sync_folder(target)
+        self._sync_place(target)
+
+    def _sync_place(self, target: str) -> None:
+        """Make the object's name last; the folder above may be new, and its maker may not have come to flush it yet."""
+        if self._durable:
+            sync_folder(os.path.dirname(target))
+            sync_folder(f"{self._root}/objects")
 
     def _finish(self, file: int) -> None:
         try:
@@ -236,7 +239,8 @@ class ObjectWriter:
         )
 
 
-def _sync_folder(path: str) -> None:
+def sync_folder(path: str) -> None:
+    """Make the names in a folder last."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -333,7 +333,7 @@ def test_objects_are_found_by_key(catalog: Catalog) -> None:
     catalog.record_plan(given)
     keys = [*given.objects["key"].to_pylist()[:3], "e" * 32]
     found = catalog.objects_by_key(keys).to_pylist()
-    assert found == [{"key": key, "object_id": int(key, 16)} for key in keys[:3]]
+    assert found == [{"key": key, "object_id": int(key, 16), "adopted": False} for key in keys[:3]]
 
 
 def test_copies_come_back_as_they_were_marked(catalog: Catalog) -> None:

@@ -180,11 +180,12 @@ def test_a_log_without_its_database_is_put_aside(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_named(folder: Path) -> None:
-    """It is never overwritten: the error says which file, so that a person decides."""
+    """Who only looks at an existing catalog is told which file it is, and changes nothing."""
     database = Layout(folder).database
     database.write_bytes(os.urandom(5000))
-    with pytest.raises(errors.CatalogDamaged, match=r"catalog\.duckdb cannot be opened"):
-        Catalog.open(folder)
+    for writable in (True, False):
+        with pytest.raises(errors.CatalogDamaged, match=r"catalog\.duckdb cannot be opened"):
+            Catalog.open(folder, create=False, writable=writable)
     assert database.stat().st_size == 5000
 
 

@@ -1,6 +1,8 @@
-"""verify, doctor, forget and db upgrade."""
+"""verify, doctor, gc, forget and db upgrade."""
 
+import os
 import re
+import shutil
 
 import pytest
 
@@ -8,6 +10,7 @@ import viewcache
 from tests.cli.site import Site
 from viewcache import migrations
 from viewcache.catalog import Catalog
+from viewcache.catalog.files import Layout
 
 
 def test_verify_checks_every_object(made: Site) -> None:
@@ -85,6 +88,70 @@ def test_doctor_finds_what_is_wrong(made: Site) -> None:
     (made.store / "tmp" / f"{'ab' * 16}.4194304.0123456789abcdef").mkdir()
     text = made.run("doctor")
     assert "chmod 700" in text
+
+
+@pytest.mark.parametrize(
+    ("harm", "told", "code"),
+    [
+        ("delete", r"warn +catalog: .*catalog\.duckdb is missing; the next `viewcache run` rebuilds it", 0),
+        ("damage", r"fail +catalog: .*catalog\.duckdb cannot be opened.*; the next `viewcache run` rebuilds it", 1),
+        ("journal", r"warn +journal: catalog\.journal is not there", 0),
+        ("line", r"warn +journal: 1 line of catalog\.journal", 0),
+        ("aside", r"warn +quarantine: catalog\.duckdb\.quarantined-1 .*viewcache gc --quarantined", 0),
+        ("object", r"warn +missing: 1 row without an object", 0),
+        ("foreign", r"warn +foreign: objects/mine/notes", 0),
+        ("clock", r"warn +clock: a file in .* is \d+ s newer than now", 0),
+    ],
+)
+def test_doctor_explains_damage(made: Site, harm: str, told: str, code: int) -> None:
+    """What is wrong in plain words, with what mends it; a run mends the catalog, its journal and the objects."""
+    layout = Layout(made.store)
+    assert "ok    objects: 12 objects" in made.run("doctor")
+    if harm == "delete":
+        layout.database.unlink()
+    elif harm == "damage":
+        layout.database.write_bytes(b"not a database" * 1000)
+    elif harm == "journal":
+        layout.journal.unlink()
+    elif harm == "line":
+        layout.journal.write_bytes(layout.journal.read_bytes().replace(b'"do"', b'"to"', 1))
+    elif harm == "aside":
+        (made.store / "catalog.duckdb.quarantined-1").write_bytes(b"old")
+    elif harm == "object":
+        shutil.rmtree(made.objects()[0].parent)
+    elif harm == "foreign":
+        (made.store / "objects" / "mine").mkdir()
+        (made.store / "objects" / "mine" / "notes").write_text("mine")
+    else:
+        os.utime(layout.journal, (2e9, 2e9))
+    text = made.run("doctor", code=code)
+    assert re.search(told, text), text
+    if harm in ("delete", "damage", "journal", "line", "object"):
+        made.run("run")
+        made.run("gc", "--quarantined")
+        assert not re.search(told, made.run("doctor"))
+
+
+def test_gc_says_what_it_does(made: Site) -> None:
+    """A dry run counts and keeps; then objects of a forgotten task go, with what was moved aside if that is asked."""
+    made.run("forget", "train.yaml", "train")
+    aside = made.store / "catalog.duckdb.quarantined-1"
+    aside.write_bytes(b"old")
+    assert made.json("gc", "--dry-run")["objects"] == 12
+    assert len(made.objects()) == 12
+    assert "removed 12 objects" in made.run("gc")
+    assert not made.objects()
+    assert aside.exists()
+    assert made.json("gc", "--quarantined")["quarantined"] == 1
+    assert not aside.exists()
+
+
+def test_gc_does_not_disturb_an_owner(made: Site) -> None:
+    """While a run is on, it is refused with the owner's pid."""
+    with viewcache.open(made.config):
+        second = made.spawn("gc")
+        _, err = second.communicate(timeout=60)
+    assert second.returncode == 4, err
 
 
 def test_doctor_names_the_owner(made: Site) -> None:

@@ -49,7 +49,7 @@ def test_what_was_handed_out_stays(tmp_path: Path, videos: Path, lines: int) -> 
             stdout=subprocess.PIPE,
             text=True,
             cwd=root,
-            env=os.environ | {"PYTHONPATH": str(root)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])},
         )
         assert child.stdout is not None
         for _ in range(lines):

@@ -4,7 +4,7 @@
 --   kind: frames (as decoded), aug (one frame after some steps) or clip
 --   video_id: number of its video
 --   video: name of its video
---   generation_id: the generation that first named it; 0 = none, a frame that was asked for by its path
+--   generation_id: the generation that first named it; 0 = none, a frame asked for by its path; -1 = none yet, found in the store
 --   generation: its number within the task; null without one
 --   depth: augmentation steps done; 0 = decoded
 --   state: planned, claimed, ready, evicted or failed

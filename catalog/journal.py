@@ -1,0 +1,263 @@
+"""What was drawn, written a second time: a small file of checked lines beside the catalog (law 4, DESIGN §3).
+
+Objects describe themselves and plans are functions of their draws, but the draws of tasks that draw together, what
+stood in for bad videos, and how generations began are known to the catalog alone. Each transaction that decides such
+things appends one line before it commits. The trade-off: one more flush per decision, none for what is only counted.
+"""
+
+import contextlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from viewcache import errors
+from viewcache.catalog.engine import Session, arrow_schema
+from viewcache.catalog.files import NO_SPACE
+from viewcache.catalog.statements import load
+from viewcache.failpoints import failpoint
+
+__all__ = ["FORMAT", "Journal", "Json", "Line", "Recording", "Step", "encode", "line_of", "read_lines", "step_of"]
+
+FORMAT = 1
+"""Version of the lines; statements that they name keep their names and columns."""
+
+_STEPS = {
+    "insert_dataset": None,
+    "insert_group": None,
+    "upsert_videos": ("video_id", "dataset_id", "name", "uri", "key", "status", "label"),
+    "upsert_task": None,
+    "insert_generation": None,
+    "delete_generation": None,
+    "delete_generations": None,
+    "insert_draws": None,
+    "move_draws": None,
+    "delete_draws": None,
+    "upsert_settled": None,
+    "delete_settled": None,
+    "load_substitutions": None,
+    "delete_substitutions": None,
+    "delete_uses": None,
+    "delete_progress": None,
+    "delete_task": None,
+}
+"""Statements that decide something that cannot be found again, and which columns of their rows tell it; None = all.
+
+Of a video its identity is enough: the next scan reads the file again, since its size and time are not told.
+"""
+
+_COUNTED = ("dataset", "group", "generation", "task", "video")
+"""Kinds of ids that lines name; those of objects are given out anew, since the store knows objects by key."""
+
+_START = re.compile(rb'\{"by":("[^"]*"),"ticket":(\d+),"run":\[')
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement of a transaction."""
+
+    do: str
+    """Name of the statement."""
+    given: Mapping[str, object]
+    """Its parameters."""
+    rows: pa.Table | None = None
+    """The rows that it takes."""
+
+    def as_json(self) -> Json:
+        """For a line; a column of one value only is told once."""
+        plain: Json = {"do": self.do}
+        if self.given:
+            plain["with"] = dict(self.given)
+        if self.rows is not None:
+            columns = {name: self.rows[name].to_pylist() for name in self.rows.column_names}
+            plain["n"] = self.rows.num_rows
+            plain["rows"] = {name: _told(values) for name, values in columns.items()}
+        return plain
+
+    @classmethod
+    def of_json(cls, plain: Json) -> "Step":
+        """What `as_json` told, in the statement's own columns; those that were not told are null.
+
+        Raises:
+            KeyError, TypeError, ValueError, ArrowInvalid: it is no step.
+        """
+        given = load(plain["do"], "duckdb").given
+        if given is None:
+            return cls(plain["do"], plain.get("with", {}))
+        count, columns = int(plain["n"]), plain["rows"]
+        schema = arrow_schema(given.columns)
+        values = [_untold(columns.get(field.name), count) for field in schema]
+        arrays = [pa.array(each, field.type) for each, field in zip(values, schema, strict=True)]
+        return cls(plain["do"], plain.get("with", {}), pa.table(arrays, schema=schema))
+
+
+def _told(values: list[object]) -> object:
+    return values[0] if values and all(each == values[0] for each in values) else values
+
+
+def _untold(told: object, count: int) -> list[object]:
+    return told if isinstance(told, list) else [told] * count
+
+
+def step_of(do: str, rows: pa.Table | None = None, /, **given: object) -> Step:
+    """A step with the columns that lines tell."""
+    takes = load(do, "duckdb").given
+    if rows is None or takes is None:
+        return Step(do, given)
+    return Step(do, given, rows.select(_STEPS[do] or [column.name for column in takes.columns]))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One transaction, or a part of the catalog as it was when the journal was written anew."""
+
+    by: str
+    """Name of the writer; empty for what was there before."""
+    ticket: int
+    """Number of its transaction."""
+    text: bytes
+    """As JSON, checked."""
+
+    def steps(self) -> list[Step]:
+        """The statements, in their order.
+
+        Raises:
+            Broken: the line is whole, but not as this release writes it.
+        """
+        try:
+            return [Step.of_json(each) for each in json.loads(self.text)["run"]]
+        except (KeyError, TypeError, ValueError, AttributeError, errors.NotFound) as error:
+            raise errors.Broken(
+                f"a line of the journal cannot be understood ({type(error).__name__}: {error}); open the cache with "
+                "the release of viewcache that wrote it"
+            ) from error
+
+
+class Recording(Session):
+    """A session that remembers which of its statements belong in the journal."""
+
+    def __init__(self, session: Session):
+        """Around the session of an open transaction."""
+        self._session = session
+        self.steps: list[Step] = []
+
+    def run(self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None) -> pa.Table:
+        """See ``Session.run``."""
+        result = self._session.run(name, parameters, given)
+        if name in _STEPS and (given is None or given.num_rows):
+            self.steps.append(step_of(name, given, **parameters or {}))
+        elif name == "claim_ids" and parameters is not None and parameters["name"] in _COUNTED:
+            counter = {"name": parameters["name"], "ticket": result["next_id"][0].as_py()}
+            self.steps.append(Step("write_ticket", counter))
+        return result
+
+    def count(self, name: str, parameters: Mapping[str, object]) -> int:
+        """See ``Session.count``; nothing that is only counted belongs in the journal."""
+        return self._session.count(name, parameters)
+
+
+class Journal:
+    """The open file; used by one thread at a time."""
+
+    def __init__(self, path: Path, base: int = 0):
+        """Append to a file that is whole.
+
+        Args:
+            path: of the file.
+            base: bytes that it had when it was written anew.
+
+        Raises:
+            Broken: it cannot be opened.
+        """
+        self.path = path
+        self.base = base
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self.size = os.fstat(self._fd).st_size
+            """Bytes of the file, but for a line that could not be taken back."""
+        except OSError as error:
+            raise errors.Broken(f"cannot write {path}: {error.strerror}; check that it is writable") from error
+
+    def append(self, by: str, ticket: int, steps: Iterable[Step]) -> None:
+        """Write a line to the device; when that fails, nothing of it is left.
+
+        Args:
+            by: name of the writer.
+            ticket: number of its transaction.
+            steps: what the transaction decides.
+
+        Raises:
+            Full: the disk has no room.
+            Broken: it cannot be written for another reason.
+        """
+        text = line_of(by, ticket, steps)
+        failpoint("journal.before-write")
+        try:
+            written = os.write(self._fd, text)
+            while written < len(text):  # a full disk shows as a short write first
+                written += os.write(self._fd, text[written:])
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self._cut()
+            if error.errno in NO_SPACE:
+                raise errors.Full(f"journal {self.path}: {error.strerror}; free disk space") from error
+            raise errors.Broken(f"journal {self.path}: {error.strerror}; nothing new can be drawn") from error
+        self.size += len(text)
+        failpoint("journal.after-write")
+
+    def take_back(self, size: int) -> None:
+        """Cut off lines of transactions that were not committed.
+
+        Should that fail, they are harmless: nobody was given what they tell, and later lines have the last word.
+        """
+        if self.size > size:
+            self.size = size
+            self._cut()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, self.size)
+
+    def close(self) -> None:
+        """Let go of the file; harmless when done twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def line_of(by: str, ticket: int, steps: Iterable[Step]) -> bytes:
+    """The line of a transaction."""
+    return encode({"by": by, "ticket": ticket, "run": [step.as_json() for step in steps]})
+
+
+def encode(value: Json) -> bytes:
+    """One line: the crc32 of the text in 8 hexadecimal digits, a space, the text as JSON."""
+    text = json.dumps(value, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, Json | Line | None]]:
+    """Each line's end in the file, and what it is: the head as it says, then lines; None where one is damaged."""
+    end = 0
+    with path.open("rb") as file:
+        for raw in file:
+            end += len(raw)
+            yield end, _decoded(raw)
+
+
+def _decoded(raw: bytes) -> Json | Line | None:
+    text = raw[9:-1]
+    if raw[-1:] != b"\n" or raw[:9] != b"%08x " % zlib.crc32(text):
+        return None
+    if start := _START.match(text):  # what it tells is read only if it is needed
+        return Line(json.loads(start[1]), int(start[2]), text)
+    head: Json = json.loads(text)
+    return head
