@@ -5,6 +5,7 @@ formats and protocols allowed, so that a playlist posing as a video cannot make 
 (DESIGN §8.6; RELIABILITY F12). A local file costs one descriptor; a remote one a few cached blocks.
 """
 
+import errno
 import io
 import os
 import stat
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from viewcache.errors import BadVideo
+from viewcache.errors import BadVideo, Full
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -271,6 +272,7 @@ def open_source(uri: str) -> Source:
 
     Raises:
         BadVideo: it cannot be opened, or is not a regular file.
+        Full: this process has too many files open.
     """
     try:
         return LocalSource(uri) if is_local(uri) else RemoteSource(uri)
@@ -279,7 +281,18 @@ def open_source(uri: str) -> Source:
     except FileNotFoundError as missing:
         raise BadVideo(f"{shown(uri)}: no such file") from missing
     except Exception as failed:  # fsspec's file systems raise nearly anything
+        _blame_the_process(uri, failed)
         raise BadVideo(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed
+
+
+def _blame_the_process(uri: str, failed: Exception) -> None:
+    """A limit that this process has hit says nothing about the video: no policy may put another one in its place.
+
+    Raises:
+        Full: it was that.
+    """
+    if getattr(failed, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        raise Full(f"{shown(uri)}: too many open files; raise the limits of this process (ulimit -n)") from failed
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
@@ -293,6 +306,7 @@ def open_container(source: Source) -> "Iterator[InputContainer]":
 
     Raises:
         BadVideo: not a video file, or not one of the allowed formats.
+        Full: this process has too many files open.
     """
     import av
 
@@ -305,6 +319,7 @@ def open_container(source: Source) -> "Iterator[InputContainer]":
     except BadVideo as refused:
         raise BadVideo(f"{shown(source.uri)}: {refused}") from refused
     except Exception as failed:  # damaged files raise UnicodeDecodeError, IndexError, MemoryError and more (F12)
+        _blame_the_process(source.uri, failed)
         raise BadVideo(f"{shown(source.uri)}: not a video that can be opened ({failed})") from failed
     with container:
         yield container
