@@ -147,16 +147,16 @@ def assert_stopped_anywhere(
             assert sorted(seen.values()) == [2] * 10, "each sample exactly once"
 
 
-@pytest.mark.parametrize("world", (1, 2, 4))
-@pytest.mark.parametrize("prefetch", (1, 2, 8))
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("prefetch", [1, 2, 8])
 def test_stopped_at_a_step_and_resumed(cache: Cache, truth: list[Tensors], world: int, prefetch: int) -> None:
     """At any depth of reading ahead and number of ranks: the order is equal, each sample comes once in its epoch."""
     assert_stopped_anywhere(cache, truth, world, prefetch, (1 + prefetch % 3, BATCHES * EPOCHS - 1))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("world", (1, 2, 4))
-@pytest.mark.parametrize("prefetch", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 4, 8])
 def test_stopped_at_every_step_and_resumed(cache: Cache, truth: list[Tensors], world: int, prefetch: int) -> None:
     """The same for a stop after every batch."""
     assert_stopped_anywhere(cache, truth, world, prefetch, range(BATCHES * EPOCHS + 1))
