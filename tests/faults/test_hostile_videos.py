@@ -1,6 +1,6 @@
 """Damaged and hostile files among the videos: an error that names the file or a substitute, and work goes on.
 
-RELIABILITY §1 row 11. What damage does to pixels that are decoded without complaint, nobody can know of a new file; of a
+RELIABILITY §1 row 11. Of a new file nobody can know what damage did to pixels that are decoded without complaint; of a
 known one a changed size or time tells.
 """
 
@@ -26,8 +26,10 @@ def read_everything(cache: Cache) -> dict[int, str]:
     return {k: digest_of(cache.read("t", 0, k)) for k in range(cache.task("t").task.iterations(0))}
 
 
-def assert_survives(tmp_path: Path, originals: list[Path], many: int, caplog: pytest.LogCaptureFixture) -> int:
-    """Damage a file so many times, put all among good ones, and read a whole epoch, twice.
+def assert_survives(
+    tmp_path: Path, originals: list[Path], many: int, caplog: pytest.LogCaptureFixture, times: int = 2
+) -> int:
+    """Damage files so many times, put all among good ones, and read a whole epoch, each time in a new store.
 
     Returns:
         How many of them gave no frames, or were found out to be damaged.
@@ -38,7 +40,7 @@ def assert_survives(tmp_path: Path, originals: list[Path], many: int, caplog: py
         (folder / f"m{number}{original.suffix}").write_bytes(mutate(original.read_bytes(), number))
     caplog.set_level(logging.WARNING, "viewcache")
     runs = []
-    for store in (tmp_path / "one", tmp_path / "two"):
+    for store in (tmp_path / f"store{number}" for number in range(times)):
         with viewcache.open(config(store, folder, epochs=1, on_bad_video="replace", samples_per_video=1)) as cache:
             dataset = cache.task("t").task.dataset
             assert len(dataset) == many + GOOD
@@ -48,16 +50,16 @@ def assert_survives(tmp_path: Path, originals: list[Path], many: int, caplog: py
             runs.append(read_everything(cache))
             assert cache.read("t", 0, 0).video.any(), "the engine lives"
         assert_at_rest(store)
-    assert runs[0] == runs[1], "what a damaged file gives is the same each time"
+    assert runs.count(runs[0]) == times, "what a damaged file gives is the same each time"
     died = [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "worker_died"]
     assert not died, died
     return found
 
 
-@pytest.mark.parametrize("name", CODECS)
-def test_damaged_videos(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+def test_damaged_videos(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Forty damaged versions of a clip of each codec: each gives frames or another video's, no process dies of it."""
-    assert assert_survives(tmp_path, [encode_family(tmp_path, name)], 40, caplog) > 0
+    clips = [encode_family(tmp_path, name) for name in CODECS]
+    assert assert_survives(tmp_path, clips, 40 * len(clips), caplog, times=1) > len(clips)
 
 
 @pytest.mark.long
@@ -96,7 +98,7 @@ def test_impostors(tmp_path: Path) -> None:
 
 
 def test_a_source_that_changes_is_noticed(tmp_path: Path) -> None:
-    """A file that is replaced, lengthened or rewritten in place after the scan: its name is told, no frame of it shown."""
+    """A file that is replaced, lengthened or rewritten after the scan: its name is told, no frame of it is shown."""
     for number, change in enumerate(("replaced", "longer", "rewritten")):
         folder = encode_videos(tmp_path / change, 4)
         with viewcache.open(config(tmp_path / f"store{number}", folder)) as cache:
