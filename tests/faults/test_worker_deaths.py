@@ -56,6 +56,11 @@ def by_signal(number: signal.Signals) -> Die:
     return lambda pid: os.kill(pid, number)
 
 
+def move(group: Path, pid: int) -> None:
+    """Put a process into a control group."""
+    (group / "cgroup.procs").write_text(str(pid))
+
+
 @contextmanager
 def starved() -> Iterator[Die]:
     """Death by the kernel, for want of memory in a group of processes that has none left."""
@@ -70,7 +75,7 @@ def starved() -> Iterator[Die]:
         pytest.skip("memory control groups are not mounted here")
     limit.write_text(str(256 << 10))
     try:
-        yield lambda pid: (group / "cgroup.procs").write_text(str(pid)) and None  # type: ignore[func-returns-value]
+        yield lambda pid: move(group, pid)
     finally:
         until(lambda: not (group / "cgroup.procs").read_text(), "the group to be empty")
         group.rmdir()
