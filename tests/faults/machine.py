@@ -215,7 +215,7 @@ class CacheMachine(RuleBasedStateMachine):
         if not len(self._open_cache._ledger):
             self._read(self._place(seed))
         self._settle()
-        copies = self._open_cache._ledger._copies
+        copies = self._open_cache._ledger.copies()
         whole = sorted(copies.keys() - self.hurt)
         if len(whole) < 2:
             return
@@ -233,13 +233,20 @@ class CacheMachine(RuleBasedStateMachine):
             self._read_damaged()
 
     @precondition(lambda self: self.kills < 2 * TRIES)
-    @rule(seed=st.integers(0, 7))
-    def kill_worker(self, seed: int) -> None:
-        """A worker is killed, busy or not."""
+    @rule(seed=st.integers(0, 7), hangs=st.booleans())
+    def kill_worker(self, seed: int, hangs: bool) -> None:
+        """A worker is killed, or stops for good, busy or not; that its time is over comes at once."""
+        if not self._pool.pids():
+            self._read(self._place(seed))
         self.kills += 1
         if pids := self._pool.pids():
-            self._count("kill_worker")
-            os.kill(pids[seed % len(pids)], signal.SIGKILL)
+            victim = pids[seed % len(pids)]
+            self._count("worker_hang" if hangs else "kill_worker")
+            if hangs:
+                self._pool.stopped.add(victim)
+                stop(victim)
+            else:
+                os.kill(victim, signal.SIGKILL)
 
     @precondition(lambda self: self.hidden is None)
     @rule(k=st.integers(0, 3))
@@ -300,7 +307,7 @@ class CacheMachine(RuleBasedStateMachine):
     def only_leases_hold(self) -> None:
         """A read that is over holds nothing; what is held is there."""
         held = {copy.key for _, fetched, _ in self.leases for copy in fetched.copies}
-        assert set(self._open_cache._ledger._holds) == held
+        assert self._open_cache._ledger.held == held
         hurt = set().union(*(hurt for _, _, hurt in self.leases))
         assert held - hurt <= objects_of(self.store).keys()
 
@@ -396,7 +403,7 @@ class CacheMachine(RuleBasedStateMachine):
         """Ledger, catalog, count and folders are the same objects, apart from those that were damaged."""
         self._settle()
         cache = self._open_cache
-        copies = {copy.key: copy.bytes for copy in cache._ledger._copies.values()}
+        copies = {copy.key: copy.bytes for copy in cache._ledger.copies().values()}
         rows = {row["key"]: row["bytes"] for row in cache.catalog.query("read_stored", tier="local").to_pylist()}
         assert rows == copies
         assert (cache.tier.used_bytes, cache.tier.reserved_bytes) == (sum(copies.values()), 0)

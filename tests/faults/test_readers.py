@@ -69,7 +69,7 @@ def crowd(store: Path, videos: Path, readers: int, for_s: float) -> Seen:
         cache.catalog.flush()
         assert cache.catalog.query("read_stored", tier="local").num_rows < len(truth) * 4, "nothing was evicted"
         assert cache.task("t").spent.rebuilt == 0, "nobody ever read a damaged object"
-        assert not cache._ledger._holds
+        assert not cache._ledger.held
     assert_at_rest(store)
     return seen
 

@@ -69,7 +69,7 @@ def test_jobs_are_done_again(
     jobs = [job for job in pool.jobs for _ in range(dice.randint(1, 3))]
     if workers == 1:
         dice.shuffle(jobs)  # else the same ones stay side by side
-    place = Place(str(again), "raw", False)
+    place = Place(str(again), False)
     made = run([replace(job, number=number, place=place) for number, job in enumerate(jobs, 1)], workers)
     assert len(made) > len({each.key for each in made}), "nothing was made twice"
     assert contents(again) == expected

@@ -51,7 +51,7 @@ class Bench:
     def forget(self) -> None:
         """Nothing lies in the store any more; the worker is idle and has done nothing wrong yet."""
         self.settle()
-        self.kitchen.forget(list(self.kitchen.ledger._copies))
+        self.kitchen.forget(list(self.kitchen.ledger.copies()))
         self.kitchen.engine._tries.clear()
 
     def settle(self) -> None:

@@ -92,7 +92,7 @@ def assert_survives(kitchen: Kitchen, pool: Watched, deaths: dict[str, Die], man
     for name in names:
         for _ in range(20):  # a job may be done before its worker is dead
             until(lambda: pool.busy == 0, "the jobs to end")
-            kitchen.forget(list(kitchen.ledger._copies))
+            kitchen.forget(list(kitchen.ledger.copies()))
             kitchen.engine._tries.clear()  # it is not the videos' fault
             before, given = len(pool.died), pool.given
             reading = Reading(kitchen, ROWS)
