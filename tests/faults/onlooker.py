@@ -1,7 +1,7 @@
 """Another process that looks at a store in use: every folder in sight is a whole object, or goes away at once.
 
-Run as `python -m tests.faults.onlooker STORE` in the root of the repository; ends when its standard input does, and
-says how many objects it has seen.
+Run as `python -m tests.faults.onlooker STORE` in the root of the repository; says ``ready``, ends when its standard
+input does, and says how many objects it has seen.
 """
 
 import os
@@ -39,8 +39,10 @@ def _inode(folder: Path) -> int | None:
 
 def main() -> None:
     """Look until nobody wants to know any more."""
-    seen = 0
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    print("ready", flush=True)
+    seen, wanted = 0, True
+    while wanted:
+        wanted = not select.select([sys.stdin], [], [], 0)[0]
         seen += look(Path(sys.argv[1]))
     print(seen)
 
