@@ -6,6 +6,7 @@ then ``lost`` is set and ``reopen`` starts again on the same file.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ __all__ = ["DuckEngine", "locked_down"]
 _DAMAGED = ("corrupt database file", "not a valid duckdb database file", "could not read enough bytes")
 """What DuckDB says of a file whose bytes are not as it wrote them (tried with flips, cuts and other files)."""
 _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quota exceeded")
+
+_REOPEN_S = 5.0
+"""How long a reader waits for the writer to open a lost database again, seconds."""
 
 _THREADS = 1
 """Each query runs on the thread that asks, and on no other. DuckDB's own threads take the GIL to let go of an Arrow
@@ -62,6 +66,7 @@ class DuckEngine(Engine):
         self._path, self._read_only = path, read_only
         self._config = locked_down(memory_bytes, _THREADS)
         self._lock = threading.Lock()
+        self._reopened = threading.Condition(self._lock)
         self._root = self._connect()
         self._life = 0
 
@@ -86,7 +91,7 @@ class DuckEngine(Engine):
         return damaged
 
     def _cursor(self) -> tuple[duckdb.DuckDBPyConnection, int]:
-        with self._lock:
+        with self._lock, self._translated():  # it is closed when opening it again has failed
             return self._root.cursor(), self._life
 
     @contextlib.contextmanager
@@ -117,16 +122,19 @@ class DuckEngine(Engine):
     ) -> pa.Table:
         """See ``Engine.query``."""
         while True:
-            cursor, life = self._cursor()
+            life = self._life
             try:
-                return _DuckSession(self, cursor).select(load(name, "duckdb"), parameters, given, only)
+                with contextlib.closing(self._cursor()[0]) as cursor:
+                    return _DuckSession(self, cursor).select(load(name, "duckdb"), parameters, given, only)
             except errors.CatalogDamaged:
-                with self._lock:
-                    reopened = self._life != life
-                if not reopened:
+                if not self._is_reopened(life):
                     raise
-            finally:
-                cursor.close()
+
+    def _is_reopened(self, life: int) -> bool:
+        """Whether a life is over; where the database was lost, the writer is given the time to open it again."""
+        with self._reopened:
+            patience = 0.0 if self._read_only or not self.lost else _REOPEN_S
+            return self._reopened.wait_for(lambda: self._life != life, patience)
 
     @contextlib.contextmanager
     def in_order(
@@ -162,9 +170,24 @@ class DuckEngine(Engine):
         """See ``Engine.reopen``."""
         with self._lock:
             self._root.close()
+            self._reach()
             self._root = self._connect()
             self._life += 1
             self.lost = False
+            self._reopened.notify_all()
+
+    def _reach(self) -> None:
+        """Open the files once without DuckDB: where it cannot open its log, it aborts the process (1.5.6).
+
+        Only where the database is closed: closing a file of it gives up DuckDB's own lock.
+        """
+        for path in (self._path, self._path.with_name(f"{self._path.name}.wal")):
+            try:
+                os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise errors.CatalogDamaged(f"catalog {path} cannot be opened again: {error.strerror}") from error
 
     def close(self) -> None:
         """See ``Engine.close``."""

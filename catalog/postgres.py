@@ -95,9 +95,28 @@ class PostgresEngine(Engine):
     def query(
         self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
     ) -> pa.Table:
-        """See ``Engine.query``."""
-        with self._reading() as connection:
-            return _PostgresSession(self, connection).run(name, parameters, given)
+        """See ``Engine.query``; waits a little for a server that restarts, which has dropped all connections."""
+        until = time.monotonic() + _RECONNECT_S
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            try:
+                connection = connection or self._connect()
+                with self._translated(), connection.transaction():
+                    result = _PostgresSession(self, connection).run(name, parameters, given)
+            except BaseException as error:
+                if connection is not None:
+                    gone = connection.closed or connection.broken
+                    connection.close()
+                else:
+                    gone = isinstance(error, errors.CatalogBusy)
+                if not gone or time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+                continue
+            with self._lock:
+                self._idle.append(connection)
+            return result
 
     @contextlib.contextmanager
     def in_order(

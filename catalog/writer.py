@@ -211,12 +211,15 @@ class Writer:
         except Exception as error:
             self._failed = pending
             self._failure = error
-            self._retry_at = time.monotonic() + self._pause_s
-            self._pause_s = min(self._pause_s * 2, _RETRY_S[1])
+            self._try_later()
             _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
             return False
         self._failure, self._pause_s = None, _RETRY_S[0]
         return True
+
+    def _try_later(self) -> None:
+        self._retry_at = time.monotonic() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, _RETRY_S[1])
 
     def _commit(self, work: Callable[[Session], T], *, numbered: bool) -> T:
         """Run ``work`` in a transaction; ``numbered`` when doing it twice would differ from doing it once."""
@@ -267,6 +270,9 @@ class Writer:
 
     def _tick(self) -> None:
         try:
+            if self._engine.lost and time.monotonic() >= self._retry_at:
+                self._try_later()  # nothing may be waiting to be written, but readers wait for the database
+                self._reopen()
             self._idle()
         except Exception as error:
             _log.error("catalog upkeep failed: %s", error, extra={"action": "catalog_upkeep"})

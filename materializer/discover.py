@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.materializer.names import SUFFIXES
-from viewcache.materializer.source import Stamp, is_local, local_path, shown, stamp_of
+from viewcache.materializer.source import Stamp, is_local, local_path, quiet_requests, shown, stamp_of
 
 __all__ = ["Found", "discover"]
 
@@ -144,6 +144,7 @@ def _remote(uri: str) -> Iterator[Found]:
         raise BadInput(
             f"{shown(uri)}: no user or password in a dataset's URL; use the file system's own profile or environment"
         )
+    quiet_requests()
     try:
         fs, path = url_to_fs(uri)
         if _MAGIC & set(path):
@@ -154,7 +155,7 @@ def _remote(uri: str) -> Iterator[Found]:
             base, entries = path, fs.find(path, detail=True)
     except FileNotFoundError:
         entries, base = {}, ""
-    except (OSError, ValueError, ImportError) as failed:
+    except Exception as failed:  # as in open_source
         raise DatasetNotFound(f"{shown(uri)} cannot be listed ({type(failed).__name__}: {failed})") from failed
     if not entries:
         raise DatasetNotFound(f"{shown(uri)}: nothing is there")

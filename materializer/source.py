@@ -5,7 +5,9 @@ formats and protocols allowed, so that a playlist posing as a video cannot make 
 (DESIGN §8.6; RELIABILITY F12). A local file costs one descriptor; a remote one a few cached blocks.
 """
 
+import errno
 import io
+import logging
 import os
 import stat
 from collections import OrderedDict
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from viewcache.errors import BadVideo
+from viewcache.errors import BadVideo, Full
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -29,6 +31,7 @@ __all__ = [
     "local_path",
     "open_container",
     "open_source",
+    "quiet_requests",
     "shown",
 ]
 
@@ -156,6 +159,7 @@ class RemoteSource(Source):
     def __init__(self, uri: str) -> None:
         from fsspec.core import url_to_fs
 
+        quiet_requests()
         self._fs, self._path = url_to_fs(uri)
         info = self._fs.info(self._path)
         if info.get("type") == "directory":
@@ -254,6 +258,13 @@ class RangeFile(io.RawIOBase):
         return block
 
 
+def quiet_requests() -> None:
+    """Keep requests out of logs at DEBUG, where the AWS libraries show signatures and session tokens (F16)."""
+    for name in ("botocore", "aiobotocore", "s3fs"):
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
+
+
 def stamp_of(info: dict[str, Any]) -> Stamp:
     """The version of a remote file from fsspec's ``info``."""
     etag = str(info.get("ETag") or info.get("etag") or info.get("md5") or info.get("generation") or "")
@@ -271,6 +282,7 @@ def open_source(uri: str) -> Source:
 
     Raises:
         BadVideo: it cannot be opened, or is not a regular file.
+        Full: this process has too many files open.
     """
     try:
         return LocalSource(uri) if is_local(uri) else RemoteSource(uri)
@@ -279,7 +291,18 @@ def open_source(uri: str) -> Source:
     except FileNotFoundError as missing:
         raise BadVideo(f"{shown(uri)}: no such file") from missing
     except Exception as failed:  # fsspec's file systems raise nearly anything
+        _blame_the_process(uri, failed)
         raise BadVideo(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed
+
+
+def _blame_the_process(uri: str, failed: Exception) -> None:
+    """A limit that this process has hit says nothing about the video: no policy may put another one in its place.
+
+    Raises:
+        Full: it was that.
+    """
+    if getattr(failed, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        raise Full(f"{shown(uri)}: too many open files; raise the limits of this process (ulimit -n)") from failed
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
@@ -293,6 +316,7 @@ def open_container(source: Source) -> "Iterator[InputContainer]":
 
     Raises:
         BadVideo: not a video file, or not one of the allowed formats.
+        Full: this process has too many files open.
     """
     import av
 
@@ -305,6 +329,7 @@ def open_container(source: Source) -> "Iterator[InputContainer]":
     except BadVideo as refused:
         raise BadVideo(f"{shown(source.uri)}: {refused}") from refused
     except Exception as failed:  # damaged files raise UnicodeDecodeError, IndexError, MemoryError and more (F12)
+        _blame_the_process(source.uri, failed)
         raise BadVideo(f"{shown(source.uri)}: not a video that can be opened ({failed})") from failed
     with container:
         yield container

@@ -26,9 +26,6 @@ __all__ = ["EPOCHS", "Life"]
 EPOCHS = 4
 """Of the task: two generations, so that the later one is planned while the earlier one is read."""
 
-ROUNDS = 50
-"""How often all batches are read before the victim ends by itself."""
-
 
 @dataclass(frozen=True, slots=True)
 class Life:
@@ -36,6 +33,8 @@ class Life:
 
     budget: int = 10**8
     workers: int = 1
+    rounds: int = 50
+    """How often all batches are read before it ends by itself."""
     commit_every: int = 3
     """Batches between two acknowledged commits."""
     publish: bool = False
@@ -55,7 +54,7 @@ def main() -> None:
     with patch.object(pool, "WorkerPool", _pool_of(life)):
         cache = viewcache.open(config(store, videos, budget=life.budget, workers=life.workers, epochs=EPOCHS))
         _say("open")
-        for _ in range(ROUNDS):
+        for _ in range(life.rounds):
             _read(cache, life)
     cache.close()
     _say("end")

@@ -128,6 +128,40 @@ def test_stopped_and_resumed_at_random_every_sample_comes_once(
     assert (state["epoch"], state["iteration"]) == (EPOCHS, 0)
 
 
+def assert_stopped_anywhere(
+    cache: Cache, truth: list[Tensors], world: int, prefetch: int, stops: Sequence[int]
+) -> None:
+    """A loop that is stopped after so many batches and gone on with in new loaders reads what one loop does."""
+    for stop in stops:
+        loaders = ranks(cache, world, prefetch=prefetch)
+        read = in_step(loaders, stop)
+        state = carried(loaders)
+        loaders = ranks(cache, world, prefetch=prefetch)
+        for loader in loaders:
+            loader.load_state_dict(state)
+        read += in_step(loaders)
+        assert equal(read, truth), f"stopped after {stop}"
+        for epoch in range(EPOCHS):
+            batches = read[epoch * BATCHES : (epoch + 1) * BATCHES]
+            seen = Counter(number for batch in batches for number in batch["index"].tolist())
+            assert sorted(seen.values()) == [2] * 10, "each sample exactly once"
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("prefetch", [1, 2, 8])
+def test_stopped_at_a_step_and_resumed(cache: Cache, truth: list[Tensors], world: int, prefetch: int) -> None:
+    """At any depth of reading ahead and number of ranks: the order is equal, each sample comes once in its epoch."""
+    assert_stopped_anywhere(cache, truth, world, prefetch, (1 + prefetch % 3, BATCHES * EPOCHS - 1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("world", [1, 2, 4])
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 4, 8])
+def test_stopped_at_every_step_and_resumed(cache: Cache, truth: list[Tensors], world: int, prefetch: int) -> None:
+    """The same for a stop after every batch."""
+    assert_stopped_anywhere(cache, truth, world, prefetch, range(BATCHES * EPOCHS + 1))
+
+
 def test_resumed_by_other_numbers_of_workers_and_ranks(own: Callable[..., Cache], truth: list[Tensors]) -> None:
     """In a new process with more workers and ranks, and an empty store, the rest of the epochs is the same."""
     with own(workers=1) as before:

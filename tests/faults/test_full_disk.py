@@ -1,0 +1,201 @@
+"""A disk that is full or fails, under the catalog and under the store: reading goes on and nothing is lost.
+
+Errors are put into single calls of the catalog's writing thread, and a small file system is really filled
+(RELIABILITY §1 row 3).
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.engine.kitchen import until
+from tests.faults.caches import assert_at_rest, config, digest_of, read_all
+from tests.faults.strace import Fault, Hits, injected, need_strace
+from viewcache.api.session import Cache
+from viewcache.catalog.files import RESERVE_BYTES
+from viewcache.errors import Full, ViewcacheError
+
+Truth = dict[tuple[int, int], str]
+
+ROOM = 4 << 20
+"""Bytes of the small file system beside the catalog and its reserve."""
+
+NO_ROOM = ("ENOSPC", "EFBIG")
+
+
+def committed(cache: Cache) -> set[str]:
+    """Keys of the objects that the catalog has, by its own account."""
+    rows: list[str] = cache.catalog.query("read_stored", tier="local")["key"].to_pylist()
+    return set(rows)
+
+
+def in_writer(cache: Cache, fault: Fault, log: Path) -> AbstractContextManager[Hits]:
+    """Put a fault into the thread that writes the catalog."""
+    writer = cache.catalog._writer
+    assert writer is not None
+    assert writer._thread.native_id is not None
+    return injected(writer._thread.native_id, fault, log)
+
+
+def words_of(caplog: pytest.LogCaptureFixture, action: str) -> list[str]:
+    """What was logged under an action."""
+    return [record.getMessage() for record in caplog.records if getattr(record, "action", "") == action]
+
+
+def assert_reading_goes_on(
+    cache: Cache, store: Path, truth: Truth, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under a fault in the catalog's writer every batch is right; what was committed stays, the rest follows later."""
+    assert digest_of(cache.read("t", 0, 0)) == truth[0, 0]
+    cache.catalog.flush()
+    known, for_ever = committed(cache), fault.when.endswith("+")
+    with in_writer(cache, fault, store.parent / "strace.log") as hits:
+        assert dict(read_all(cache)) == truth, fault
+        until(lambda: hits.count() > 0, f"{fault} to happen")
+        if for_ever:
+            until(lambda: bool(words_of(caplog, "catalog_write")), f"the writer to tell of {fault}")
+            said = words_of(caplog, "catalog_write")[0]
+            assert str(store / "catalog.duckdb") in said, fault
+            assert "free disk space" in said or fault.what.removeprefix("error=") not in NO_ROOM, fault
+    cache.catalog.flush(timeout_s=20)
+    assert cache.catalog.failure is None
+    assert known <= committed(cache) == cache._ledger.copies().keys(), fault
+    assert dict(read_all(cache)) == truth, fault
+
+
+WRITES = [
+    ("write", "ENOSPC", "1"),
+    ("write", "EFBIG", "1+"),
+    ("fsync", "EIO", "1"),
+    ("fsync", "EIO", "1+"),
+    ("fsync,openat", "EIO", "1+"),
+]
+EVERY_WRITE = [each for each in product(["write", "fsync"], [*NO_ROOM, "EIO"], ["1", "1+"]) if each not in WRITES]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "when"), [*WRITES, *(pytest.param(*each, marks=pytest.mark.long) for each in EVERY_WRITE)]
+)
+def test_the_catalog_cannot_be_written(
+    store: Path, videos: Path, truth: Truth, caplog: pytest.LogCaptureFixture, call: str, error: str, when: str
+) -> None:
+    """Its log cannot grow or be flushed, once or for ever: batches are read, what was made is committed later.
+
+    An EIO of fsync makes DuckDB refuse everything, so that it has to be opened again; with ``openat`` that fails too.
+    """
+    need_strace()
+    with viewcache.open(config(store, videos)) as cache:
+        assert_reading_goes_on(cache, store, truth, Fault(call, f"error={error}", when), caplog)
+    assert_at_rest(store)
+
+
+@pytest.mark.parametrize(("call", "error", "when"), [("pwrite64", "ENOSPC", "1+"), ("fsync", "EIO", "1+")])
+def test_the_catalog_cannot_be_folded(
+    store: Path, tmp_path: Path, videos: Path, truth: Truth, call: str, error: str, when: str
+) -> None:
+    """A checkpoint fails: who asked for it is told, with the path; nothing is lost and the next one works."""
+    need_strace()
+    with viewcache.open(config(store, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+        cache.catalog.flush()
+        known = committed(cache)
+        with (
+            in_writer(cache, Fault(call, f"error={error}", when), tmp_path / "strace.log") as hits,
+            pytest.raises(ViewcacheError, match=str(store / "catalog.duckdb")),
+        ):
+            cache.catalog.publish_snapshot()
+        assert hits.count() > 0
+        assert known == committed(cache)
+        assert cache.catalog.publish_snapshot().exists()
+        assert dict(read_all(cache)) == truth
+    assert_at_rest(store)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, empty_store: Path) -> Iterator[Path]:
+    """A file system of its own with `empty_store` on it, the catalog's reserve, and `ROOM` beside them."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    taken = sum(path.stat().st_blocks * 512 for path in empty_store.rglob("*") if path.name != "catalog.reserve")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={taken + RESERVE_BYTES + ROOM}", "viewcache-test", disk], check=True
+    )
+    try:
+        shutil.copytree(empty_store, disk / "store")
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(disk: Path) -> None:
+    """Take all that is free."""
+    with (disk / "ballast").open("ab") as ballast:
+        for block in (1 << 20, 4096):
+            with suppress(OSError):
+                while True:
+                    os.write(ballast.fileno(), bytes(block))
+
+
+def refused(cache: Cache, truth: Truth) -> set[tuple[int, int]]:
+    """The batches that cannot be read for want of room, each told with path and cure; the others are right."""
+    told: dict[tuple[int, int], str] = {}
+    for place, right in truth.items():
+        try:
+            assert digest_of(cache.read("t", *place)) == right
+        except Full as error:
+            told[place] = str(error)
+    assert all(str(cache.tier.root) in each and "free disk space" in each for each in told.values()), told
+    return set(told)
+
+
+def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, caplog: pytest.LogCaptureFixture) -> None:
+    """What is stored is read while the disk is full, the rest is told; with room again the same process goes on."""
+    store = small_disk / "store"
+    with viewcache.open(config(store, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+        cache.catalog.flush()
+        known = committed(cache)
+        lost = set(cache.task("t").describe(1, 0).keys)
+        for copy in cache._ledger.hold(list(lost)) or []:
+            cache._ledger.release([copy])
+            cache._engine_now().room.damaged(copy)
+        fill(small_disk)
+        unread = {place for place in truth if lost & set(cache.task("t").describe(*place).keys)}
+        assert refused(cache, truth) == unread != set(truth), "what is stored can be read, and nothing else"
+        assert words_of(caplog, "job_failed")
+        # What is small is committed still, out of the reserve; then that is gone too.
+        cache.catalog.set_setting("test", "before")
+        fill(small_disk)
+        with pytest.raises(Full, match=f"{store / 'catalog.duckdb'}.*free disk space"):
+            cache.catalog.set_setting("test", "x" * (1 << 20))
+        assert refused(cache, truth) == unread
+        (small_disk / "ballast").unlink()
+        assert dict(read_all(cache)) == truth
+        assert cache.catalog.setting("test") == "before"
+        cache.catalog.flush(timeout_s=20)
+        assert known == committed(cache) == cache._ledger.copies().keys()
+    assert_at_rest(store)
+
+
+def test_opening_on_a_full_disk(small_disk: Path, videos: Path, truth: Truth) -> None:
+    """A cache that was closed opens on a full disk and can be read, out of the reserve; nothing of it is lost."""
+    store = small_disk / "store"
+    with viewcache.open(config(store, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+        known = set(cache._ledger.copies())
+    fill(small_disk)
+    for _ in range(2):
+        with viewcache.open(config(store, videos)) as cache:
+            assert refused(cache, truth) == set()
+            assert known == cache._ledger.copies().keys()
+    (small_disk / "ballast").unlink()
+    assert_at_rest(store)

@@ -1,0 +1,78 @@
+"""A PostgreSQL server that is killed under its catalog: nothing acknowledged is lost (RELIABILITY §1 row 16)."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.faults.caches import config, digest_of, read_all
+from tests.faults.postgres import Server, own_server
+from viewcache.api.session import Cache
+
+EPOCHS = 4
+Truth = dict[tuple[int, int], str]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Gone after the module."""
+    with own_server() as running:
+        yield running
+
+
+def committed(cache: Cache) -> set[str]:
+    """Keys of the objects that the catalog has, by its own account."""
+    rows: list[str] = cache.catalog.query("read_stored", tier="local")["key"].to_pylist()
+    return set(rows)
+
+
+def survive(server: Server, store: Path, videos: Path, kills: int) -> tuple[int, list[float]]:
+    """Train again and again while the server is killed.
+
+    Returns:
+        Number of objects that were acknowledged before a kill, and seconds until each was over for the trainer.
+    """
+    acknowledged, back = 0, list[float]()
+    wanted = config(store, videos, epochs=EPOCHS, catalog=server.database())
+    with viewcache.open(wanted) as cache:
+        truth: Truth = dict(read_all(cache, EPOCHS))
+        for number in range(kills):
+            for copy in cache._ledger.hold(list(cache.task("t").describe(number % EPOCHS, 0).keys)) or []:
+                cache._ledger.release([copy])
+                cache._engine_now().room.damaged(copy)
+            assert digest_of(cache.read("t", number % EPOCHS, 1)) == truth[number % EPOCHS, 1]
+            cache.catalog.flush()
+            known = committed(cache)
+            server.kill()
+            started = time.monotonic()
+            with ThreadPoolExecutor(2, "test") as others:
+                asking, starting = others.submit(committed, cache), others.submit(server.start)
+                assert dict(read_all(cache, EPOCHS)) == truth, "training goes on meanwhile"
+                assert asking.result() >= known, "who asks meanwhile waits for the answer"
+                cache.catalog.flush(timeout_s=60)
+                back.append(time.monotonic() - started)
+                starting.result()
+            acknowledged += len(known)
+            assert known <= committed(cache), "what was acknowledged is lost"
+            assert committed(cache) == cache._ledger.copies().keys()
+            assert cache.catalog.failure is None
+    with viewcache.open(wanted) as cache:
+        assert not cache.recovered.walked
+        assert dict(read_all(cache, EPOCHS)) == truth
+    return acknowledged, back
+
+
+def test_the_server_is_killed(server: Server, tmp_path: Path, videos: Path) -> None:
+    """Three times: what was acknowledged is there, all connections come back by themselves, every batch is right."""
+    acknowledged, _ = survive(server, tmp_path / "store", videos, 3)
+    assert acknowledged > 30
+
+
+@pytest.mark.long
+def test_the_server_is_killed_25_times(server: Server, tmp_path: Path, videos: Path) -> None:
+    """The same, with figures."""
+    acknowledged, back = survive(server, tmp_path / "store", videos, 25)
+    print(f"\n{acknowledged} acknowledged, none lost; back after {sorted(back)[12]:.1f} s, at most {max(back):.1f}")
