@@ -32,6 +32,7 @@ from viewcache.api import session
 from viewcache.api.session import Cache
 from viewcache.api.sql_door import ask
 from viewcache.errors import BadVideo, Full, WorkerDied
+from viewcache.materializer import pool
 from viewcache.materializer.board import Fetched
 from viewcache.materializer.engine import TRIES
 from viewcache.store import read_slots
@@ -352,7 +353,7 @@ class CacheMachine(RuleBasedStateMachine):
             with pytest.raises(BadVideo):
                 viewcache.open(wanted)
             self._bring_back()
-        with patch.object(session, "LocalTier", WatchedTier), patch.object(session, "WorkerPool", RecycledPool):
+        with patch.object(session, "LocalTier", WatchedTier), patch.object(pool, "WorkerPool", RecycledPool):
             self.cache = viewcache.open(wanted)
             self.cache._engine_now()
         for epoch in range(epochs):

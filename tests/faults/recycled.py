@@ -17,7 +17,7 @@ class RecycledPool(WorkerPool):
 
     MOST = 4
     """Spare workers that are kept."""
-    spare: ClassVar[list[pool._Worker]] = []
+    spare: ClassVar[list[pool._Process]] = []
 
     def __init__(self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = ()) -> None:
         super().__init__(workers, memory_bytes=memory_bytes, op_modules=op_modules)
@@ -30,7 +30,7 @@ class RecycledPool(WorkerPool):
             if state_of(worker.process.pid) in "RSD":
                 self._workers.append(worker)
             else:
-                worker.kill()
+                worker.end()
 
     def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
         """Note it."""
@@ -38,21 +38,24 @@ class RecycledPool(WorkerPool):
         super().submit(job, unwanted)
 
     def _hung(self) -> list[Event]:
-        for worker in self._workers:
+        for worker in self._processes():
             if worker.process.pid in self.stopped:
                 worker.silent_since = -math.inf
         return super()._hung()
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Keep those that are idle and well."""
-        for worker in list(self._workers):
+        for worker in self._processes():
             if not worker.jobs and len(self.spare) < self.MOST and state_of(worker.process.pid) in "RSD":
                 self._workers.remove(worker)
                 self.spare.append(worker)
-        super().close()
+        return super().close()
+
+    def _processes(self) -> list[pool._Process]:
+        return [worker for worker in self._workers if isinstance(worker, pool._Process)]
 
     @classmethod
     def end(cls) -> None:
         """End those that are spare."""
         while cls.spare:
-            cls.spare.pop().kill()
+            cls.spare.pop().end()

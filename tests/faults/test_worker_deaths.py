@@ -47,7 +47,7 @@ class Watched(WorkerPool):
     def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
         """Look who gets it."""
         super().submit(job, unwanted)
-        self.last = next(worker.process.pid for worker in self._workers if job in worker.jobs)
+        self.last = next(pid for pid, worker in zip(self.pids(), self._workers, strict=True) if job in worker.jobs)
         self.given += 1
 
 
