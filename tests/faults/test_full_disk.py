@@ -173,14 +173,15 @@ def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, capl
         assert refused(cache, truth) == unread != set(truth), "what is stored can be read, and nothing else"
         assert words_of(caplog, "job_failed")
         # What is small is committed still, out of the reserve; then that is gone too.
-        cache.catalog.set_setting("test", "before")
+        before = "before" * 20_000  # more than the log has left of its last page
+        cache.catalog.set_setting("test", before)
         fill(small_disk)
         with pytest.raises(Full, match=f"{store / 'catalog.duckdb'}.*free disk space"):
             cache.catalog.set_setting("test", "x" * (1 << 20))
         assert refused(cache, truth) == unread
         (small_disk / "ballast").unlink()
         assert dict(read_all(cache)) == truth
-        assert cache.catalog.setting("test") == "before"
+        assert cache.catalog.setting("test") == before
         cache.catalog.flush(timeout_s=20)
         assert known == committed(cache) == cache._ledger.copies().keys()
     assert_at_rest(store)
