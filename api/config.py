@@ -28,10 +28,22 @@ from viewcache.materializer.spec import (
     TierSpec,
 )
 
-__all__ = ["BUDGET_FRACTION", "Config", "Source", "assemble", "default_budget", "load", "read_documents"]
+__all__ = [
+    "BUDGET_FRACTION",
+    "TRACE_SUFFIXES",
+    "Config",
+    "Source",
+    "assemble",
+    "default_budget",
+    "load",
+    "read_documents",
+]
 
 BUDGET_FRACTION = 0.5
 """Of the disk space that is free or already the store's: the budget when none is given."""
+
+TRACE_SUFFIXES = (".json", ".json.gz")
+"""What a trace's file may be called: what is there already is replaced, and must not be a video by mistake."""
 
 _MOST_MEMORY = 8 << 30
 """Bytes of ``memory`` when none is given, on a machine that has twice as much."""
@@ -94,6 +106,16 @@ class Config:
             return self
         tiers = tuple(replace(tier, budget_bytes=default_budget(tier.url, used)) for tier in self.cache.tiers)
         return replace(self, cache=replace(self.cache, tiers=tiers))
+
+    def with_trace(self, path: str) -> "Config":
+        """The same with a trace written to a file, seen from the working directory.
+
+        Raises:
+            BadInput: it does not end as a trace's file does.
+        """
+        if not path.endswith(TRACE_SUFFIXES):
+            raise BadInput(f"a trace is a file that ends in .json or .json.gz, got {path!r}")
+        return replace(self, cache=replace(self.cache, trace=os.path.abspath(path)))
 
 
 def load(source: Source | Iterable[Source]) -> Config:
@@ -239,6 +261,7 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         workers=entries.value("workers"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),
+        trace=_trace(entries, folder),
     )
     return spec, budget_given
 
@@ -267,6 +290,16 @@ def _tier(cache: Entries, folder: str) -> tuple[TierSpec, bool]:
         return TierSpec(path, budget or default_budget(path), str(codec)), budget is not None
     except OSError as error:
         raise error_at(place, f"cache.store: the disk of {path} cannot be asked: {error.strerror}") from error
+
+
+def _trace(entries: Entries, folder: str) -> str | None:
+    url = entries.value("trace")
+    path = None if url is None else local_path(url, folder)
+    if url is not None and (path is None or not path.endswith(TRACE_SUFFIXES)):
+        raise error_at(
+            entries.place("trace"), f"cache.trace is a local file that ends in .json or .json.gz, got {url!r}"
+        )
+    return path
 
 
 def _default_memory() -> int:

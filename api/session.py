@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from viewcache.api.config import Config, Source, load, load_more
 from viewcache.api.loader import Loader
 from viewcache.api.making import Making
+from viewcache.api.metrics import observer_of
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import EventRow, ProgressRow, TaskRow, TierRow
@@ -34,6 +35,7 @@ from viewcache.materializer.job import Place
 from viewcache.materializer.keep import Keeper, KeepSettings
 from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.names import stem
+from viewcache.materializer.observe import Observer
 from viewcache.materializer.pool import WorkerPool, job_bytes
 from viewcache.materializer.read import Reader
 from viewcache.materializer.recover import Recovered, claim, recover
@@ -140,6 +142,9 @@ class Cache:
         self._engine: Engine | None = None
         self.making: Making | None = None
         """What `materialize` is making or has made."""
+        self.observer = Observer()
+        """Told of jobs, reads, plans and evictions."""
+        self._readers: dict[str, Reader] = {}
         spec = config.cache
         root = spec.tiers[0].url
         where = root if spec.catalog == "duckdb" else spec.catalog
@@ -169,19 +174,22 @@ class Cache:
             self._ledger.adopt(self.recovered.copies)
             self._shrink()
             self._groups: dict[int, Group] = {}
-            self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
+            self.observer = observer_of(self)
+            self._readers |= {task.name: self._reader(task, progress) for task in config.tasks}
             self._share()
             self._check_budget()
         except BaseException:
             self._let_go(clean=recovered)
             raise
         self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has)
+        self._keeper.observer = self.observer
         self._ahead = LookAhead(self._engine_now, self._keeper)
         _open_caches.append(self)
         atexit.register(self.close)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
+        task.observer = self.observer
         return Reader(
             task, self.catalog, self.tier.root, self._engine_now, lambda *place: self._ahead.reading(task, *place)
         )
@@ -368,6 +376,7 @@ class Cache:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = WorkerPool(workers, memory_bytes=max(memory // workers, 1 << 30), op_modules=cache.op_modules)
+                pool.observer = self.observer
                 place = Place(self.tier.root, cache.codec, cache.durability == "durable")
                 settings = EngineSettings(place, job_bytes(memory, workers), self._reserve())
                 self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
@@ -418,6 +427,7 @@ class Cache:
 
     def _let_go(self, *, clean: bool) -> None:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
+        self.observer.close()
         try:
             if clean:
                 self.catalog.set_setting(_CLEAN, "yes")

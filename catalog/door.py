@@ -48,6 +48,7 @@ class Catalog:
     Attributes:
         quarantined: files that could not be used and were moved aside at open. When there are any, rows that told of
             copies may be lost and the store must be walked.
+        backlog: gives the number of small changes that wait to be committed.
     """
 
     def __init__(self, opened: Opened, *, writable: bool):
@@ -57,6 +58,7 @@ class Catalog:
         self._upkeep = snapshot.Upkeep(opened.engine, opened.layout) if opened.layout and writable else None
         name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
         self._writer = Writer(opened.engine, name, self._make_room, self._idle) if writable else None
+        self.backlog: Callable[[], int] = self._writer.backlog if self._writer else lambda: 0
 
     @classmethod
     def open(
@@ -415,8 +417,6 @@ class Catalog:
         if self._upkeep is None:
             raise errors.Misuse("only a writable DuckDB catalog has a snapshot; connect to PostgreSQL itself")
         return self._own().between(self._upkeep.publish)
-
-    # --- plumbing ---
 
     def _check(self) -> None:
         if os.getpid() != self._pid:

@@ -19,7 +19,7 @@ from viewcache.materializer.board import Board, Fetched
 from viewcache.materializer.job import Made, Place, Report
 from viewcache.materializer.ledger import Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
-from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, worth_making
+from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, worth_making
 from viewcache.materializer.work import RowState, Work
 from viewcache.store import LocalTier, Reservation, find_written
 
@@ -67,6 +67,8 @@ class Engine:
         """As in the settings; larger when a task with larger batches joins."""
         self._on_bad_clip = on_bad_clip
         self._board = Board(ledger)
+        self.waiting = self._board.waiting
+        """How many readers wait now."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self._running: dict[int, Running] = {}
@@ -241,6 +243,7 @@ class Engine:
             running = self._prepare(work, rows, demanded=demand is not None)
             if running is not None:
                 self._pool.submit(running.job, unwanted)
+                self._board.eased()
             elif demand is None and tight is None and not work.is_soon(rows[0]):
                 tight = moves  # what is only kept evicts nothing, but what is read soon does
             elif demand is None:
@@ -249,7 +252,7 @@ class Engine:
                 # Final only if nobody else had, has or is about to have what could leave instead.
                 alone = not self._running and not held and holds == self._ledger.holds
                 if alone and self._board.is_oldest(work, rows):
-                    self._board.fail(work, rows, self._no_room(work, rows))
+                    self._board.fail(work, rows, no_room(work, rows, self._tier))
                 break
         if self._board.next_demand() is not None:
             self._pool.ask_to_yield(self._unwanted())
@@ -290,6 +293,7 @@ class Engine:
         whole = max(least, min(whole, self._settings.job_bytes))
         for size in (whole, least) if soon else (whole,):
             if self._tier.free_bytes < size + keep_free:
+                self._board.tight(demanded=demanded)
                 self._evict(size + keep_free, before_s)
             if self._tier.free_bytes >= size + keep_free:
                 break
@@ -325,8 +329,7 @@ class Engine:
 
     def _evict(self, need: int, before_s: float | None) -> None:
         """Free ``need`` bytes in the order of the policy; look-ahead evicts only what is needed later than its own."""
-        short = need - self._tier.free_bytes
-        works = self._works()
+        begun, works = time.monotonic(), self._works()
 
         def may_leave(copy: Copy) -> bool:
             with self._board.changed:
@@ -334,15 +337,12 @@ class Engine:
             return before_s is None or not needs or min(needs) > before_s
 
         # A good share at a time: the query costs the same for one object as for a hundred.
-        share = max(short, self._tier.budget_bytes // 20)
-        for copy in self._ledger.victims(share, self._board.protected_keys(), may_leave):
+        share = max(need - self._tier.free_bytes, self._tier.budget_bytes // 20)
+        gone = self._ledger.victims(share, self._board.protected_keys(), may_leave)
+        for copy in gone:
             self._tier.delete(copy.stored.physical, copy.bytes)
             self._board.unmake(copy, works)
-
-    def _no_room(self, work: Work, rows: list[int]) -> Full:
-        used, budget = self._tier.used_bytes, self._tier.budget_bytes
-        what = f"{len(rows)} objects of up to {work.bound(rows[0])} bytes: {used} of {budget} bytes are in use"
-        return Full(f"no room for {what} and nothing can be evicted; raise cache.budget")
+        self._pool.observer.evicted(begun, need, gone)
 
     # What workers say ----------------------------------------------------------------------------------------------
 
@@ -350,6 +350,7 @@ class Engine:
         running = self._running.get(event.job.number)
         if running is None:
             return
+        running.fresh = event.fresh
         if event.made is not None:
             self._made(running, event.made)
         elif event.report is not None:
@@ -362,9 +363,8 @@ class Engine:
         running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
         wanted = self._take(running, made.key)
         work, row = wanted[0]
+        self._board.arrived(made.key, running.took(made))  # before readers can find it
         self._ledger.add(work.copy(made, row), made.written)
-        running.made.append(made.written)
-        running.seconds.update(made.seconds)
         self.frames.update(objects=1, object_bytes=made.written.raw_bytes)
         self.busy.update(made.seconds)
         for work, rows in by_work(wanted):

@@ -45,6 +45,8 @@ class Ledger:
         self._holds: Counter[str] = Counter()
         self.holds = 0
         """How often readers took hold of objects since the start."""
+        self.gone: Counter[str] = Counter()
+        """Objects that left the store since the start, by reason."""
         self._tick = 0
 
     def adopt(self, copies: Iterable[Copy]) -> None:
@@ -118,6 +120,7 @@ class Ledger:
             for copy in gone:
                 del self._copies[copy.key]
                 del self._keys[copy.object_id]
+            self.gone[reason] += len(gone)
         if gone:
             self._catalog.mark_gone([copy.object_id for copy in gone], reason, tier=self.tier)
         return gone

@@ -14,12 +14,13 @@ import socket
 import struct
 import time
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
 from viewcache.materializer.child import start_child
 from viewcache.materializer.job import Job, Made, Report
+from viewcache.materializer.observe import Observer
 
 __all__ = ["Event", "WorkerPool", "job_bytes"]
 
@@ -47,6 +48,10 @@ class Event:
     report: Report | None = None
     reason: str = ""
     """For ``died``: signal or exit status, in words."""
+    worker: int = 0
+    """Its process id."""
+    fresh: bool = False
+    """Whether this is the worker's first job, so that the process had to start for it."""
 
 
 class _Worker:
@@ -66,18 +71,21 @@ class _Worker:
         self.silent_since = 0.0
         self.asked_to_yield = 0
         """Number of the last job that was asked."""
+        self.first = 0
+        """Number of its first job."""
 
     @property
     def number(self) -> int:
         """Number of the job that it is on; 0 = none."""
         return self.jobs[-1].number if self.jobs else 0
 
-    def give(self, job: Job) -> None:
-        """Send a job; it goes before what the worker is on."""
+    def give(self, job: Job, *, laps: bool = False) -> None:
+        """Send a job; it goes before what the worker is on. With ``laps`` it says when each stage was on."""
         self.jobs.append(job)
+        self.first = self.first or job.number
         self.silent_since = time.monotonic()
         try:
-            self.connection.send(job)
+            self.connection.send(replace(job, laps=True) if laps else job)
         except BlockingIOError:
             self.silent_since = -math.inf  # it does not listen: poll() gives it up at once
         except OSError:
@@ -105,6 +113,8 @@ class WorkerPool:
         self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = (), grace_s: float = GRACE_S
     ) -> None:
         """Set how many workers, the private memory of each in bytes, and the modules of the user's own operations."""
+        self.observer = Observer()
+        """Told of jobs and what becomes of them."""
         self._size = workers
         self._memory_bytes = memory_bytes
         self._op_modules = op_modules
@@ -142,7 +152,9 @@ class WorkerPool:
             self._workers.append(worker)
         worker = worker or self._least(unwanted)
         assert worker is not None, "there was no room for a job"
-        worker.give(job)
+        paused = worker.number
+        worker.give(job, laps=self.observer.laps)
+        self.observer.given(job, worker.process.pid, paused)
 
     def _least(self, unwanted: Set[int]) -> _Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
@@ -172,7 +184,10 @@ class WorkerPool:
                 os.read(self._wake_out, 4096)
             elif isinstance(source, Connection):
                 events += self._receive(by_connection[source])
-        return events + self._hung()
+        events += self._hung()
+        for event in events:
+            self.observer.heard(event)
+        return events
 
     def _receive(self, worker: _Worker) -> list[Event]:
         events: list[Event] = []
@@ -181,11 +196,12 @@ class WorkerPool:
                 number, said = worker.connection.recv()
                 worker.silent_since = time.monotonic()
                 job = next((job for job in worker.jobs if job.number == number), None)
+                who = worker.process.pid, number == worker.first
                 if job is not None and isinstance(said, Made):
-                    events.append(Event("made", job, made=said))
+                    events.append(Event("made", job, said, None, "", *who))
                 elif job is not None and isinstance(said, Report):
                     worker.jobs.remove(job)
-                    events.append(Event("report", job, report=said))
+                    events.append(Event("report", job, None, said, "", *who))
                 if not worker.connection.poll():
                     return events
         except (EOFError, OSError):
@@ -203,7 +219,7 @@ class WorkerPool:
         self._workers.remove(worker)
         reason = before + worker.kill()
         _log.warning("worker %d ended: %s", worker.process.pid, reason, extra={"action": "worker_died"})
-        return [Event("died", job, reason=reason) for job in worker.jobs]
+        return [Event("died", job, reason=reason, worker=worker.process.pid) for job in worker.jobs]
 
     def close(self) -> None:
         """End all workers; running jobs leave only temporary files, which are swept."""
