@@ -6,14 +6,14 @@ whatever is not understood is refused with its place, because a setting that is 
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
 from viewcache.api.config_keys import SECTIONS, hint
 from viewcache.api.config_steps import read_steps, stage_of, told
-from viewcache.api.config_values import Entries, local_path, read_url
+from viewcache.api.config_tiers import default_budget, read_tiers
+from viewcache.api.config_values import Entries, local_path
 from viewcache.api.yaml_reader import Node, error_at, from_python, read_file, read_text
 from viewcache.errors import BadInput, ConfigError, ViewNotFound
 from viewcache.materializer import ops
@@ -25,22 +25,9 @@ from viewcache.materializer.spec import (
     SamplingSpec,
     StepSpec,
     TaskSpec,
-    TierSpec,
 )
 
-__all__ = [
-    "BUDGET_FRACTION",
-    "TRACE_SUFFIXES",
-    "Config",
-    "Source",
-    "assemble",
-    "default_budget",
-    "load",
-    "read_documents",
-]
-
-BUDGET_FRACTION = 0.5
-"""Of the disk space that is free or already the store's: the budget when none is given."""
+__all__ = ["TRACE_SUFFIXES", "Config", "Source", "assemble", "load", "read_documents"]
 
 TRACE_SUFFIXES = (".json", ".json.gz")
 """What a trace's file may be called: what is there already is replaced, and must not be a video by mistake."""
@@ -104,7 +91,9 @@ class Config:
         """
         if self.budget_given:
             return self
-        tiers = tuple(replace(tier, budget_bytes=default_budget(tier.url, used)) for tier in self.cache.tiers)
+        local = self.cache.local
+        grown = replace(local, budget_bytes=default_budget(local.url, used))
+        tiers = tuple(grown if tier is local else tier for tier in self.cache.tiers)
         return replace(self, cache=replace(self.cache, tiers=tiers))
 
     def with_trace(self, path: str) -> "Config":
@@ -150,9 +139,9 @@ def load_more(source: Source | Iterable[Source], config: Config) -> Config:
     """
     files: list[str] = []
     more = assemble(_documents(source, files), files)
-    if more.cache_given and more.cache.tiers[0].url != config.cache.tiers[0].url:
+    if more.cache_given and more.cache.local.url != config.cache.local.url:
         raise ConfigError(
-            f"its store is {more.cache.tiers[0].url}, that of the open cache is {config.cache.tiers[0].url}; leave out "
+            f"its store is {more.cache.local.url}, that of the open cache is {config.cache.local.url}; leave out "
             "cache:, or open it by itself",
             (*files, "<string>")[0],
         )
@@ -198,22 +187,6 @@ def assemble(written: Iterable[tuple[Node, str]], files: Sequence[str] = ()) -> 
     return Config(cache, tuple(tasks.values()), tuple(files), budget_given, cache_given)
 
 
-def default_budget(folder: str, used: int = 0) -> int:
-    """The budget, in bytes, of a store that was given none.
-
-    Args:
-        folder: the store's folder, which need not exist yet.
-        used: bytes that it takes already.
-
-    Raises:
-        OSError: the disk cannot be asked.
-    """
-    path = Path(folder)
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return int((shutil.disk_usage(path).free + used) * BUDGET_FRACTION)
-
-
 @dataclass(frozen=True, slots=True)
 class _Document:
     entries: Entries
@@ -249,9 +222,9 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
     folder = (given or documents)[0].folder
     node = given[0].entries.child("cache") if given else Node({}, documents[0].entries.node.place)
     entries = Entries(node, SECTIONS["cache"], "cache")
-    tier, budget_given = _tier(entries, folder)
+    tiers, budget_given = read_tiers(entries, folder)
     spec = CacheSpec(
-        tiers=(tier,),
+        tiers=tiers,
         catalog=entries.value("catalog"),
         memory_bytes=entries.value("memory") or _default_memory(),
         epochs_per_generation=entries.value("epochs_per_generation"),
@@ -264,32 +237,6 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         trace=_trace(entries, folder),
     )
     return spec, budget_given
-
-
-def _tier(cache: Entries, folder: str) -> tuple[TierSpec, bool]:
-    """The one tier of this release, and whether its budget was given."""
-    node = cache.child("store") if cache.has("store") else Node(cache.value("store"), cache.node.place)
-    budget, codec = cache.value("budget"), SECTIONS["tier"].key("codec").default
-    if isinstance(node.value, tuple):
-        if len(node.value) != 1:
-            extra = node.value[1] if node.value else node
-            raise extra.error(f"cache.store lists {len(node.value)} tiers; this release has one, a local folder")
-        tier = Entries(node.value[0], SECTIONS["tier"], "cache.store[0]")
-        if tier.has("budget") and cache.has("budget"):
-            raise error_at(tier.place("budget"), "the budget is given here and as cache.budget; remove one")
-        url, place = tier.value("url"), tier.place("url")
-        budget, codec = tier.value("budget") or budget, tier.value("codec")
-    else:
-        url, place = read_url(node, SECTIONS["cache"].key("store"), "cache.store"), node.place
-    path = local_path(url, folder)
-    if path is None:
-        raise error_at(place, "cache.store must be a local folder; this release keeps objects behind no other URL")
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise error_at(place, f"cache.store is a folder, but {path} is a file")
-    try:
-        return TierSpec(path, budget or default_budget(path), str(codec)), budget is not None
-    except OSError as error:
-        raise error_at(place, f"cache.store: the disk of {path} cannot be asked: {error.strerror}") from error
 
 
 def _trace(entries: Entries, folder: str) -> str | None:

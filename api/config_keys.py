@@ -141,7 +141,7 @@ _CACHE = Section(
         Key(
             "store",
             "store",
-            "Folder that holds the objects, seen from the file's folder. This release has one local tier.",
+            "Folder that holds the objects, seen from the file's folder; or a list of tiers, one of them a folder.",
             "./.viewcache",
             "`./.viewcache` beside the first file",
             section="tier",
@@ -214,14 +214,22 @@ _CACHE = Section(
 _TIER = Section(
     "tier",
     "cache.store[]",
-    "One place where bytes lie, when `store` is a list. This release takes a list of one.",
+    "One place where bytes lie, when `store` is a list: a local folder, in which objects are made; `memory://` above "
+    "it, for what is needed next; an object store below it, for what the folder has no room for. One of a kind, in any "
+    "order.",
     (
-        Key("url", "url", "Local folder.", REQUIRED),
-        Key("budget", "size", "Most bytes of this tier; instead of `cache.budget`.", None, "`cache.budget`"),
+        Key("url", "url", "Local folder, `memory://`, or a URL of fsspec such as `s3://bucket/folder`.", REQUIRED),
+        Key(
+            "budget",
+            "size",
+            "Most bytes of this tier. Memory and object stores need one; for the folder, instead of `cache.budget`.",
+            None,
+            "`cache.budget`",
+        ),
         Key(
             "codec",
             "choice",
-            "How chunks are compressed; `auto` is `raw` in this release.",
+            "How chunks are compressed; `auto` chooses for each object by what loading was measured to cost.",
             "auto",
             choices=("auto", "raw", "lz4", "zstd1"),
         ),

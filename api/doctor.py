@@ -262,7 +262,7 @@ def _budget(located: Located) -> tuple[int, int]:
         rows = []
     recorded = next(((int(str(row["budget_bytes"])), int(str(row["used_bytes"]))) for row in rows), (0, 0))
     if located.config is not None and located.config.budget_given:
-        return located.config.cache.tiers[0].budget_bytes, recorded[1]
+        return located.config.cache.local.budget_bytes, recorded[1]
     return recorded
 
 

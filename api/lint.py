@@ -348,7 +348,7 @@ def _clip_bytes(task: TaskSpec) -> int:
 
 
 def _little(config: Config, task: TaskSpec, need: int) -> Iterator[Problem]:
-    budget = config.cache.tiers[0].budget_bytes
+    budget = config.cache.local.budget_bytes
     kept = min(1.0, budget / need)
     if kept < LITTLE:
         text = (
@@ -384,7 +384,7 @@ def _place_of(task: TaskSpec, error: ViewcacheError, places: _Places) -> Place:
 
 def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     """What the plan of a task's first generation tells."""
-    spec, budget = task.spec, config.cache.tiers[0].budget_bytes
+    spec, budget = task.spec, config.cache.local.budget_bytes
     for bad in task.dataset.bad:
         yield Problem("warning", "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:

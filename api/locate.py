@@ -72,7 +72,7 @@ def locate(named: str | None = None) -> Located:
             )
         return Located(str(path.absolute()), str(path.absolute()))
     config = configuration([str(path)])
-    root = config.cache.tiers[0].url
+    root = config.cache.local.url
     return Located(root if config.cache.catalog == "duckdb" else config.cache.catalog, root, config)
 
 

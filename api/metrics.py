@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viewcache.errors import BadInput, MissingExtra
+from viewcache.materializer.ledger import LOCAL
 from viewcache.materializer.observe import Observer
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _counted(counts: "Callable[[Cache], Mapping[str, float]]") -> "Callable[[Cac
 
 
 def _tier(name: str) -> "Callable[[Cache], Values]":
-    return lambda cache: [(("local",), getattr(cache.tier, name))]
+    return lambda cache: [((LOCAL,), getattr(cache.tier, name))]
 
 
 def _work(name: str) -> "Callable[[Cache], Values]":
@@ -100,8 +101,8 @@ def _stored(cache: "Cache") -> int:
     return len(cache._ledger)
 
 
-def _gone(cache: "Cache") -> Mapping[str, float]:
-    return cache._ledger.gone
+def _gone(cache: "Cache") -> Values:
+    return list(cache._ledger.gone.items())
 
 
 def _backlog(cache: "Cache") -> int:
@@ -121,9 +122,9 @@ METRICS = (
     Metric("viewcache_store_objects", "Objects in the store.", _one(_stored)),
     Metric(
         "viewcache_evictions_total",
-        "Objects that left the store: `evict` for room, `rebuild` for damage.",
-        _counted(_gone),
-        ("reason",),
+        "Objects that left a tier: `evict` for room, `rebuild` for damage.",
+        _gone,
+        ("tier", "reason"),
     ),
     Metric(
         "viewcache_worker_seconds_total",

@@ -238,7 +238,7 @@ def planned_tasks(
         raise BadInput("the configuration has no task; add a dataset: section")
     with tempfile.TemporaryDirectory(prefix="viewcache-plan-") as folder:
         if config.cache.catalog == "duckdb":
-            copy_catalog(config.cache.tiers[0].url, folder)
+            copy_catalog(config.cache.local.url, folder)
         with Catalog.open(folder) as catalog:
             yield (_opened(config, spec, catalog, progress) for spec in config.tasks)
 
@@ -246,7 +246,7 @@ def planned_tasks(
 def _opened(
     config: Config, spec: TaskSpec, catalog: Catalog, progress: Progress | None
 ) -> tuple[Task, Catalog, tuple[str, ...]]:
-    budget = config.cache.tiers[0].budget_bytes
+    budget = config.cache.local.budget_bytes
     warnings: tuple[str, ...] = ()
     try:
         task = open_task(config, spec, catalog, budget, progress)
@@ -262,7 +262,7 @@ def _opened(
 
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
     plan, objects = task.generation(number).plan, _kinds(catalog, task, number)
-    budget = config.cache.tiers[0].budget_bytes
+    budget = config.cache.local.budget_bytes
     minimum, clips = task.batch_bound()
     if minimum > budget:
         warnings = (

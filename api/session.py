@@ -146,9 +146,9 @@ class Cache:
         """Told of jobs, reads, plans and evictions."""
         self._readers: dict[str, Reader] = {}
         spec = config.cache
-        root = spec.tiers[0].url
+        root = spec.local.url
         where = root if spec.catalog == "duckdb" else spec.catalog
-        tier = LocalTier(root, spec.tiers[0].budget_bytes)
+        tier = LocalTier(root, spec.local.budget_bytes)
         # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
         self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
         try:
@@ -166,11 +166,11 @@ class Cache:
             self.recovered: Recovered = recover(self.catalog, tier, TIER, clean=clean)
             recovered = True
             config = config.with_used_bytes(tier.used_bytes)
-            tier.budget_bytes = config.cache.tiers[0].budget_bytes
+            tier.budget_bytes = config.cache.local.budget_bytes
             self.config = config
             self.tier = tier
             self.catalog.set_tiers([TierRow(TIER, root, tier.budget_bytes)])
-            self._ledger = Ledger(self.catalog, TIER)
+            self._ledger = Ledger(self.catalog)
             self._ledger.adopt(self.recovered.copies)
             self._shrink()
             self._groups: dict[int, Group] = {}
@@ -211,7 +211,7 @@ class Cache:
         """Evict what a budget that was lowered since the last run has no room for."""
         over = self.tier.used_bytes - self.tier.budget_bytes
         if over > 0:
-            for copy in self._ledger.victims(over, set(), lambda _: True):
+            for copy in self._ledger.victims(TIER, over, set(), lambda _: True):
                 self.tier.delete(copy.stored.physical, copy.bytes)
 
     def _check_budget(self) -> None:

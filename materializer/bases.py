@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import schemas
 from viewcache.materializer.job import Base, Made, Recipe, Source
-from viewcache.materializer.ledger import Copy, Ledger
+from viewcache.materializer.ledger import LOCAL, Copy, Ledger
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.pixels import plane_bytes
 from viewcache.materializer.plan import clip_bound, content_key
@@ -180,7 +180,7 @@ def hold_bases(ledger: Ledger, wanted: Iterable[tuple[Work, int]]) -> tuple[list
     found: list[Base] = []
     held: list[Copy] = []
     for key, base in objects.items():
-        for copy in ledger.hold([key]) or ():
+        for copy in ledger.hold([key], LOCAL) or ():  # workers read the local tier only
             found.append(base.stored_as(copy))
             held.append(copy)
     return found, held

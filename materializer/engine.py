@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.bases import hold_bases
 from viewcache.materializer.board import Board, Fetched
+from viewcache.materializer.chooser import Chooser
 from viewcache.materializer.job import Made, Place, Report
-from viewcache.materializer.ledger import Copy, Ledger
+from viewcache.materializer.ledger import LOCAL, Copy, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
 from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, worth_making
 from viewcache.materializer.work import RowState, Work
@@ -69,6 +70,7 @@ class Engine:
         self._board = Board(ledger)
         self.waiting = self._board.waiting
         """How many readers wait now."""
+        self._chooser = Chooser(self._board)
         self._thread: threading.Thread | None = None
         self._closing = False
         self._running: dict[int, Running] = {}
@@ -225,28 +227,27 @@ class Engine:
     def _give_jobs(self) -> None:
         tight: int | None = None
         while True:
-            demand = self._board.next_demand()
-            # After a death jobs run alone until it is clear on whose video workers die.
-            unwanted = self._unwanted() if demand is not None and not self._tries else frozenset[int]()
-            if not self._pool.has_room(unwanted):
-                break
-            ahead = self._board.next_ahead(tight is not None) if demand is None and not self._full else None
-            chosen = demand or ahead
-            if chosen is None:
+            choice = self._chooser.next(ahead=not self._full, only_soon=tight is not None)
+            if choice is None:
                 if tight is not None:
                     self._found_no_room(tight)
                 break
-            work, rows = chosen
+            # After a death jobs run alone until it is clear on whose video workers die.
+            interrupts = choice.demanded and not self._tries
+            unwanted = self._chooser.unwanted(self._running) if interrupts else frozenset[int]()
+            if not self._pool.has_room(unwanted):
+                break
+            work, rows = choice.work, choice.rows
             if self._join(work, rows):
                 continue
             moves, holds, held = self._moves, self._ledger.holds, self._ledger.held
-            running = self._prepare(work, rows, demanded=demand is not None)
+            running = self._prepare(work, rows, demanded=choice.demanded)
             if running is not None:
                 self._pool.submit(running.job, unwanted)
                 self._board.eased()
-            elif demand is None and tight is None and not work.is_soon(rows[0]):
+            elif not choice.demanded and tight is None and not work.is_soon(rows[0]):
                 tight = moves  # what is only kept evicts nothing, but what is read soon does
-            elif demand is None:
+            elif not choice.demanded:
                 self._found_no_room(moves)
             else:
                 # Final only if nobody else had, has or is about to have what could leave instead.
@@ -255,18 +256,13 @@ class Engine:
                     self._board.fail(work, rows, no_room(work, rows, self._tier))
                 break
         if self._board.next_demand() is not None:
-            self._pool.ask_to_yield(self._unwanted())
+            self._pool.ask_to_yield(self._chooser.unwanted(self._running))
 
     def _found_no_room(self, moves: int) -> None:
         """Look-ahead waits until a job ends or a reader moves on, unless one has moved since."""
         with self._board.changed:
             self._full = self._moves == moves
             self._board.changed.notify_all()
-
-    def _unwanted(self) -> frozenset[int]:
-        """Numbers of the jobs that make nothing that a reader waits for."""
-        wanted = self._board.wanted_keys()
-        return frozenset(number for number, running in self._running.items() if not wanted & running.wanted.keys())
 
     def _join(self, work: Work, rows: list[int]) -> bool:
         """Let rows whose objects are being made for others wait for those; True if there were any."""
@@ -338,7 +334,7 @@ class Engine:
 
         # A good share at a time: the query costs the same for one object as for a hundred.
         share = max(need - self._tier.free_bytes, self._tier.budget_bytes // 20)
-        gone = self._ledger.victims(share, self._board.protected_keys(), may_leave)
+        gone = self._ledger.victims(LOCAL, share, self._board.protected_keys(), may_leave)
         for copy in gone:
             self._tier.delete(copy.stored.physical, copy.bytes)
             self._board.unmake(copy, works)

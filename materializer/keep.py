@@ -66,7 +66,7 @@ class KeepSettings:
     def of(cls, cache: CacheSpec) -> "KeepSettings":
         """What the settings of a cache say."""
         most = job_bytes(cache.memory_bytes, cache.worker_count)
-        return cls(cache.tiers[0].budget_bytes, cache.keep, cache.codec, most)
+        return cls(cache.local.budget_bytes, cache.keep, cache.codec, most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """What lies in the store, as the running process knows it: copies, who reads them, and the rows that tell the catalog.
 
 The catalog is written behind (batches, one writer); this is the truth between its commits. A reader holds a copy while
-it reads, by count, in memory: a process that dies takes its holds with it.
+it reads, by count, in memory: a process that dies takes its holds with it. An object may have a copy in each tier;
+who asks for an object gets the one that is read fastest.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,86 +18,110 @@ from viewcache.store import Stored, Written
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
 
-__all__ = ["Copy", "Ledger"]
+__all__ = ["LOCAL", "MEMORY", "REMOTE", "Copy", "Ledger"]
+
+MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
+"""Names of the tiers, the fastest first. Objects are made in the local one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One object in the local tier."""
+    """One object in one tier."""
 
     object_id: int
     key: str
     stored: Stored
-    """What the store's reader wants."""
+    """What the tier's reader wants."""
     bytes: int
-    """On disk."""
+    """That it takes there."""
+    tier: str = LOCAL
 
 
 class Ledger:
     """Copies by content key, and the catalog behind them. Thread-safe."""
 
-    def __init__(self, catalog: "Catalog", tier: str) -> None:
-        """Start empty; `adopt` what the catalog remembers."""
+    def __init__(self, catalog: "Catalog", tiers: Sequence[str] = (LOCAL,)) -> None:
+        """Start empty, with these tiers, the fastest first; `adopt` what the catalog remembers."""
         self._catalog = catalog
-        self.tier = tier
         self._lock = threading.Lock()
-        self._copies: dict[str, Copy] = {}
+        self._copies: dict[str, dict[str, Copy]] = {tier: {} for tier in tiers}
+        """Tier → key → copy."""
         self._keys: dict[int, str] = {}
-        self._holds: Counter[str] = Counter()
+        self._holds: Counter[tuple[str, str]] = Counter()
+        """By tier and key."""
         self.holds = 0
         """How often readers took hold of objects since the start."""
-        self.gone: Counter[str] = Counter()
-        """Objects that left the store since the start, by reason."""
+        self.gone: Counter[tuple[str, str]] = Counter()
+        """Copies that are gone since the start, by tier and reason."""
         self._tick = 0
 
     def adopt(self, copies: Iterable[Copy]) -> None:
         """Take over what earlier runs left."""
         with self._lock:
             for copy in copies:
-                self._copies[copy.key] = copy
+                self._copies[copy.tier][copy.key] = copy
                 self._keys[copy.object_id] = copy.key
 
     def has(self, key: str) -> bool:
-        """Whether an object is in the store."""
-        return key in self._copies
+        """Whether an object is in the store, in any tier."""
+        return any(key in copies for copies in self._copies.values())
+
+    def find(self, key: str, tier: str) -> Copy | None:
+        """An object's copy in one tier."""
+        return self._copies[tier].get(key)
 
     def __len__(self) -> int:
         """Number of objects in the store."""
-        return len(self._copies)
+        return len(self._keys)
+
+    def copies(self, tier: str = LOCAL) -> dict[str, Copy]:
+        """What lies in a tier now, by key."""
+        with self._lock:
+            return dict(self._copies[tier])
 
     @property
-    def held(self) -> int:
-        """How many objects readers hold now."""
-        return len(self._holds)
-
-    def hold(self, keys: list[str]) -> list[Copy] | None:
-        """Hold all objects, or none and return None if one is missing."""
+    def held(self) -> set[str]:
+        """Keys of the objects that readers hold now."""
         with self._lock:
-            copies = [self._copies.get(key) for key in keys]
+            return {key for _, key in self._holds}
+
+    def hold(self, keys: list[str], tier: str | None = None) -> list[Copy] | None:
+        """Hold all objects, or none and return None if one is missing.
+
+        Args:
+            keys: content keys.
+            tier: only copies of this one will do; None = of the fastest that has one.
+        """
+        with self._lock:
+            copies = [self._best(key) if tier is None else self._copies[tier].get(key) for key in keys]
             found = [copy for copy in copies if copy is not None]
             if len(found) < len(keys):
                 return None
-            self._holds.update(keys)
+            self._holds.update((copy.tier, copy.key) for copy in found)
             self.holds += 1
             return found
+
+    def _best(self, key: str) -> Copy | None:
+        return next((copies[key] for copies in self._copies.values() if key in copies), None)
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""
         with self._lock:
             for copy in copies:
-                self._holds[copy.key] -= 1
-                if self._holds[copy.key] <= 0:
-                    del self._holds[copy.key]
+                place = copy.tier, copy.key
+                self._holds[place] -= 1
+                if self._holds[place] <= 0:
+                    del self._holds[place]
 
     def add(self, copy: Copy, written: Written) -> None:
-        """An object was published: readers may have it at once, the catalog's row follows with the next batch."""
+        """A copy was published: readers may have it at once, the catalog's row follows with the next batch."""
         with self._lock:
             self._tick += 1
-            self._copies[copy.key] = copy
+            self._copies[copy.tier][copy.key] = copy
             self._keys[copy.object_id] = copy.key
             row = CopyRow(
                 object_id=copy.object_id,
-                tier=self.tier,
+                tier=copy.tier,
                 physical=written.physical,
                 bytes=written.bytes,
                 codec=written.codec,
@@ -113,33 +138,43 @@ class Ledger:
         return bool(self._forget([copy], reason, unless_held=False))
 
     def _forget(self, copies: list[Copy], reason: str, *, unless_held: bool) -> list[Copy]:
+        """Forget copies of one tier."""
         with self._lock:
-            gone = [copy for copy in copies if self._copies.get(copy.key) is copy]
+            gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
             if unless_held:
-                gone = [copy for copy in gone if copy.key not in self._holds]
+                gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds]
             for copy in gone:
-                del self._copies[copy.key]
-                del self._keys[copy.object_id]
-            self.gone[reason] += len(gone)
+                del self._copies[copy.tier][copy.key]
+                if self._best(copy.key) is None:
+                    del self._keys[copy.object_id]
+                self.gone[copy.tier, reason] += 1
         if gone:
-            self._catalog.mark_gone([copy.object_id for copy in gone], reason, tier=self.tier)
+            self._catalog.mark_gone([copy.object_id for copy in gone], reason, tier=gone[0].tier)
         return gone
 
-    def victims(self, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
-        """Choose what leaves, in the order of the policy's SQL, and forget it; the caller deletes the bytes.
+    def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
+        """Choose what leaves a tier, in the order of the policy's SQL, and forget it; the caller deletes the bytes.
 
         Args:
+            tier: which.
             need: bytes to free.
             protected: keys that a reader waits for; what readers hold is protected anyway.
             may_leave: asked of every candidate.
         """
+        candidates = self.candidates(tier, need, protected)
+        return self._forget([copy for copy in candidates if may_leave(copy)], "evict", unless_held=True)
+
+    def candidates(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
+        """What would leave a tier for so many bytes, in the order of the policy's SQL; nothing is forgotten."""
         self._catalog.flush()
+        copies = self._copies[tier]
         with self._lock:
-            spared = [self._copies[key].object_id for key in (protected | self._holds.keys()) & self._copies.keys()]
-        candidates = self._catalog.eviction_candidates(self.tier, need, spared)["object_id"].to_pylist()
+            held = {key for place, key in self._holds if place == tier}
+            spared = [copies[key].object_id for key in (protected | held) & copies.keys()]
+        found = self._catalog.eviction_candidates(tier, need, spared)["object_id"].to_pylist()
         with self._lock:
-            copies = [self._copies[self._keys[each]] for each in candidates if each in self._keys]
-        return self._forget([copy for copy in copies if may_leave(copy)], "evict", unless_held=True)
+            keys = [self._keys[each] for each in found if each in self._keys]
+            return [copies[key] for key in keys if key in copies]
 
     def add_samples(self, codec: str, seconds: dict[str, float], frames: dict[str, int], made: list[Written]) -> None:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
@@ -160,7 +195,7 @@ class Ledger:
         }
         self._catalog.add_io_samples(
             [
-                IoSampleRow(op, max(each, 1).bit_length() - 1, codec, self.tier, n, seconds[op], n * each)
+                IoSampleRow(op, max(each, 1).bit_length() - 1, codec, LOCAL, n, seconds[op], n * each)
                 for op, (n, each) in work.items()
                 if n and seconds.get(op)
             ]

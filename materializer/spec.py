@@ -136,6 +136,8 @@ class TierSpec:
     budget_bytes: int
     codec: str = "auto"
     """``auto``, ``raw``, ``lz4`` or ``zstd1``."""
+    name: str = "local"
+    """``memory``, ``local`` or ``remote``: its name in the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ class CacheSpec:
     """The cache's own settings (``cache:`` in YAML)."""
 
     tiers: tuple[TierSpec, ...]
+    """The fastest first; one of them is local."""
     catalog: str = "duckdb"
     """``duckdb`` (a file beside the store) or a ``postgresql://`` URL without a password."""
     memory_bytes: int = 8 << 30
@@ -163,6 +166,11 @@ class CacheSpec:
     """Path of the file that gets a trace of the run, absolute."""
 
     @property
+    def local(self) -> TierSpec:
+        """The tier in which objects are made."""
+        return next(tier for tier in self.tiers if tier.name == "local")
+
+    @property
     def worker_count(self) -> int:
         """Worker processes."""
         return self.workers or os.cpu_count() or 1
@@ -170,5 +178,5 @@ class CacheSpec:
     @property
     def codec(self) -> str:
         """Of new objects."""
-        codec = self.tiers[0].codec
+        codec = self.local.codec
         return "raw" if codec == "auto" else codec

@@ -1,10 +1,13 @@
 """Where bytes are: tiers, Zarr shards, codecs and checksums; knows nothing of plans."""
 
+from viewcache.store.budget import Budget, Reservation
 from viewcache.store.buffers import aligned_empty
 from viewcache.store.codec import CODECS, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
-from viewcache.store.local import MARKER, LocalTier, Reservation
+from viewcache.store.local import MARKER, LocalTier
+from viewcache.store.opening import open_tier
 from viewcache.store.reader import FoundObject, Stored, read_into, read_slots, scan_object, verify_object
+from viewcache.store.tier import Tier, copy_object
 from viewcache.store.writer import ObjectWriter, Written, bound_bytes, find_written, write_object
 
 __all__ = [
@@ -12,6 +15,7 @@ __all__ = [
     "FORMAT",
     "MARKER",
     "ArrayMeta",
+    "Budget",
     "ChunkTable",
     "Codec",
     "FoundObject",
@@ -19,11 +23,14 @@ __all__ = [
     "ObjectWriter",
     "Reservation",
     "Stored",
+    "Tier",
     "Written",
     "aligned_empty",
     "bound_bytes",
     "codec",
+    "copy_object",
     "find_written",
+    "open_tier",
     "physical_of",
     "read_into",
     "read_slots",

@@ -1,8 +1,8 @@
 """The local tier: one folder with a budget, and the only code that deletes from it.
 
 Owner-side: one process (the catalog's owner) counts and deletes, while workers write through `write_object` under a
-reservation. The trade-off: used bytes are counted, not asked of the file system, so that a decision costs nothing and
-foreign files on the disk do not matter; `measure` and `settle` correct the count at start.
+reservation. The trade-off: an object is two files in a folder of its own, which any Zarr client opens, rather than a
+range of one big file, which would save two calls.
 """
 
 import json
@@ -10,18 +10,23 @@ import os
 import re
 import secrets
 import shutil
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from viewcache.errors import BadInput, Broken, Full, Misuse, WrongProcess
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput, Broken, Full, Misuse
 from viewcache.failpoints import failpoint
-from viewcache.store.format import FORMAT, check_physical
+from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical
+from viewcache.store.reader import FoundObject, Stored, read_into, scan_object, verify_object
 from viewcache.store.temporary import TEMPORARY, is_abandoned, temporary_name
+from viewcache.store.tier import Tier
+from viewcache.store.writer import Written, write_object
 
-__all__ = ["MARKER", "LocalTier", "Reservation"]
+__all__ = ["MARKER", "LocalTier"]
+
+Bytes = NDArray[np.uint8]
 
 MARKER = "viewcache-store.json"
 """File in the root that says which format lies there; without it nothing in the folder is ours to delete."""
@@ -31,62 +36,25 @@ _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _UNFINISHED_MARKER = re.compile(re.escape(MARKER) + r"\.[0-9a-f]{8}", re.ASCII)
 
 
-class Reservation:
-    """Bytes promised to one write; leaving the ``with`` block without `commit` gives them back."""
+class LocalTier(Tier):
+    """A folder of objects. Other processes read and write it by `read_into` and `write_object`."""
 
-    def __init__(self, tier: "LocalTier", reserved: int):
-        """Made by `LocalTier.reserve` only."""
-        self._tier, self.bytes = tier, reserved
-
-    def __enter__(self) -> Self:
-        """The reservation itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give back what was not committed."""
-        self.release()
-
-    def commit(self, written: int) -> None:
-        """Turn the promise into ``written`` used bytes (0 where the object was there before) and end it.
-
-        Raises:
-            Misuse: more was written than reserved (it is counted nevertheless), or the reservation has ended.
-        """
-        self._tier._end(self, written)
-
-    def release(self) -> None:
-        """End the promise with nothing written; harmless when it has ended."""
-        if self.bytes:
-            self._tier._end(self, 0)
-
-
-class LocalTier:
-    """A folder of objects and the law that used plus reserved bytes never exceed its budget.
-
-    Thread-safe; refuses to work in a forked child, whose counts would drift from the owner's.
-    """
-
-    def __init__(self, root: str | os.PathLike[str], budget_bytes: int):
+    def __init__(self, root: str | os.PathLike[str], budget_bytes: int, name: str = "local"):
         """Create the layout, or accept the one that is there.
 
         Args:
             root: folder, created with mode 0700 where it is missing. Other files beside ours (the catalog's) are
                 left alone.
             budget_bytes: for objects and temporary files together.
+            name: of the tier in the catalog.
 
         Raises:
             BadInput: the folder has ``objects`` or ``tmp`` that are not ours, or another format.
             Full: no space for the layout.
             Broken: the folder cannot be made or written.
         """
+        super().__init__(name, os.fspath(root), budget_bytes)
         self.root = os.path.abspath(root)
-        self.budget_bytes = budget_bytes
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._used = 0
-        self._reserved = 0
         try:
             self._lay_out()
         except OSError as error:
@@ -94,45 +62,29 @@ class LocalTier:
                 raise
             raise Broken(f"cannot make a store of {self.root}: {error.strerror}; check that it is writable") from error
 
-    @property
-    def used_bytes(self) -> int:
-        """Bytes of the objects that lie here, as counted."""
-        return self._used
-
-    @property
-    def reserved_bytes(self) -> int:
-        """Bytes promised to writes in progress."""
-        return self._reserved
-
-    @property
-    def free_bytes(self) -> int:
-        """What `reserve` would still grant."""
-        with self._lock:
-            return max(0, self.budget_bytes - self._used - self._reserved)
-
-    def reserve(self, size: int) -> Reservation | None:
-        """Promise ``size`` bytes (see `bound_bytes`), or None where the budget has no room: then evict, or wait."""
+    def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
+        """Read an object, or some of its inner chunks, into ``out``; see `read_into`."""
         self._check_process()
-        if size < 1:
-            raise Misuse(f"a reservation of {size} bytes makes no sense; reserve what bound_bytes says")
-        with self._lock:
-            if self._used + self._reserved + size > self.budget_bytes:
-                return None
-            self._reserved += size
-        return Reservation(self, size)
+        read_into(self.root, stored, out, chunks)
 
-    def settle(self, used_bytes: int) -> None:
-        """Set the count to what was measured (by `measure`, or by the catalog after a clean end)."""
+    def write(self, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool = False) -> Written:
+        """Write and publish one object; see `write_object`."""
         self._check_process()
-        with self._lock:
-            self._used = used_bytes
+        return write_object(self.root, key, array, meta, durable=durable)
 
-    def measure(self) -> int:
-        """Bytes of all objects by walking the folder: one stat per file."""
-        return sum(size for _, size in self.iter_objects())
+    def scan(self, physical: str) -> FoundObject:
+        """Learn of an object from its own files alone; see `scan_object`."""
+        self._check_process()
+        return scan_object(self.root, physical)
+
+    def verify(self, physical: str, table: ChunkTable | None = None) -> FoundObject:
+        """Read every byte of an object and check it; see `verify_object`."""
+        self._check_process()
+        return verify_object(self.root, physical, table)
 
     def iter_objects(self) -> Iterator[tuple[str, int]]:
         """All ``(physical, bytes on disk)``, in no order; what vanishes meanwhile is skipped."""
+        self._check_process()
         for prefix in _entries(f"{self.root}/{_OBJECTS}"):
             if _PREFIX.fullmatch(prefix.name) is None:
                 continue
@@ -172,8 +124,7 @@ class LocalTier:
         else:
             failpoint("store.mid-delete")
             _remove(dying)
-        with self._lock:
-            self._used = max(0, self._used - size)
+        self._give_back(size)
         return size
 
     def sweep(self, dead_pid: int | None = None) -> int:
@@ -192,15 +143,6 @@ class LocalTier:
                 removed += _folder_bytes(entry.path)
                 _remove(entry.path)
         return removed
-
-    def _end(self, reservation: Reservation, written: int) -> None:
-        self._check_process()
-        with self._lock:
-            reserved, reservation.bytes = reservation.bytes, 0
-            self._reserved -= reserved
-            self._used += written
-        if written > reserved:
-            raise Misuse(f"{written} bytes were written under a reservation of {reserved}; reserve bound_bytes(meta)")
 
     def _lay_out(self) -> None:
         root = Path(self.root)
@@ -248,10 +190,6 @@ class LocalTier:
                 f"{marker} says format {version!r}, this release reads {FORMAT}; "
                 f"use the release that wrote it, or name another folder as cache.store"
             )
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise WrongProcess(f"the store {self.root} was opened in process {self._pid}; open it in this one")
 
 
 def _entries(path: str) -> list["os.DirEntry[str]"]:

@@ -10,8 +10,9 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from viewcache.store.format import (
     shard_name,
 )
 
-__all__ = ["FoundObject", "Stored", "read_into", "read_slots", "scan_object", "verify_object"]
+__all__ = ["FoundObject", "Stored", "read_each", "read_into", "read_slots", "scan_object", "verify_object"]
 
 Bytes = NDArray[np.uint8]
 Root = str | os.PathLike[str]
@@ -133,12 +134,19 @@ def read_slots(root: Root, objects: Sequence[Stored], slots: Bytes | Sequence[By
         Full: this process has no file descriptor or memory left.
         Misuse: a slot does not fit.
     """
+    return read_each(partial(read_into, root), objects, slots)
+
+
+def read_each(
+    read: Callable[[Stored, Bytes], None], objects: Sequence[Stored], slots: Bytes | Sequence[Bytes]
+) -> dict[int, ChunkDamaged]:
+    """`read_slots` by any way of reading one object into its slot; errors and result are the same."""
     if len(objects) != len(slots):
         raise Misuse(f"{len(objects)} objects were to be read into {len(slots)} slots")
     damaged = {}
     for position, stored in enumerate(objects):
         try:
-            read_into(root, stored, slots[position])
+            read(stored, slots[position])
         except ChunkDamaged as error:
             damaged[position] = error
     return damaged

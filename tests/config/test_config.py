@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.config.samples import FIGURE_9, refused, single, task
-from viewcache.api.config import BUDGET_FRACTION, Config, default_budget, load
+from viewcache.api.config import Config, load
+from viewcache.api.config_tiers import BUDGET_FRACTION, default_budget
 from viewcache.errors import BadInput, NotFound, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.materializer.spec import Branch, OpCall, Place
@@ -153,19 +154,45 @@ def test_a_list_of_one_tier_is_a_store(tmp_path: Path) -> None:
     assert (tier.url, tier.budget_bytes, tier.codec, config.budget_given) == (str(tmp_path), 10**9, "lz4", True)
 
 
-def test_what_this_release_cannot_do_is_said() -> None:
-    """Tiers behind URLs and several tiers are refused as such, not taken for a folder."""
+def test_tiers_are_put_in_order(tmp_path: Path) -> None:
+    """Memory, folder and object store may be listed in any order; each keeps its budget and codec."""
+    store = [
+        {"url": "s3://bucket/cache/", "budget": "2TB", "codec": "zstd1"},
+        {"url": str(tmp_path)},
+        {"url": "memory://", "budget": "4GB"},
+    ]
+    config = load({"cache": {"store": store, "budget": "1GB"}, "dataset": task()})
+    assert [(tier.name, tier.url, tier.budget_bytes, tier.codec) for tier in config.cache.tiers] == [
+        ("memory", "memory://", 4 * 10**9, "auto"),
+        ("local", str(tmp_path), 10**9, "auto"),
+        ("remote", "s3://bucket/cache", 2 * 10**12, "zstd1"),
+    ]
+    assert config.cache.local is config.cache.tiers[1]
+
+
+def test_a_store_that_cannot_be_is_refused() -> None:
+    """Without one local folder, with two tiers of a kind, or without a budget, the error says what to write."""
     for store, words in (
-        ("s3://bucket/cache", "must be a local folder; this release keeps objects behind no other URL"),
-        ([{"url": "a"}, {"url": "b"}], "lists 2 tiers; this release has one"),
-        ([], "lists 0 tiers"),
-        ([{"url": "memory://x"}], "must be a local folder"),
+        ("s3://bucket/cache", "needs a local folder, in which objects are made; write a list, store: [{url: ./cache"),
+        ([{"url": "a"}, {"url": "b"}], "cache.store has two local tiers; it takes one of a kind"),
+        ([], "lists no local folder"),
+        ([{"url": "s3://b/x", "budget": "1GB"}], "lists no local folder"),
+        ([{"url": "a"}, {"url": "s3://b/x"}], "the remote tier s3://b/x needs a budget of its own"),
+        ([{"url": "a"}, {"url": "memory://"}], "the memory tier memory:// needs a budget of its own"),
+        ([{"url": "a"}, {"url": "memory://x"}], "the memory tier's URL is memory://, without a name"),
+        ([{"url": "a"}, {"url": "nosuch://x"}], "nothing can open nosuch://"),
+        ([{"url": "a"}, {"url": "simplecache::s3://x/y"}], "nothing can open simplecache::s3://"),
+        ([{"url": "a"}, {"url": "s3://key:secret@bucket/x"}], "has a password in its URL"),
         ([{"budget": "1GB"}], "cache.store[0] needs the key url"),
         (7, "must be a path, or a list of tiers, got 7"),
     ):
         assert words in str(refused({"cache": {"store": store}, "dataset": task()}))
     both = {"budget": "1GB", "store": [{"url": "a", "budget": "1GB"}]}
     assert "the budget is given here and as cache.budget" in str(refused({"cache": both}))
+
+
+def test_catalogs_of_other_kinds_are_refused() -> None:
+    """Only DuckDB and PostgreSQL; a string that may hold a password is not shown."""
     for catalog in ("mysql://db/x", "host=db password=hunter2", "DuckDB", "postgres://db/x"):
         assert str(refused({"cache": {"catalog": catalog}})) == (
             "<mapping>: cache.catalog must be duckdb or a postgresql:// URL"

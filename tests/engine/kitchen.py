@@ -197,7 +197,7 @@ class Kitchen:
         self.pool = pool
         self.tier = LocalTier(store, budget)
         self.catalog = Catalog.open(str(store))
-        self.ledger = Ledger(self.catalog, "local")
+        self.ledger = Ledger(self.catalog)
         parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad))
         self.task = open_task(parsed, parsed.tasks[0], self.catalog, budget)
         self.active: ActiveGeneration = self.task.generation(0)

@@ -124,16 +124,16 @@ class _SlowToWake(Ledger):
     asleep = True
     slow: frozenset[str] = frozenset()
 
-    def hold(self, keys: list[str]) -> list[Copy] | None:
+    def hold(self, keys: list[str], tier: str | None = None) -> list[Copy] | None:
         """Nothing yet, for the slow one."""
-        return None if self.asleep and self.slow & set(keys) else super().hold(keys)
+        return None if self.asleep and self.slow & set(keys) else super().hold(keys, tier)
 
 
 def test_a_younger_reader_is_not_refused_for_what_an_older_one_is_about_to_take(store: Path, videos: Path) -> None:
     """The older reader's clips fill the budget and it has not woken yet: the younger waits, it does not get Full."""
     pool = ScriptedPool()
     with Kitchen(store, videos, pool, budget=MINIMUM) as kitchen:
-        ledger = kitchen.engine._ledger = kitchen.engine._board._ledger = _SlowToWake(kitchen.catalog, "local")
+        ledger = kitchen.engine._ledger = kitchen.engine._board._ledger = _SlowToWake(kitchen.catalog)
         ledger.slow = frozenset(kitchen.active.key(row) for row in range(4))
         old, young = Reading(kitchen, [0, 1, 2, 3]), Reading(kitchen, [8, 9, 10, 11])
         pool.serve(lambda: all(ledger.has(key) for key in ledger.slow), "the older reader's clips")

@@ -1,5 +1,6 @@
 """Why a reader waited: seconds by cause add up to the wait, and each cause is named where it is at work."""
 
+import itertools
 import threading
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
     for _ in range(draw(st.integers(0, 6))):
         times = sorted(draw(st.lists(TIMES, min_size=2, max_size=5)))
         stretches = []
-        for begun, ended in zip(times, times[1:], strict=False):
+        for begun, ended in itertools.pairwise(times):
             parts = [draw(st.floats(0, 1)) for _ in STAGES]
             scale = (ended - begun) / max(1.0, sum(parts))
             stretches.append(Stretch(begun, ended, {s: p * scale for s, p in zip(STAGES, parts, strict=True)}))

@@ -21,7 +21,7 @@ from tests.house.tree import ROOT
 from viewcache.errors import BadInput
 from viewcache.materializer import trace_file
 from viewcache.materializer.clock import Clock
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.pool import Event
 from viewcache.materializer.trace import Trace
 from viewcache.materializer.trace_file import MOST_WAITING, TraceFile, older
 
@@ -108,25 +108,6 @@ def test_evictions_plans_and_counters_are_there(traced: Traced) -> None:
             assert event["args"]["used"] + event["args"]["reserved"] <= event["args"]["budget"] == 68_112
 
 
-def test_a_paused_job_holds_the_one_that_it_waits_for(tmp_path: Path, store: Path, videos: Path) -> None:
-    """On a worker's track an urgent job lies within the one that was paused for it, and stages overlap nowhere."""
-    path = tmp_path / "trace.json"
-    pool = WorkerPool(1, memory_bytes=1 << 30)
-    pool.observer = Trace(str(path), nothing)
-    with Kitchen(store, videos, pool) as kitchen:
-        kitchen.engine.look_ahead([kitchen.active])
-        for video in kitchen.videos:
-            with kitchen.engine.fetch(kitchen.active, kitchen.rows_of(video)):
-                pass
-        assert kitchen.engine.wait_idle(60)
-    pool.observer.close()
-    events = read(path)
-    check(events)
-    (track,) = (slices for name, slices in tracks(events).items() if name.startswith("worker "))
-    laps = [each for each in track if each["name"] in STAGES]
-    assert all(end(one) <= begin(other) for one, other in zip(laps, laps[1:], strict=False))
-
-
 def test_a_worker_that_dies_ends_its_slice(tmp_path: Path, store: Path, videos: Path) -> None:
     """The job's slice says that its worker died, and the repeated job has one of its own."""
     path = tmp_path / "trace.json"
@@ -174,7 +155,7 @@ with viewcache.open(json.loads(sys.argv[1])) as cache:
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
 def test_a_killed_run_leaves_a_trace(tmp_path: Path, videos: Path, name: str) -> None:
-    """After kill -9 the file lacks its closing bracket, which the format allows, and nothing that was written before."""
+    """After kill -9 the file lacks its closing bracket, which the format allows, and nothing else."""
     path = tmp_path / name
     settings = json.dumps(config(tmp_path / "store", videos, trace=str(path)))
     command = [sys.executable, "-c", VICTIM, settings]
@@ -257,7 +238,7 @@ def test_a_disk_that_is_full_ends_the_trace_alone(tmp_path: Path, monkeypatch: p
     def full(_file: int, _data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(trace_file.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     file.instant(0, "x", {})
     until(lambda: bool(file.failure), "the writer to meet the error")
     file.instant(0, "y", {})

@@ -77,12 +77,12 @@ def tracks(events: list[Event]) -> dict[str, list[Event]]:
 
 def begin(event: Event) -> int:
     """In nanoseconds."""
-    return round(event["ts"] * 1000)
+    return round(float(event["ts"]) * 1000)
 
 
 def end(event: Event) -> int:
     """In nanoseconds."""
-    return begin(event) + round(event["dur"] * 1000)
+    return begin(event) + round(float(event["dur"]) * 1000)
 
 
 def nested(slices: list[Event]) -> None:

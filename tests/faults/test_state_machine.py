@@ -212,7 +212,7 @@ class CacheMachine(RuleBasedStateMachine):
         if not len(self._open_cache._ledger):
             self._read(self._place(seed))
         self._settle()
-        copies = self._open_cache._ledger._copies
+        copies = self._open_cache._ledger.copies()
         whole = sorted(copies.keys() - self.hurt)
         if len(whole) < 2:
             return
@@ -298,7 +298,7 @@ class CacheMachine(RuleBasedStateMachine):
     def only_leases_hold(self) -> None:
         """A read that is over holds nothing; what is held is there."""
         held = {copy.key for _, fetched, _ in self.leases for copy in fetched.copies}
-        assert set(self._open_cache._ledger._holds) == held
+        assert self._open_cache._ledger.held == held
         hurt = set().union(*(hurt for _, _, hurt in self.leases))
         assert held - hurt <= objects_of(self.store).keys()
 
@@ -382,7 +382,7 @@ class CacheMachine(RuleBasedStateMachine):
         """Ledger, catalog, count and folders are the same objects, apart from those that were damaged."""
         self._settle()
         cache = self._open_cache
-        copies = {copy.key: copy.bytes for copy in cache._ledger._copies.values()}
+        copies = {copy.key: copy.bytes for copy in cache._ledger.copies().values()}
         rows = {row["key"]: row["bytes"] for row in cache.catalog.query("read_stored", tier="local").to_pylist()}
         assert rows == copies
         assert (cache.tier.used_bytes, cache.tier.reserved_bytes) == (sum(copies.values()), 0)

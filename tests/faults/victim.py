@@ -68,7 +68,7 @@ def _read(cache: Cache, life: Life) -> None:
             _say("read", epoch, iteration, digest_of(cache.read("t", epoch, iteration)))
             number += 1
             if number % life.commit_every == 0:
-                known = list(cache._ledger._copies)
+                known = list(cache._ledger.copies())
                 cache.catalog.flush()
                 _say("committed", *known)
                 if life.publish:

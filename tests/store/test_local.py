@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.store.objects import Put, pixels
 from viewcache import store
-from viewcache.errors import BadInput, Broken, Misuse, WrongProcess
+from viewcache.errors import BadInput, Broken, Misuse
 from viewcache.store.temporary import is_abandoned, temporary_name
 
 BUDGET = 1000
@@ -166,11 +166,3 @@ def test_strangers_are_neither_listed_nor_deleted(tier: store.LocalTier, put: Pu
     for physical in ("objects", "../x", "objects/zz", f"{stored.physical}/.."):
         with pytest.raises(Misuse):
             tier.delete(physical)
-
-
-def test_a_forked_child_is_refused(tier: store.LocalTier, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting and deleting belong to the process that opened the tier."""
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    for use in (lambda: tier.reserve(1), lambda: tier.settle(1), tier.sweep, lambda: tier.delete("objects/x")):
-        with pytest.raises(WrongProcess):
-            use()

@@ -1,0 +1,38 @@
+"""A tier from its URL."""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote, urlsplit
+
+from viewcache.errors import BadInput
+from viewcache.store.local import LocalTier
+from viewcache.store.tier import Tier
+
+__all__ = ["open_tier"]
+
+
+def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
+    """Open the tier that a URL names; what it has at hand is loaded only when it is asked for.
+
+    Args:
+        name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
+        url: a folder, with or without ``file://``.
+        budget_bytes: for objects and unfinished ones together.
+
+    Raises:
+        BadInput: no tier has such a URL, or what lies there is not a store.
+        Full: no room for the tier.
+        Broken: it cannot be made or reached.
+    """
+    scheme = url.partition("://")[0] if "://" in url else ""
+    if scheme not in _TIERS:
+        known = ", ".join(f"{known}://" for known in _TIERS if known)
+        raise BadInput(f"no tier has a URL like {url!r}; name a folder, or a URL that begins with {known}")
+    return _TIERS[scheme](name, url, budget_bytes)
+
+
+def _folder(name: str, url: str, budget_bytes: int) -> Tier:
+    return LocalTier(unquote(urlsplit(url).path) if "://" in url else url, budget_bytes, name)
+
+
+_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {"": _folder, "file": _folder}
+"""How a tier is opened, by the scheme of its URL."""

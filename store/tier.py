@@ -1,0 +1,153 @@
+"""What every place for objects can do, whether it is memory, a folder or a remote store; and copying between them.
+
+A tier is the owner's side: it counts, writes, deletes. The trade-off: the contract has no listing by name, no renaming
+and no appending, so that a bucket, which has none of them, keeps it as well as a folder does. Anybody's tier can run
+the tests that ours run (tests/store/tier_contract.py).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import ChunkDamaged
+from viewcache.store.budget import Budget
+from viewcache.store.buffers import aligned_empty
+from viewcache.store.format import ArrayMeta, ChunkTable
+from viewcache.store.reader import FoundObject, Stored, read_each
+from viewcache.store.writer import Written
+
+__all__ = ["Tier", "copy_object"]
+
+Bytes = NDArray[np.uint8]
+
+_COPY_BYTES = 4 << 20  # raw bytes in flight while an object is copied: enough to hide a call, few beside a budget
+
+
+class Tier(Budget, ABC):
+    """One place for objects, with a budget. Thread-safe; in a forked child every method raises WrongProcess.
+
+    An object's place, `Stored.physical`, is ``objects/ab/ab…`` in every tier; its chunk table is the tier's own.
+    """
+
+    volatile: ClassVar[bool] = False
+    """Its objects end with the process that owns it: what the catalog says of an earlier one is to be forgotten."""
+
+    def __init__(self, name: str, url: str, budget_bytes: int, unit: int = 1):
+        """Remember the name.
+
+        Args:
+            name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
+            url: as configured.
+            budget_bytes: for objects and unfinished ones together.
+            unit: bytes in which the tier gives out room.
+        """
+        super().__init__(url, budget_bytes, unit)
+        self.name = name
+
+    @abstractmethod
+    def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
+        """Read an object, or some of its inner chunks, into ``out``; arguments and errors as in `read_into`."""
+
+    def read_slots(self, objects: Sequence[Stored], slots: Bytes | Sequence[Bytes]) -> dict[int, ChunkDamaged]:
+        """Read whole objects into consecutive slots of one buffer; arguments, result and errors as in `read_slots`."""
+        return read_each(self.read, objects, slots)
+
+    @abstractmethod
+    def write(self, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool = False) -> Written:
+        """Write and publish one object under a reservation of ``bound_bytes(meta, key)`` that the caller holds.
+
+        Others see all of it or nothing. A whole object that is there already is kept, and `Written.existed` says so.
+        Arguments as in `write_object`.
+
+        Raises:
+            Full: no space, quota, memory or descriptors; nothing is left behind.
+            Broken: the tier cannot be written for another reason.
+            Misuse: the array does not fit ``meta``.
+        """
+
+    @abstractmethod
+    def scan(self, physical: str) -> FoundObject:
+        """Learn of an object from the tier alone; chunks are located, not yet read. Errors as in `scan_object`."""
+
+    @abstractmethod
+    def verify(self, physical: str, table: ChunkTable | None = None) -> FoundObject:
+        """Read every byte of an object and check it; arguments and errors as in `verify_object`."""
+
+    @abstractmethod
+    def iter_objects(self) -> Iterator[tuple[str, int]]:
+        """All ``(physical, bytes that it takes)``, in no order; what vanishes meanwhile is skipped."""
+
+    @abstractmethod
+    def delete(self, physical: str, counted: int | None = None) -> int:
+        """Remove one object; others see it whole or damaged, never as other pixels.
+
+        Args:
+            physical: its place.
+            counted: bytes that the count has for it, given back even if the object is damaged or gone; None = what
+                lies there.
+
+        Returns:
+            The bytes given back to the budget.
+
+        Raises:
+            Misuse: ``physical`` is not the place of an object.
+            Broken: the tier cannot be changed.
+        """
+
+    @abstractmethod
+    def sweep(self, dead_pid: int | None = None) -> int:
+        """Remove what dead writers and interrupted deletions left; what living writers work on stays.
+
+        Args:
+            dead_pid: a worker that the caller saw die, though the system may still list it.
+
+        Returns:
+            The bytes removed. They were never counted as used: the writer's reservation is the caller's to release.
+        """
+
+    def measure(self) -> int:
+        """Bytes of all objects, by looking at each."""
+        return sum(size for _, size in self.iter_objects())
+
+    def close(self) -> None:
+        """Let go of memory, connections and threads; harmless when it was done."""
+
+
+def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str, *, durable: bool = False) -> Written:
+    """Copy one object between tiers: the same pixels and attributes, in the codec of the target.
+
+    The caller holds a reservation in ``target``, of ``bound_bytes`` for that codec.
+
+    Args:
+        source: where it lies.
+        stored: the object there.
+        target: where it shall lie.
+        codec: of the copy, a name in `viewcache.store.CODECS`.
+        key: the object's content key.
+        durable: flush the copy to the device before it becomes visible.
+
+    Raises:
+        ChunkDamaged: the object is missing or damaged in ``source``; nothing is left behind in ``target``.
+        Full: no room in ``target``, or no memory; nothing is left behind.
+        Broken: the target cannot be written for another reason.
+    """
+    found = source.scan(stored.physical)
+    if found.stored != stored:
+        raise ChunkDamaged(f"{stored.physical} in {source.url} is not the object that was to be copied")
+    meta = ArrayMeta(found.meta.shape, found.meta.chunk, codec, found.meta.attributes)
+    return target.write(key, _checked(source, stored), meta, durable=durable)
+
+
+def _checked(source: Tier, stored: Stored) -> Iterator[Bytes]:
+    """The inner chunks in order, read some at a time into one buffer."""
+    count, rows = len(stored.table.offsets), stored.chunk_rows
+    row_bytes = int(np.prod(stored.shape[1:], dtype=np.int64))
+    step = max(1, _COPY_BYTES // (rows * row_bytes))
+    buffer = aligned_empty((min(step, count) * rows, *stored.shape[1:]))
+    for first in range(0, count, step):
+        part = buffer[: min((first + step) * rows, stored.shape[0]) - first * rows]
+        source.read(stored, part, slice(first, first + step))
+        yield from (part[start : start + rows] for start in range(0, len(part), rows))

@@ -1,0 +1,55 @@
+"""Every tier keeps the one contract, and is found by its URL."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.store.tier_contract import TierContract
+from viewcache import store
+from viewcache.errors import BadInput
+
+
+class TestLocalTier(TierContract):
+    """A folder."""
+
+    def open(self, folder: Path, budget_bytes: int) -> store.Tier:
+        """By its path."""
+        return store.open_tier("local", str(folder), budget_bytes)
+
+    def damage(self, tier: store.Tier, stored: store.Stored, chunk: int) -> None:
+        """In the shard's file."""
+        file = os.open(_shard(tier, stored), os.O_RDWR)
+        place = stored.table.offsets[chunk] + stored.table.sizes[chunk] // 2
+        os.pwrite(file, bytes([os.pread(file, 1, place)[0] ^ 16]), place)
+        os.close(file)
+
+    def lose(self, tier: store.Tier, stored: store.Stored) -> None:
+        """Both files go."""
+        shard = _shard(tier, stored)
+        for path in (shard, shard.with_name("zarr.json")):
+            path.unlink()
+
+    def abandon(self, tier: store.Tier) -> int:
+        """A temporary folder of a process that does not live."""
+        assert isinstance(tier, store.LocalTier)
+        dead = Path(tier.root, "tmp", f"{'a' * 32}.{2**22 + 1}.5-abcdef")
+        dead.mkdir()
+        (dead / "c.0.0").write_bytes(bytes(70))
+        return 70
+
+
+def _shard(tier: store.Tier, stored: store.Stored) -> Path:
+    assert isinstance(tier, store.LocalTier)
+    return Path(tier.root, stored.physical, "c" + ".0" * len(stored.shape))
+
+
+def test_a_tier_is_found_by_its_url(tmp_path: Path) -> None:
+    """A path and a file URL name a folder, escapes included; any other URL is refused with those that are known."""
+    folder = tmp_path / "with space"
+    for url in (str(folder), folder.as_uri()):
+        tier = store.open_tier("local", url, 7)
+        assert isinstance(tier, store.LocalTier)
+        assert (tier.name, tier.budget_bytes, tier.root) == ("local", 7, str(folder))
+    with pytest.raises(BadInput, match=r"no tier has a URL like 'ftp://x'.* file://"):
+        store.open_tier("remote", "ftp://x", 7)
