@@ -55,7 +55,7 @@ def known(cache: Cache) -> Values:
         "viewcache_store_reserved_bytes": (tier, 0),
         "viewcache_store_budget_bytes": (tier, 10**8),
         "viewcache_store_objects": (set(), 16),
-        "viewcache_jobs_total": (set(), 4),
+        "viewcache_jobs_total": (set(), cache.observer.jobs),
         "viewcache_jobs_running": (set(), 0),
         "viewcache_jobs_died_total": (set(), 0),
         "viewcache_packets_total": (set(), engine.frames["packets"]),
