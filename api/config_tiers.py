@@ -11,6 +11,7 @@ from viewcache.api.config_keys import SECTIONS
 from viewcache.api.config_values import Entries, local_path, read_url
 from viewcache.api.yaml_reader import Node, error_at
 from viewcache.materializer.spec import TierSpec
+from viewcache.store.opening import BUCKETS
 
 __all__ = ["BUDGET_FRACTION", "default_budget", "read_tiers"]
 
@@ -98,14 +99,9 @@ def _kind(url: str, folder: str) -> str:
 
 
 def _check_protocol(url: str, tier: Entries) -> None:
-    from fsspec import available_protocols
-
     protocol = url.partition("://")[0]
-    if "::" in url or protocol not in available_protocols():
-        raise error_at(
-            tier.place("url"),
-            f"cache.store: nothing can open {protocol}://; a remote tier is one URL of fsspec, such as "
-            "s3://bucket/folder, gs://bucket/folder or abfs://container/folder",
-        )
     if protocol == "memory":
         raise error_at(tier.place("url"), "cache.store: the memory tier's URL is memory://, without a name")
+    if "::" in url or protocol not in BUCKETS:
+        known = ", ".join(f"{each}://" for each in BUCKETS)
+        raise error_at(tier.place("url"), f"cache.store: no tier can lie behind {protocol}://; known are {known}")

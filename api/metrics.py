@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from viewcache.errors import BadInput, MissingExtra
-from viewcache.materializer.ledger import LOCAL
 from viewcache.materializer.observe import Observer
 
 if TYPE_CHECKING:
@@ -73,7 +72,11 @@ def _counted(counts: "Callable[[Cache], Mapping[str, float]]") -> "Callable[[Cac
 
 
 def _tier(name: str) -> "Callable[[Cache], Values]":
-    return lambda cache: [((LOCAL,), getattr(cache.tier, name))]
+    return lambda cache: _of_tiers(cache, name)
+
+
+def _of_tiers(cache: "Cache", name: str) -> Values:
+    return [((tier,), getattr(cache.tiers[tier], name)) for tier in cache.tiers.names()]
 
 
 def _work(name: str) -> "Callable[[Cache], Values]":
@@ -90,7 +93,7 @@ def _observer(cache: "Cache") -> Observer:
 
 
 def _waiting(cache: "Cache") -> int:
-    return cache._engine.waiting() if cache._engine is not None else 0
+    return cache._engine.room.waiting() if cache._engine is not None else 0
 
 
 def _busy(cache: "Cache") -> Mapping[str, float]:

@@ -8,7 +8,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +21,10 @@ from viewcache.api.config import Config, Source, load, load_more
 from viewcache.api.loader import Loader
 from viewcache.api.making import Making
 from viewcache.api.metrics import observer_of
+from viewcache.api.storage import Storage, open_storage
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
-from viewcache.catalog.records import EventRow, ProgressRow, TaskRow, TierRow
+from viewcache.catalog.records import EventRow, ProgressRow, TaskRow
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.ahead import LookAhead
 from viewcache.materializer.bases import BaseWork
@@ -33,12 +34,12 @@ from viewcache.materializer.engine import Engine, EngineSettings
 from viewcache.materializer.group import Group, shares
 from viewcache.materializer.job import Place
 from viewcache.materializer.keep import Keeper, KeepSettings
-from viewcache.materializer.ledger import Ledger
+from viewcache.materializer.moving import Mover, Water
 from viewcache.materializer.names import stem
 from viewcache.materializer.observe import Observer
 from viewcache.materializer.pool import WorkerPool, job_bytes
 from viewcache.materializer.read import Reader
-from viewcache.materializer.recover import Recovered, claim, recover
+from viewcache.materializer.recover import Recovered, claim
 from viewcache.materializer.single import SingleWork
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.task import Task, TaskSettings
@@ -47,9 +48,6 @@ from viewcache.store import LocalTier
 __all__ = ["Cache", "open"]
 
 _log = logging.getLogger("viewcache")
-
-TIER = "local"
-"""Name of the one tier of this release in the catalog."""
 
 _CLEAN = "clean_end"
 _open_caches: list["Cache"] = []
@@ -140,6 +138,7 @@ class Cache:
         self._closed = False
         self._lock = threading.RLock()
         self._engine: Engine | None = None
+        self._mover: Mover | None = None
         self.making: Making | None = None
         """What `materialize` is making or has made."""
         self.observer = Observer()
@@ -157,32 +156,28 @@ class Cache:
             if self._owner is not None:
                 self._owner.release()
             raise
-        recovered = False
+        storage: Storage | None = None
         try:
             if self._owner is not None:
                 claim(self.catalog, tier)
             clean = self.catalog.setting(_CLEAN) == "yes"
             self.catalog.set_setting(_CLEAN, "no")
-            self.recovered: Recovered = recover(self.catalog, tier, TIER, clean=clean)
-            recovered = True
-            config = config.with_used_bytes(tier.used_bytes)
-            tier.budget_bytes = config.cache.local.budget_bytes
-            self.config = config
-            self.tier = tier
-            self.catalog.set_tiers([TierRow(TIER, root, tier.budget_bytes)])
-            self._ledger = Ledger(self.catalog)
-            self._ledger.adopt(self.recovered.copies)
-            self._shrink()
+            storage = open_storage(config, self.catalog, tier, clean=clean)
+            self.recovered: Recovered = storage.recovered
+            self.config, self.tier, self.tiers, self._ledger = storage.config, tier, storage.tiers, storage.ledger
             self._groups: dict[int, Group] = {}
             self.observer = observer_of(self)
             self._readers |= {task.name: self._reader(task, progress) for task in config.tasks}
             self._share()
             self._check_budget()
         except BaseException:
-            self._let_go(clean=recovered)
+            if storage is not None:
+                storage.tiers.close()
+            self._let_go(clean=storage is not None)
             raise
         self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has)
         self._keeper.observer = self.observer
+        self._codecs = storage.codecs(self.catalog, self._keeper.byte_s)
         self._ahead = LookAhead(self._engine_now, self._keeper)
         _open_caches.append(self)
         atexit.register(self.close)
@@ -191,8 +186,11 @@ class Cache:
         task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
         task.observer = self.observer
         return Reader(
-            task, self.catalog, self.tier.root, self._engine_now, lambda *place: self._ahead.reading(task, *place)
+            task, self.catalog, self.tiers, self._engine_now, lambda *place: self._ahead.reading(task, *place)
         )
+
+    def _ahead_of(self, task: Task) -> Callable[[int, int], None]:
+        return lambda number, epoch: self._ahead.reading(task, number, epoch)
 
     def _share(self) -> None:
         """Let tasks that have videos in common share them."""
@@ -206,13 +204,6 @@ class Cache:
                     self._groups[task.dataset.dataset_id] = group
                 group.add(task)
             task.share(share, group)
-
-    def _shrink(self) -> None:
-        """Evict what a budget that was lowered since the last run has no room for."""
-        over = self.tier.used_bytes - self.tier.budget_bytes
-        if over > 0:
-            for copy in self._ledger.victims(TIER, over, set(), lambda _: True):
-                self.tier.delete(copy.stored.physical, copy.bytes)
 
     def _check_budget(self) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
@@ -377,9 +368,11 @@ class Cache:
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = WorkerPool(workers, memory_bytes=max(memory // workers, 1 << 30), op_modules=cache.op_modules)
                 pool.observer = self.observer
-                place = Place(self.tier.root, cache.codec, cache.durability == "durable")
-                settings = EngineSettings(place, job_bytes(memory, workers), self._reserve())
-                self._engine = Engine(self._ledger, self.tier, pool, settings, self._on_bad)
+                place = Place(self.tier.root, cache.durability == "durable")
+                settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve())
+                engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad)
+                self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, Water(), durable=place.durable)
+                self._mover.start()
             return self._engine
 
     def _reserve(self) -> int:
@@ -421,9 +414,12 @@ class Cache:
         if self in _open_caches:
             _open_caches.remove(self)
         self._ahead.close()
+        if self._mover is not None:
+            self._mover.close()
         if self._engine is not None:
             self._engine.close()
-        self._let_go(clean=True)
+        self.tiers.close()
+        self._let_go(clean=not self.tiers.strays)
 
     def _let_go(self, *, clean: bool) -> None:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""

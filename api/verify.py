@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from viewcache.api.evidence import Evidence, Recipes, gather
 from viewcache.api.locate import Located
-from viewcache.api.session import TIER
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged, NotFound
 from viewcache.materializer.dataset import Progress
+from viewcache.materializer.ledger import LOCAL
 from viewcache.store import LocalTier, verify_object
 from viewcache.store.format import ChunkTable
 from viewcache.store.local import MARKER
@@ -75,7 +75,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         raise NotFound(f"no store in {located.root}; `viewcache run` makes one") from None
     with Catalog.open(located.catalog, create=False, writable=repair) as catalog:
         tier = LocalTier(located.root, 1)  # counts and deletes; nothing is reserved here
-        copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] == TIER]
+        copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] == LOCAL]
         recipes = Recipes(catalog)
         damaged: list[str] = []
         gone: list[int] = []
@@ -91,7 +91,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
             if progress is not None:
                 progress(done, len(copies), row["physical"])
         if repair and gone:
-            catalog.mark_gone(gone, "damaged", tier=TIER)
+            catalog.mark_gone(gone, "damaged", tier=LOCAL)
             catalog.flush()
         known = {row["physical"] for row in copies}
         strays = tuple(

@@ -168,6 +168,11 @@ class Board:
                     best = rank, work, row
         return None if best is None else (best[1], [best[2]])
 
+    def coming(self, count: int) -> list[str]:
+        """Keys of the next objects of all look-ahead, the soonest first; the lock is held."""
+        needs = sorted((each for work in self.ahead for each in work.coming(count)), key=lambda each: each[0])
+        return list(dict.fromkeys(key for _, key in needs))
+
     def wanted_keys(self) -> set[str]:
         """Keys of all that readers wait for."""
         with self.changed:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.ledger import LOCAL
 
 __all__ = ["CostModel"]
 
@@ -38,12 +39,17 @@ class CostModel:
         return self.augment_s_per_byte + self.store_s_per_byte
 
     @classmethod
-    def measured(cls, samples: Iterable[IoSampleRow], codec: str) -> "CostModel":
-        """The rates of all measurements so far, those of other codecs left out; guesses where there are too few."""
+    def measured(cls, samples: Iterable[IoSampleRow], codec: str = "auto") -> "CostModel":
+        """The rates of all measurements so far; guesses where there are too few.
+
+        Args:
+            samples: of all work.
+            codec: of the objects, whose loading and storing alone count then; ``auto`` = as they are mixed.
+        """
         seconds: dict[str, float] = {}
         size: dict[str, int] = {}
         for row in samples:
-            if row.codec == codec or row.op not in ("store", "load"):
+            if row.op not in ("store", "load") or (row.tier == LOCAL and codec in ("auto", row.codec)):
                 seconds[row.op] = seconds.get(row.op, 0.0) + row.seconds
                 size[row.op] = size.get(row.op, 0) + row.bytes
         found: dict[str, float] = {}

@@ -17,12 +17,15 @@ from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, Wor
 from viewcache.materializer.bases import hold_bases
 from viewcache.materializer.board import Board, Fetched
 from viewcache.materializer.chooser import Chooser
+from viewcache.materializer.codecs import CodecChooser, trial_rows
 from viewcache.materializer.job import Made, Place, Report
-from viewcache.materializer.ledger import LOCAL, Copy, Ledger
+from viewcache.materializer.ledger import LOCAL, Ledger
 from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.room import Room
 from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, worth_making
+from viewcache.materializer.tiers import Tiers
 from viewcache.materializer.work import RowState, Work
-from viewcache.store import LocalTier, Reservation, find_written
+from viewcache.store import Reservation, find_written
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -30,6 +33,9 @@ _log = logging.getLogger("viewcache.engine")
 
 TRIES = 3
 """How often a video is given to a worker when workers die on it."""
+
+TRIAL_EVERY = 16
+"""Of so many jobs one tries all codecs on an object."""
 
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
@@ -43,6 +49,8 @@ class EngineSettings:
 
     place: Place
     """Where and how objects are written."""
+    codecs: CodecChooser
+    """Says how each is packed."""
     job_bytes: int
     """Most raw bytes that one job holds in memory at a time."""
     demand_reserve: int
@@ -57,19 +65,19 @@ class Engine:
     """
 
     def __init__(
-        self, ledger: Ledger, tier: LocalTier, pool: WorkerPool, settings: EngineSettings, on_bad_clip: BadClip
+        self, ledger: Ledger, tiers: Tiers, pool: WorkerPool, settings: EngineSettings, on_bad_clip: BadClip
     ) -> None:
         """Start nothing yet; the first demand or look-ahead starts the thread."""
         self._ledger = ledger
-        self._tier = tier
+        self._tier = tiers.local
         self._pool = pool
         self._settings = settings
         self.demand_reserve = settings.demand_reserve
         """As in the settings; larger when a task with larger batches joins."""
         self._on_bad_clip = on_bad_clip
         self._board = Board(ledger)
-        self.waiting = self._board.waiting
-        """How many readers wait now."""
+        self.room = Room(ledger, tiers, self._board, self._works, self._freed, pool.observer)
+        """What leaves for what."""
         self._chooser = Chooser(self._board)
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -84,6 +92,10 @@ class Engine:
         """The dispatcher is looking for work, and may be evicting for it."""
         self._moves = 0
         """How often a reader has asked or moved on; tells a stale finding of no room from a fresh one."""
+        self.is_moving: Callable[[], bool] = lambda: False
+        """Whether objects are on their way between tiers, so that there may be room soon."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a reader moved on, or look-ahead found no room."""
         self.failure = ""
         """Why the last job failed as a whole (the disk is full, say); empty when it did not."""
         self.busy: Counter[str] = Counter()
@@ -136,6 +148,11 @@ class Engine:
             self._board.announce(works)
             self._wake()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether look-ahead waits for room."""
+        return self._full
+
     def guard(self) -> AbstractContextManager[object]:
         """The lock that guards all work, for who changes where its rows stand."""
         return self._board.changed
@@ -145,13 +162,6 @@ class Engine:
         with self._board.changed:
             self._board.reached(work, rank, seq, pace_s)
             self._wake()
-
-    def damaged(self, copy: Copy) -> None:
-        """Forget a copy whose bytes are not what they were; whoever needs it has it made again."""
-        with self._board.changed:  # no job may make the object again before its old bytes are gone
-            if self._ledger.drop(copy, "rebuild"):
-                self._tier.delete(copy.stored.physical, copy.bytes)
-                self._board.unmake(copy, self._works())
 
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until all that look-ahead can make is made; True when so, False when the time is over."""
@@ -185,15 +195,20 @@ class Engine:
         """Have the dispatcher look again, starting it if need be; the board's lock is held."""
         if self._closing:
             raise Closed("the cache was closed; open it again")
-        self._full = False
-        self._moves += 1
+        self.on_change()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="viewcache-engine", daemon=True)
             self._thread.start()
+        self._freed()
+
+    def _freed(self) -> None:
+        """Look again: there is more room, or more to make; the board's lock is held."""
+        self._full = False
+        self._moves += 1
         self._pool.wake()
 
     def _is_idle(self) -> bool:
-        if self._running or self._choosing or self._board.is_waited_on():
+        if self._running or self._choosing or self._board.is_waited_on() or self.is_moving():
             return False
         return self._full or self._thread is None or self._board.next_ahead() is None
 
@@ -262,6 +277,7 @@ class Engine:
         """Look-ahead waits until a job ends or a reader moves on, unless one has moved since."""
         with self._board.changed:
             self._full = self._moves == moves
+            self.on_change()
             self._board.changed.notify_all()
 
     def _join(self, work: Work, rows: list[int]) -> bool:
@@ -290,7 +306,7 @@ class Engine:
         for size in (whole, least) if soon else (whole,):
             if self._tier.free_bytes < size + keep_free:
                 self._board.tight(demanded=demanded)
-                self._evict(size + keep_free, before_s)
+                self.room.evict(size + keep_free, before_s)
             if self._tier.free_bytes >= size + keep_free:
                 break
         with self._board.changed:
@@ -318,27 +334,12 @@ class Engine:
                 work.set_state(row, RowState.MAKING)
         self._jobs += 1
         bases, held = hold_bases(self._ledger, (same[0] for same in wanted.values()))
-        job = describe(self._jobs, wanted, self._settings.place, bases)
+        codecs = self._settings.codecs
+        trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
+        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, bases, trial=trial)
         running = self._running[job.number] = Running(job, wanted, reservations, held)
         self._making.update(dict.fromkeys(wanted, running))
         return running
-
-    def _evict(self, need: int, before_s: float | None) -> None:
-        """Free ``need`` bytes in the order of the policy; look-ahead evicts only what is needed later than its own."""
-        begun, works = time.monotonic(), self._works()
-
-        def may_leave(copy: Copy) -> bool:
-            with self._board.changed:
-                needs = [need for work in works if (need := work.next_need_s(copy.key)) is not None]
-            return before_s is None or not needs or min(needs) > before_s
-
-        # A good share at a time: the query costs the same for one object as for a hundred.
-        share = max(need - self._tier.free_bytes, self._tier.budget_bytes // 20)
-        gone = self._ledger.victims(LOCAL, share, self._board.protected_keys(), may_leave)
-        for copy in gone:
-            self._tier.delete(copy.stored.physical, copy.bytes)
-            self._board.unmake(copy, works)
-        self._pool.observer.evicted(begun, need, gone)
 
     # What workers say ----------------------------------------------------------------------------------------------
 
@@ -374,11 +375,13 @@ class Engine:
         self.busy.update(report.seconds)
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
-        self._ledger.add_samples(running.job.place.codec, dict(running.seconds), report.frames, running.made)
+        codec = next((base.stored.codec for base in running.job.bases), "raw")
+        trials = trial_rows(report.trials)
+        self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trials)
         for copy in running.held:
             if copy.key in report.damaged:
                 _log.warning("rebuilding kept pictures: %s", copy.key, extra={"action": "rebuild"})
-                self.damaged(copy)
+                self.room.damaged(copy)
         for key, why in report.failed.items():
             for work, rows in by_work(self._take(running, key)):
                 self._bad(work, rows, why)

@@ -227,6 +227,14 @@ class ActiveGeneration(Work):
                 return int(rows[found.argmax()])
         return int(self._rows_at(self._cursor, self._cursor + 1)[0]) if self._cursor < len(self._states) else None
 
+    def coming(self, count: int) -> list[tuple[float, str]]:
+        """(seconds until it is needed, key) of the next ``count`` clips from where the reader is, soonest first."""
+        last = min(self.from_rank + count, len(self._states))
+        rows = self._rows_at(self.from_rank, last)
+        wanted = self._states[rows] != RowState.LEFT_OUT
+        ranks = np.arange(self.from_rank, last)[wanted].tolist()
+        return [(self._need_s(rank), self.key(row)) for rank, row in zip(ranks, rows[wanted].tolist(), strict=True)]
+
     def planned_of(self, video: str) -> list[int]:
         """The rows of one video worth making ahead that nobody has made or is making; soonest first."""
         rows, ranks = self._to_come(video)

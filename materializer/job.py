@@ -9,6 +9,7 @@ import numpy as np
 
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.program import Program
+from viewcache.materializer.trial import Trial
 from viewcache.store import Stored, Written
 from viewcache.store.format import ChunkTable
 
@@ -36,6 +37,13 @@ class Recipe:
     """What the catalog calls it: ``clip``, ``frames`` (as decoded) or ``aug`` (one frame after some steps)."""
     native: bool = False
     """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
+    codec: str = "raw"
+    """``raw``, ``lz4`` or ``zstd1``."""
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        """Clips are read whole, pictures that clips are made from one by one."""
+        return self.shape if self.kind == "clip" else (1, *self.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +52,6 @@ class Place:
 
     root: str
     """Local folder of the tier."""
-    codec: str
-    """``raw``, ``lz4`` or ``zstd1``."""
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
 
@@ -99,6 +105,8 @@ class Job:
     """Pictures that need not be decoded."""
     laps: bool = False
     """Whether to say when each stage was on."""
+    trial: bool = False
+    """Try all codecs on the first object."""
 
     @property
     def bound(self) -> int:
@@ -146,6 +154,8 @@ class Report:
     """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
     damaged: tuple[str, ...] = ()
     """Keys of bases that could not be read; their frames were decoded."""
+    trials: tuple[Trial, ...] = ()
+    """What other codecs would have done."""
     error: str = ""
     """Why the whole job failed (the disk is full, say); empty if it did not."""
     error_kind: str = ""

@@ -24,6 +24,7 @@ from viewcache.materializer.bases import BaseObject, BaseWork, Keeping, base_rec
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Recipe, Source
+from viewcache.materializer.ledger import MEMORY
 from viewcache.materializer.observe import Observer
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.pool import job_bytes
@@ -55,10 +56,11 @@ class KeepSettings:
     """What the cache's settings say about keeping."""
 
     budget_bytes: int
+    """Of all tiers but memory, where only second copies lie."""
     rule: str
     """A name in `RULES`."""
     codec: str
-    """Of the objects."""
+    """Of the objects, ``auto`` if that is chosen for each."""
     most_bytes: int
     """Raw bytes of the largest object that a worker can hold."""
 
@@ -66,7 +68,8 @@ class KeepSettings:
     def of(cls, cache: CacheSpec) -> "KeepSettings":
         """What the settings of a cache say."""
         most = job_bytes(cache.memory_bytes, cache.worker_count)
-        return cls(cache.local.budget_bytes, cache.keep, cache.codec, most)
+        room = sum(tier.budget_bytes for tier in cache.tiers if tier.name != MEMORY)
+        return cls(room, cache.keep, cache.local.codec, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,15 @@ class Chosen:
     """Most bytes that all clips take, without those of the epoch that is being read."""
     rivals: dict[str, Choice]
     """What each rule would choose, this one's among them."""
+
+    @property
+    def byte_s(self) -> float:
+        """Seconds of work that the byte saves which is the least worth keeping: about what one byte more is worth."""
+        options, video = self.weighed.options, np.arange(len(self.choice.option))
+        size = options.bytes[video, self.choice.option]
+        saved = options.cost_s[:, options.nothing] - options.cost_s[video, self.choice.option]
+        kept = size > 0
+        return max(0.0, float((saved[kept] / size[kept]).min())) if kept.any() else 0.0
 
     def ways(self) -> dict[str, int]:
         """What is kept of a video → of how many; the videos of which all clips are kept first."""
@@ -197,6 +209,12 @@ class Keeper:
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
         return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+
+    def byte_s(self) -> float:
+        """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
+        return max(
+            (each.chosen.byte_s for each in list(self._decided.values()) if each.chosen is not None), default=0.0
+        )
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether the budget cannot hold a generation several times over."""

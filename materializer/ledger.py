@@ -6,8 +6,9 @@ who asks for an object gets the one that is read fastest.
 """
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,22 @@ class Ledger:
         self.gone: Counter[tuple[str, str]] = Counter()
         """Copies that are gone since the start, by tier and reason."""
         self._tick = 0
+        self._down: dict[str, float] = {}
+        """Tiers that are passed over → until when, monotonic seconds."""
+
+    def pass_over(self, tier: str, until: float) -> bool:
+        """Treat what lies in a tier as missing until then (monotonic seconds); False if it was so already."""
+        with self._lock:
+            before = self._down.get(tier, 0.0)
+            self._down[tier] = until
+            return before < time.monotonic()
+
+    def _reachable(self) -> Iterator[dict[str, Copy]]:
+        """The copies of each tier that can be read, the fastest first."""
+        if not self._down:
+            return iter(self._copies.values())
+        now = time.monotonic()
+        return (copies for tier, copies in self._copies.items() if self._down.get(tier, 0.0) < now)
 
     def adopt(self, copies: Iterable[Copy]) -> None:
         """Take over what earlier runs left."""
@@ -63,12 +80,12 @@ class Ledger:
                 self._keys[copy.object_id] = copy.key
 
     def has(self, key: str) -> bool:
-        """Whether an object is in the store, in any tier."""
-        return any(key in copies for copies in self._copies.values())
+        """Whether an object is in the store, in any tier that can be read."""
+        return any(key in copies for copies in self._reachable())
 
     def find(self, key: str, tier: str) -> Copy | None:
         """An object's copy in one tier."""
-        return self._copies[tier].get(key)
+        return self._copies.get(tier, {}).get(key)
 
     def __len__(self) -> int:
         """Number of objects in the store."""
@@ -102,7 +119,7 @@ class Ledger:
             return found
 
     def _best(self, key: str) -> Copy | None:
-        return next((copies[key] for copies in self._copies.values() if key in copies), None)
+        return next((copies[key] for copies in self._reachable() if key in copies), None)
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""
@@ -145,7 +162,7 @@ class Ledger:
                 gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds]
             for copy in gone:
                 del self._copies[copy.tier][copy.key]
-                if self._best(copy.key) is None:
+                if not any(copy.key in copies for copies in self._copies.values()):
                     del self._keys[copy.object_id]
                 self.gone[copy.tier, reason] += 1
         if gone:
@@ -162,44 +179,64 @@ class Ledger:
             may_leave: asked of every candidate.
         """
         candidates = self.candidates(tier, need, protected)
-        return self._forget([copy for copy in candidates if may_leave(copy)], "evict", unless_held=True)
+        return self.leave([copy for copy, _ in candidates if may_leave(copy)])
 
-    def candidates(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
-        """What would leave a tier for so many bytes, in the order of the policy's SQL; nothing is forgotten."""
+    def leave(self, copies: list[Copy]) -> list[Copy]:
+        """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes."""
+        return self._forget(copies, "evict", unless_held=True)
+
+    def candidates(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, bool]]:
+        """What would leave a tier for so many bytes, in the order of the policy's SQL, and whether it is wanted still.
+
+        Nothing is forgotten.
+        """
         self._catalog.flush()
         copies = self._copies[tier]
         with self._lock:
             held = {key for place, key in self._holds if place == tier}
             spared = [copies[key].object_id for key in (protected | held) & copies.keys()]
-        found = self._catalog.eviction_candidates(tier, need, spared)["object_id"].to_pylist()
+        found = self._catalog.eviction_candidates(tier, need, spared)
+        rows = zip(found["object_id"].to_pylist(), found["refs"].to_pylist(), strict=True)
         with self._lock:
-            keys = [self._keys[each] for each in found if each in self._keys]
-            return [copies[key] for key in keys if key in copies]
+            keys = [(self._keys[each], refs > 0) for each, refs in rows if each in self._keys]
+            return [(copies[key], wanted) for key, wanted in keys if key in copies]
 
-    def add_samples(self, codec: str, seconds: dict[str, float], frames: dict[str, int], made: list[Written]) -> None:
+    def add_samples(
+        self,
+        seconds: dict[str, float],
+        frames: dict[str, int],
+        made: list[Written],
+        loaded_codec: str,
+        further: Sequence[IoSampleRow] = (),
+    ) -> None:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
 
         Args:
-            codec: of the objects.
             seconds: busy seconds by stage.
             frames: `Report.frames`.
             made: its objects.
+            loaded_codec: of the kept pictures that it read.
+            further: what was measured beside.
         """
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
+        loaded = frames.get("loaded", 0)
         work = {
             "decode": (frames.get("decoded", 0), frame_bytes),
             "convert": (frames.get("converted", 0), frame_bytes),
-            "load": (frames.get("loaded", 0), frames.get("loaded_bytes", 0) // max(1, frames.get("loaded", 0))),
+            "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
             "augment": (len(made), clip_bytes // max(1, len(made))),
-            "store": (len(made), clip_bytes // max(1, len(made))),
         }
-        self._catalog.add_io_samples(
-            [
-                IoSampleRow(op, max(each, 1).bit_length() - 1, codec, LOCAL, n, seconds[op], n * each)
-                for op, (n, each) in work.items()
-                if n and seconds.get(op)
-            ]
-        )
+        rows = [
+            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each)
+            for op, (n, each) in work.items()
+            if n and seconds.get(op)
+        ]
+        for codec in sorted({each.codec for each in made}):
+            sizes = [each.raw_bytes for each in made if each.codec == codec]
+            share = seconds.get("store", 0.0) * sum(sizes) / max(1, clip_bytes)
+            bucket = (sum(sizes) // len(sizes)).bit_length() - 1
+            rows.append(IoSampleRow("store", bucket, codec, LOCAL, len(sizes), share, sum(sizes)))
+        self._catalog.add_io_samples([*rows, *further])
 
     def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
         """Record why clips of a task were not made."""

@@ -20,6 +20,7 @@ from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.pixels import frame_from_planes, planes_of, to_rgb
 from viewcache.materializer.program import Node, Tree, finish, grow
 from viewcache.materializer.source import shown
+from viewcache.materializer.trial import Trial, try_codecs
 from viewcache.materializer.video import VideoIndex
 from viewcache.store import ArrayMeta, write_object
 
@@ -117,6 +118,7 @@ class _Maker:
         self.clock = _Clock(laps=job.laps)
         self.index = VideoIndex.from_bytes(job.index)
         self.stats = DecodeStats()
+        self.trials: tuple[Trial, ...] = ()
         self.failed: dict[str, str] = {}
         self.returned: list[str] = []
         self.users: dict[int, list[_Clip]] = {}
@@ -228,11 +230,13 @@ class _Maker:
     def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object]) -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         place = self.job.place
-        # Clips are read whole, pictures that clips are made from one by one.
-        chunk = array.shape if recipe.kind == "clip" else (1, *array.shape[1:])
-        meta = ArrayMeta(array.shape, chunk, place.codec, attributes)
-        written = write_object(place.root, recipe.key, np.ascontiguousarray(array), meta, durable=place.durable)
+        array = np.ascontiguousarray(array)
+        meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes)
+        written = write_object(place.root, recipe.key, array, meta, durable=place.durable)
         self.clock.lap("store")
+        if self.job.trial and not self.trials:
+            self.trials = try_codecs(array[: recipe.chunk_shape[0]])
+            self.clock.lap("trial")
         return Made(recipe.key, written, *self.clock.take())
 
 
@@ -271,4 +275,5 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         maker.returned = [key for key in maker.open if key not in maker.failed]
     damaged = tuple(maker.kept.damaged)
     seconds, span = maker.clock.take()
-    yield Report(seconds, counts, maker.failed, tuple(maker.returned), damaged, error, kind, span)
+    returned = tuple(maker.returned)
+    yield Report(seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span)

@@ -1,6 +1,5 @@
 """Reading a task's batches: wait until the clips are there, copy them out, rebuild what turns out damaged (law 5)."""
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -25,12 +24,10 @@ from viewcache.materializer.program import grow, source_frames
 from viewcache.materializer.single import Singles
 from viewcache.materializer.stalls import NOTICED_S, Reading
 from viewcache.materializer.task import Task
+from viewcache.materializer.tiers import Tiers, load_samples
 from viewcache.materializer.work import READ_TRIES
-from viewcache.store import read_slots
 
 __all__ = ["Reader", "Spent"]
-
-_log = logging.getLogger("viewcache.read")
 
 PACE_WEIGHT = 0.2
 """Of the newest iteration in the smoothed seconds per iteration."""
@@ -59,24 +56,29 @@ class Reader:
     """Reads one task's batches. Thread-safe."""
 
     def __init__(
-        self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine], ahead: Callable[[int, int], None]
+        self,
+        task: Task,
+        catalog: Catalog,
+        tiers: Tiers,
+        engine: Callable[[], Engine],
+        ahead: Callable[[int, int], None],
     ) -> None:
-        """Read ``task`` out of the store at ``root``.
+        """Read ``task`` out of some tiers.
 
         Args:
             task: whose batches.
             catalog: gets the progress.
-            root: local folder of the store.
+            tiers: where objects lie.
             engine: makes what is missing; started on the first call.
             ahead: told the number of the generation and the epoch being read, so that what follows is made in time.
         """
         self.task = task
         self.spec = task.spec
         self.spent = Spent()
-        self.singles = Singles(task, catalog, root, engine)
+        self.singles = Singles(task, catalog, tiers, engine)
         """Single frames of the task's videos."""
         self._catalog = catalog
-        self._root = root
+        self._tiers = tiers
         self._engine = engine
         self._ahead = ahead
         self._lock = threading.Lock()
@@ -199,13 +201,12 @@ class Reader:
             if fetched.waited_s:
                 reading.clock.lap("wait")
             reading.clock.skip()
-            damaged = read_slots(self._root, [copy.stored for copy in fetched.copies], out)
+            wrong, loaded = self._tiers.read_slots(fetched.copies, out)
             loaded_s = reading.clock.lap("load")
-        for position, damage in damaged.items():
-            _log.warning("rebuilding a clip: %s", damage, extra={"action": "rebuild"})
-            engine.damaged(fetched.copies[position])
-        self._account(reading, fetched, loaded_s, len(damaged))
-        return None if damaged else tuple(copy.key for copy in fetched.copies)
+        damaged = engine.room.rebuild(fetched.copies, wrong)
+        self._catalog.add_io_samples(load_samples(loaded))
+        self._account(reading, fetched, loaded_s, damaged)
+        return None if wrong else tuple(copy.key for copy in fetched.copies)
 
     def _account(self, reading: Reading, fetched: Fetched, loaded_s: float, damaged: int) -> None:
         """Note hits, misses and where the time went."""

@@ -14,7 +14,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import CopyRow
 from viewcache.errors import BadInput, ChunkDamaged
 from viewcache.materializer.ledger import Copy
-from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, scan_object
+from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
 
 __all__ = ["Recovered", "claim", "recover"]
 
@@ -77,7 +77,7 @@ def claim(catalog: Catalog, tier: LocalTier) -> None:
     catalog.set_setting(STORE_ID, there)
 
 
-def recover(catalog: Catalog, tier: LocalTier, name: str, *, clean: bool) -> Recovered:
+def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovered:
     """Reconcile one tier.
 
     Args:
@@ -106,7 +106,7 @@ def recover(catalog: Catalog, tier: LocalTier, name: str, *, clean: bool) -> Rec
                 deleted += 1
                 continue
             rows.append(_row(ids[each.key], name, each))
-            copies[physical] = Copy(ids[each.key], each.key, each.stored, each.bytes)
+            copies[physical] = Copy(ids[each.key], each.key, each.stored, each.bytes, name)
         catalog.mark_ready(rows)
         adopted += len(rows)
     # By row, as `delete` will give it back: an object that was cut short since counts what it had.
@@ -130,13 +130,13 @@ def _recorded(catalog: Catalog, tier: str) -> list[Copy]:
         stored = Stored(
             row["physical"], shape, row["chunk_rows"], row["codec"], ChunkTable.from_bytes(row["table_blob"])
         )
-        copies.append(Copy(row["object_id"], row["key"], stored, row["bytes"]))
+        copies.append(Copy(row["object_id"], row["key"], stored, row["bytes"], tier))
     return copies
 
 
-def _scanned(tier: LocalTier, physical: str) -> FoundObject | None:
+def _scanned(tier: Tier, physical: str) -> FoundObject | None:
     try:
-        return scan_object(tier.root, physical)
+        return tier.scan(physical)
     except ChunkDamaged as damage:
         _log.warning("an object that was not whole is deleted: %s", damage, extra={"action": "delete"})
         return None

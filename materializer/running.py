@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from viewcache.errors import Full
-from viewcache.materializer.job import Base, Job, Made, Place
+from viewcache.materializer.job import Base, Job, Made, Place, Recipe
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.stalls import Arrival, Stretch
 from viewcache.materializer.work import SECONDS_PER_FRAME, Work
@@ -90,12 +90,21 @@ def bytes_of(wanted: Iterable[Wanted], has: Callable[[str], bool], *, only_next:
     return sum(size for key, size in sizes.items() if not has(key))
 
 
-def describe(number: int, wanted: dict[str, list[Wanted]], place: Place, bases: Sequence[Base] = ()) -> Job:
+def describe(
+    number: int,
+    wanted: dict[str, list[Wanted]],
+    place: Place,
+    codec_of: Callable[[Recipe], str],
+    bases: Sequence[Base] = (),
+    *,
+    trial: bool = False,
+) -> Job:
     """Describe a job that makes each key for the first row that wants it, in the order of need, out of ``bases``."""
     first = sorted((same[0] for same in wanted.values()), key=lambda each: each[0].need_s(each[1]))
     work, row = first[0]
     source = work.source(row)
-    clips = tuple(replace(work.recipe(row), due=due) for due, (work, row) in enumerate(first))
+    recipes = [replace(work.recipe(row), due=due) for due, (work, row) in enumerate(first)]
+    clips = tuple(replace(recipe, codec=codec_of(recipe)) for recipe in recipes)
     return Job(
         number=number,
         uri=source.uri,
@@ -105,6 +114,7 @@ def describe(number: int, wanted: dict[str, list[Wanted]], place: Place, bases: 
         clips=clips,
         place=place,
         bases=tuple(bases),
+        trial=trial,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
     )
 

@@ -27,9 +27,9 @@ from viewcache.materializer.resolve import ResolvedStream, resolve_stream
 from viewcache.materializer.scan import Scanned
 from viewcache.materializer.spec import StepSpec
 from viewcache.materializer.task import Task
+from viewcache.materializer.tiers import Tiers
 from viewcache.materializer.video import VideoIndex
 from viewcache.materializer.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
-from viewcache.store import read_slots
 
 __all__ = ["SingleFrame", "SingleWork", "Singles"]
 
@@ -129,11 +129,11 @@ class SingleWork(Work):
 class Singles:
     """The single frames of one task. Thread-safe."""
 
-    def __init__(self, task: Task, catalog: Catalog, root: str, engine: Callable[[], Engine]) -> None:
-        """Find frames of ``task``, in the store at ``root`` or made by the engine."""
+    def __init__(self, task: Task, catalog: Catalog, tiers: Tiers, engine: Callable[[], Engine]) -> None:
+        """Find frames of ``task``, in these tiers or made by the engine."""
         self._task = task
         self._catalog = catalog
-        self._root = root
+        self._tiers = tiers
         self._engine = engine
         self._ids: dict[str, int] = {}
         self._free_ids = range(0)
@@ -252,12 +252,10 @@ class Singles:
         engine, work = self._engine(), SingleWork(self._task.task_id, wanted, self._object_ids(wanted))
         for _ in range(READ_TRIES):
             with engine.fetch(work, range(len(wanted))) as fetched:
-                damaged = read_slots(self._root, [copy.stored for copy in fetched.copies], out)
-            if not damaged:
+                wrong, _ = self._tiers.read_slots(fetched.copies, out)
+            if not wrong:
                 return [each.pixels(array) for each, array in zip(wanted, out, strict=True)]
-            for position, damage in damaged.items():
-                _log.warning("rebuilding a frame: %s", damage, extra={"action": "rebuild"})
-                engine.damaged(fetched.copies[position])
+            engine.room.rebuild(fetched.copies, wrong)
         raise Broken(
             f"frames of {wanted[0].video!r} were damaged {READ_TRIES} times in a row after being made anew; check the "
             "disk, then run `viewcache doctor`"

@@ -174,9 +174,3 @@ class CacheSpec:
     def worker_count(self) -> int:
         """Worker processes."""
         return self.workers or os.cpu_count() or 1
-
-    @property
-    def codec(self) -> str:
-        """Of new objects."""
-        codec = self.local.codec
-        return "raw" if codec == "auto" else codec

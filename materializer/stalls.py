@@ -18,6 +18,7 @@ CAUSES = {
     "convert": "conversion to RGB and resize",
     "augment": "augmentation",
     "store": "writing to the store",
+    "trial": "trying codecs",
     "load": "reading from the store",
     "queue": "workers that were busy with other jobs",
     "room": "room in the budget",

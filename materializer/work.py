@@ -108,6 +108,10 @@ class Work(ABC):
         """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
         return None
 
+    def coming(self, count: int) -> list[tuple[float, str]]:
+        """(seconds until it is needed, key) of the next ``count`` objects from where the reader is, soonest first."""
+        return []
+
     def planned_of(self, video: str) -> list[int]:
         """Rows of one video that are worth making while it is being decoded; soonest first."""
         return []

@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput, Broken, Full, Misuse
 from viewcache.failpoints import failpoint
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical
-from viewcache.store.reader import FoundObject, Stored, read_into, scan_object, verify_object
+from viewcache.store.reader import read_into, scan_object, verify_object
+from viewcache.store.shard_reader import FoundObject, Stored
+from viewcache.store.shard_writer import Written
 from viewcache.store.temporary import TEMPORARY, is_abandoned, temporary_name
 from viewcache.store.tier import Tier
-from viewcache.store.writer import Written, write_object
+from viewcache.store.writer import write_object
 
 __all__ = ["MARKER", "LocalTier"]
 

@@ -5,9 +5,11 @@ from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadInput
 from viewcache.store.local import LocalTier
+from viewcache.store.memory import URL, MemoryTier
+from viewcache.store.remote import RemoteTier
 from viewcache.store.tier import Tier
 
-__all__ = ["open_tier"]
+__all__ = ["BUCKETS", "open_tier"]
 
 
 def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
@@ -15,7 +17,7 @@ def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
 
     Args:
         name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
-        url: a folder, with or without ``file://``.
+        url: a folder, with or without ``file://``, or ``memory://``.
         budget_bytes: for objects and unfinished ones together.
 
     Raises:
@@ -34,5 +36,23 @@ def _folder(name: str, url: str, budget_bytes: int) -> Tier:
     return LocalTier(unquote(urlsplit(url).path) if "://" in url else url, budget_bytes, name)
 
 
-_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {"": _folder, "file": _folder}
+def _memory(name: str, url: str, budget_bytes: int) -> Tier:
+    if url != URL:
+        raise BadInput(f"the memory tier has no name, {url!r} was given; its URL is {URL}")
+    return MemoryTier(budget_bytes, name)
+
+
+def _bucket(name: str, url: str, budget_bytes: int) -> Tier:
+    return RemoteTier(url, budget_bytes, name)
+
+
+BUCKETS = ("s3", "gs", "gcs", "az", "abfs")
+"""Schemes of the URLs of remote tiers."""
+
+_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {
+    "": _folder,
+    "file": _folder,
+    "memory": _memory,
+    **dict.fromkeys(BUCKETS, _bucket),
+}
 """How a tier is opened, by the scheme of its URL."""

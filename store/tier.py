@@ -16,8 +16,8 @@ from viewcache.errors import ChunkDamaged
 from viewcache.store.budget import Budget
 from viewcache.store.buffers import aligned_empty
 from viewcache.store.format import ArrayMeta, ChunkTable
-from viewcache.store.reader import FoundObject, Stored, read_each
-from viewcache.store.writer import Written
+from viewcache.store.shard_reader import FoundObject, Stored, read_each
+from viewcache.store.shard_writer import Written
 
 __all__ = ["Tier", "copy_object"]
 

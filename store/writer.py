@@ -8,10 +8,8 @@ shows before any work is lost and the budget holds at every step.
 import errno
 import os
 import shutil
-import struct
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,62 +19,21 @@ from numpy.typing import NDArray
 
 from viewcache.errors import Broken, ChunkDamaged, Full, Misuse
 from viewcache.failpoints import failpoint
-from viewcache.store.checksum import crc32c
-from viewcache.store.codec import codec
-from viewcache.store.format import (
-    CRC_BYTES,
-    METADATA_NAME,
-    ArrayMeta,
-    ChunkTable,
-    aligned,
-    dump_metadata,
-    index_size,
-    physical_of,
-)
-from viewcache.store.reader import FoundObject, scan_object, verify_object
+from viewcache.store.format import METADATA_NAME, ArrayMeta, dump_metadata, physical_of
+from viewcache.store.reader import scan_object, verify_object
+from viewcache.store.shard_reader import FoundObject
+from viewcache.store.shard_writer import ShardWriter, Written, bound_bytes, inner_chunks, write_exactly, written_of
 from viewcache.store.temporary import temporary_name
 
-__all__ = ["ObjectWriter", "Written", "bound_bytes", "find_written", "write_object"]
+__all__ = ["ObjectWriter", "find_written", "write_object"]
 
 Bytes = NDArray[np.uint8]
-Blob = bytes  # the type's own name is a field's below
 Root = str | os.PathLike[str]
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
-_GAP = bytes(aligned(1))
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What lies on disk after a write; the catalog's row for the copy."""
-
-    key: str
-    physical: str
-    """Folder below the root."""
-    bytes: int
-    """On disk: shard and ``zarr.json``."""
-    raw_bytes: int
-    """Of the array in memory."""
-    codec: str
-    shape: tuple[int, ...]
-    chunk_rows: int
-    table: Blob
-    """`ChunkTable.to_bytes`."""
-    crc: int
-    """`ChunkTable.digest`, 32 bits."""
-    seconds: float
-    """Wall time from the first byte to the rename."""
-    existed: bool
-    """An equal object was there already and was kept; ``bytes`` and ``codec`` are its own."""
-
-
-def bound_bytes(meta: ArrayMeta, key: str) -> int:
-    """The most bytes that writing this object has on disk at any time: what to reserve before it."""
-    per_chunk = aligned(codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
-    return meta.chunks * per_chunk + index_size(meta.chunks) + len(dump_metadata(meta, key, 0))
 
 
 def write_object(
@@ -97,10 +54,7 @@ def write_object(
         Broken: the folder cannot be written for another reason.
         Misuse: the array does not fit ``meta``.
     """
-    if isinstance(array, np.ndarray) and array.shape != meta.shape:
-        raise Misuse(f"an array of shape {array.shape} was given for an object of shape {meta.shape}")
-    rows = meta.chunk[0]
-    parts = (array[i * rows : (i + 1) * rows] for i in range(meta.chunks)) if isinstance(array, np.ndarray) else array
+    parts = inner_chunks(array, meta)
     with ObjectWriter(root, key, meta, durable=durable) as writer:
         for chunk, part in enumerate(parts):
             writer.put(chunk, part)
@@ -110,25 +64,9 @@ def write_object(
 def find_written(root: Root, key: str) -> Written | None:
     """What a writer published under this key before it died without saying so; None if nothing whole is there."""
     try:
-        return _written(scan_object(root, physical_of(key)), 0.0, existed=False)
+        return written_of(scan_object(root, physical_of(key)), 0.0, existed=False)
     except ChunkDamaged:
         return None
-
-
-def _written(found: FoundObject, seconds: float, *, existed: bool) -> Written:
-    return Written(
-        key=found.key,
-        physical=found.physical,
-        bytes=found.bytes,
-        raw_bytes=found.meta.raw_bytes,
-        codec=found.meta.codec,
-        shape=found.meta.shape,
-        chunk_rows=found.meta.chunk[0],
-        table=found.table.to_bytes(),
-        crc=found.table.digest(),
-        seconds=seconds,
-        existed=existed,
-    )
 
 
 class ObjectWriter:
@@ -138,9 +76,6 @@ class ObjectWriter:
         """Make the temporary folder and claim the space; arguments and errors as in `write_object`."""
         self._root, self._key, self._meta, self._durable = os.fspath(root), key, meta, durable
         self._physical = physical_of(key)
-        self._codec = codec(meta.codec)
-        self._places: list[tuple[int, int, int] | None] = [None] * meta.chunks  # offset, size, crc
-        self._end = 0
         self._started = time.perf_counter()
         self._folder = f"{self._root}/{temporary_name(key)}"
         self._file = -1
@@ -149,6 +84,7 @@ class ObjectWriter:
             failpoint("store.temp-made")
             self._file = os.open(f"{self._folder}/{meta.shard_name}", _CREATE, 0o600)
             os.posix_fallocate(self._file, 0, bound_bytes(meta, key) - len(dump_metadata(meta, key, 0)))
+            self._shard = ShardWriter(self._file, 0, key, meta)
         except BaseException as error:
             self.abort()
             raise self._explain(error) from error
@@ -179,28 +115,11 @@ class ObjectWriter:
             Broken: the file cannot be written for another reason.
             Misuse: the chunk does not fit, or is there already.
         """
-        meta = self._meta
-        if not 0 <= chunk < meta.chunks or self._places[chunk] is not None or self._file < 0:
-            raise Misuse(f"chunk {chunk} of object {self._key} is not awaited (it has {meta.chunks})")
-        due = min(meta.chunk[0], meta.shape[0] - chunk * meta.chunk[0])
-        if rows.shape != (due, *meta.shape[1:]) or rows.dtype != np.uint8:
-            raise Misuse(f"chunk {chunk} must be uint8 of {(due, *meta.shape[1:])}, not {rows.dtype} of {rows.shape}")
-        raw = np.ascontiguousarray(rows).reshape(-1)
-        if due < meta.chunk[0]:
-            raw = np.concatenate([raw, np.zeros(meta.chunk_bytes - raw.size, np.uint8)])
-        stored = self._codec.encode(raw)
-        crc = crc32c(stored)
-        # Raw chunks have one size, hence one place each: order on disk is then the order of rows, whatever came first.
-        step = aligned(meta.chunk_bytes + CRC_BYTES)
-        offset = chunk * step if meta.codec == "raw" else self._end
-        size = stored.size + CRC_BYTES
-        gap = _GAP[: aligned(size) - size]
+        self._check_open()
         try:
-            _write_exactly(self._file, [stored.data, memoryview(struct.pack("<I", crc) + gap)], offset)
+            self._shard.put(chunk, rows)
         except OSError as error:
             raise self._explain(error) from error
-        self._places[chunk] = offset, size, crc
-        self._end = max(self._end, offset + size + len(gap))
 
     def commit(self) -> Written:
         """Finish the shard and make the object visible under its key.
@@ -210,22 +129,17 @@ class ObjectWriter:
             Broken: the folder cannot be written for another reason.
             Misuse: chunks are missing.
         """
-        places = [place for place in self._places if place is not None]
-        if len(places) != self._meta.chunks or self._file < 0:
-            raise Misuse(f"object {self._key} has {len(places)} of {self._meta.chunks} chunks and cannot be committed")
-        offsets, sizes, crcs = zip(*places, strict=True)
-        table = ChunkTable(offsets, sizes, crcs)
-        index = table.index_bytes()
-        text = dump_metadata(self._meta, self._key, table.digest())
+        self._check_open()
         try:
-            _write_exactly(self._file, [memoryview(index)], self._end)
-            os.ftruncate(self._file, self._end + len(index))
+            table, length = self._shard.finish()
+            text = dump_metadata(self._meta, self._key, table.digest())
+            os.ftruncate(self._file, length)
             failpoint("store.shard-written")
             shard, self._file = self._file, -1
             self._finish(shard)
             metadata = os.open(f"{self._folder}/{METADATA_NAME}", _CREATE, 0o600)
             try:
-                _write_exactly(metadata, [memoryview(text)], 0)
+                write_exactly(metadata, [memoryview(text)], 0)
             finally:
                 self._finish(metadata)
             if self._durable:
@@ -239,8 +153,8 @@ class ObjectWriter:
         if found is not None:
             self.abort()
         self._folder = ""
-        mine = FoundObject(self._key, self._physical, self._meta, table, self._end + len(index) + len(text))
-        return _written(found or mine, time.perf_counter() - self._started, existed=found is not None)
+        mine = FoundObject(self._key, self._physical, self._meta, table, length + len(text))
+        return written_of(found or mine, time.perf_counter() - self._started, existed=found is not None)
 
     def abort(self) -> None:
         """Close and remove what is not published; harmless after `commit`."""
@@ -249,6 +163,10 @@ class ObjectWriter:
             self._file = -1
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _check_open(self) -> None:
+        if self._file < 0:
+            raise Misuse(f"object {self._key} was committed or given up; write it anew")
 
     def _publish(self) -> FoundObject | None:
         """Rename into place; the object that was there already, if it is whole."""
@@ -316,15 +234,6 @@ class ObjectWriter:
             f"cannot write object {self._key} below {self._root}: {error.strerror or error}; "
             f"check that {Path(self._root)} is there and writable"
         )
-
-
-def _write_exactly(file: int, views: list[memoryview], offset: int) -> None:
-    """One call nearly always; a full disk shows as a short write first and as an error at the next call."""
-    want = sum(map(len, views))
-    done = os.pwritev(file, views, offset)
-    while done < want:
-        rest = memoryview(b"".join(views))[done:]
-        done += os.pwrite(file, rest, offset + done)
 
 
 def _sync_folder(path: str) -> None:

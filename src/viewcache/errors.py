@@ -22,6 +22,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── CatalogDamaged             catalog_damaged       nothing is lost: rebuild it from the store
     │   ├── CatalogVersion             catalog_version       `viewcache db upgrade`, or a newer viewcache
     │   ├── WorkerDied                 worker_died           read the named worker's reason; its job was repeated
+    │   ├── StoreUnreachable (ConnectionError)  store_unreachable  check network, bucket and credentials
     │   └── Full (OSError)             full                  free disk space; what is stored stays readable
     └── Misuse (RuntimeError)          misuse                correct the calling code
         ├── Closed                     closed                open the cache again
@@ -51,6 +52,7 @@ __all__ = [
     "NotFound",
     "QueryRefused",
     "ReadOnly",
+    "StoreUnreachable",
     "Timeout",
     "ViewNotFound",
     "ViewcacheError",
@@ -214,6 +216,12 @@ class WorkerDied(Broken):
     """A worker process died or hung on one job more often than it is repeated."""
 
     kind = "worker_died"
+
+
+class StoreUnreachable(Broken, ConnectionError):
+    """A remote store does not answer, or does not let us; what lies there is neither lost nor damaged."""
+
+    kind = "store_unreachable"
 
 
 class Full(Broken, OSError):

@@ -12,11 +12,13 @@ from tests.faults.caches import config
 from viewcache.api.config import load
 from viewcache.api.session import open_task
 from viewcache.catalog import Catalog
+from viewcache.materializer.codecs import CodecChooser
 from viewcache.materializer.engine import Engine, EngineSettings
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Job, Made, Place, Recipe, Report
 from viewcache.materializer.ledger import Ledger
 from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.tiers import Tiers
 from viewcache.store import ArrayMeta, LocalTier, Written, write_object
 
 __all__ = ["WAIT_S", "Kitchen", "Reading", "ScriptedPool", "until"]
@@ -90,7 +92,7 @@ class ScriptedPool(WorkerPool):
 
     def write(self, job: Job, recipe: Recipe) -> Written:
         """Publish an object as a worker does, without saying so."""
-        meta = ArrayMeta(recipe.shape, recipe.shape, job.place.codec, {})
+        meta = ArrayMeta(recipe.shape, recipe.shape, recipe.codec, {})
         return write_object(job.place.root, recipe.key, np.full(recipe.shape, 7, np.uint8), meta)
 
     def make(self, job: Job, *keys: str) -> None:
@@ -192,21 +194,23 @@ class Kitchen:
         budget: int = 10**8,
         reserve: int = 0,
         on_bad: str = "raise",
+        ledger: type[Ledger] = Ledger,
     ) -> None:
         self.store = store
         self.pool = pool
         self.tier = LocalTier(store, budget)
         self.catalog = Catalog.open(str(store))
-        self.ledger = Ledger(self.catalog)
+        self.ledger = ledger(self.catalog)
+        self.tiers = Tiers([self.tier], self.ledger)
         parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad))
         self.task = open_task(parsed, parsed.tasks[0], self.catalog, budget)
         self.active: ActiveGeneration = self.task.generation(0)
-        place = Place(self.tier.root, "raw", False)
+        place = Place(self.tier.root, False)
         self.engine = Engine(
             self.ledger,
-            self.tier,
+            self.tiers,
             pool,
-            EngineSettings(place, 1 << 28, reserve),
+            EngineSettings(place, CodecChooser({"local": "raw"}, list, float), 1 << 28, reserve),
             lambda work, rows, why: self.task.substitute(self.active, rows, why),
         )
 
@@ -236,11 +240,12 @@ class Kitchen:
         """Treat objects as damaged: they are deleted and planned again."""
         for copy in self.ledger.hold(list(keys)) or []:
             self.ledger.release([copy])
-            self.engine.damaged(copy)
+            self.engine.room.damaged(copy)
 
     def close(self) -> None:
         """Engine and catalog."""
         self.engine.close()
+        self.tiers.close()
         self.catalog.close()
 
     def __enter__(self) -> "Kitchen":

@@ -132,8 +132,9 @@ class _SlowToWake(Ledger):
 def test_a_younger_reader_is_not_refused_for_what_an_older_one_is_about_to_take(store: Path, videos: Path) -> None:
     """The older reader's clips fill the budget and it has not woken yet: the younger waits, it does not get Full."""
     pool = ScriptedPool()
-    with Kitchen(store, videos, pool, budget=MINIMUM) as kitchen:
-        ledger = kitchen.engine._ledger = kitchen.engine._board._ledger = _SlowToWake(kitchen.catalog)
+    with Kitchen(store, videos, pool, budget=MINIMUM, ledger=_SlowToWake) as kitchen:
+        ledger = kitchen.ledger
+        assert isinstance(ledger, _SlowToWake)
         ledger.slow = frozenset(kitchen.active.key(row) for row in range(4))
         old, young = Reading(kitchen, [0, 1, 2, 3]), Reading(kitchen, [8, 9, 10, 11])
         pool.serve(lambda: all(ledger.has(key) for key in ledger.slow), "the older reader's clips")

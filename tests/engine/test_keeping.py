@@ -192,7 +192,8 @@ def test_a_job_with_all_pictures_at_hand_needs_no_video(tmp_path: Path, videos: 
 
     def job(root: str, uri: str, recipes: tuple[Recipe, ...], bases: tuple[Base, ...] = ()) -> Job:
         (tmp_path / root / "objects").mkdir(parents=True, exist_ok=True)
-        place = Place(str(tmp_path / root), "lz4", durable=False)
+        place = Place(str(tmp_path / root), durable=False)
+        recipes = tuple(replace(recipe, codec="lz4") for recipe in recipes)
         return Job(1, uri, source.name, source.key, source.index, recipes, place, bases=bases)
 
     kept = base_recipe(recipe, source.key, way, index)

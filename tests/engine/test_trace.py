@@ -25,7 +25,7 @@ from viewcache.materializer.pool import Event
 from viewcache.materializer.trace import Trace
 from viewcache.materializer.trace_file import MOST_WAITING, TraceFile, older
 
-STAGES = {"decode", "convert", "augment", "store", "load"}
+STAGES = {"decode", "convert", "augment", "store", "trial", "load"}
 
 
 Traced = tuple[Path, dict[str, float], list[float]]

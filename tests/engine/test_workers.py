@@ -131,7 +131,7 @@ def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(kitchen: Ki
     """A job larger than the socket's buffer, given to a worker that does not listen, is given up after the grace."""
     pool = WorkerPool(1, memory_bytes=1 << 30, grace_s=0.5)
     active = kitchen.active
-    job = describe(1, {active.key(0): [(active, 0)]}, kitchen.engine._settings.place)
+    job = describe(1, {active.key(0): [(active, 0)]}, kitchen.engine._settings.place, lambda _: "raw")
     try:
         pool.submit(job)
         until(lambda: any(event.kind == "report" for event in pool.poll(0.1)), "the first job's report")

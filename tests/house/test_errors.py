@@ -31,6 +31,7 @@ KINDS = {
     "CatalogDamaged": "catalog_damaged",
     "CatalogVersion": "catalog_version",
     "WorkerDied": "worker_died",
+    "StoreUnreachable": "store_unreachable",
     "Full": "full",
     "Misuse": "misuse",
     "Closed": "closed",

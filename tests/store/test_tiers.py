@@ -8,6 +8,7 @@ import pytest
 from tests.store.tier_contract import TierContract
 from viewcache import store
 from viewcache.errors import BadInput
+from viewcache.store.arena import Arena
 
 
 class TestLocalTier(TierContract):
@@ -37,6 +38,35 @@ class TestLocalTier(TierContract):
         dead.mkdir()
         (dead / "c.0.0").write_bytes(bytes(70))
         return 70
+
+
+class TestMemoryTier(TierContract):
+    """Memory that processes share."""
+
+    def open(self, folder: Path, budget_bytes: int) -> store.Tier:
+        """It has no name, so each is a new one."""
+        return store.open_tier("memory", "memory://", budget_bytes)
+
+    def damage(self, tier: store.Tier, stored: store.Stored, chunk: int) -> None:
+        """In the arena."""
+        with arena_of(tier).use() as file:
+            place = stored.table.offsets[chunk] + stored.table.sizes[chunk] // 2
+            os.pwrite(file, bytes([os.pread(file, 1, place)[0] ^ 16]), place)
+
+    def lose(self, tier: store.Tier, stored: store.Stored) -> None:
+        """The pages go, as if somebody had punched them out."""
+        size = dict(tier.iter_objects())[stored.physical]
+        arena_of(tier).free(stored.table.offsets[0], size)
+
+    def abandon(self, tier: store.Tier) -> int:
+        """Only the owner writes, and its memory ends with it: nothing can be left."""
+        return 0
+
+
+def arena_of(tier: store.Tier) -> Arena:
+    """What lies behind a memory tier."""
+    assert isinstance(tier, store.MemoryTier)
+    return tier._arena
 
 
 def _shard(tier: store.Tier, stored: store.Stored) -> Path:

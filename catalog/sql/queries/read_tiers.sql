@@ -1,0 +1,5 @@
+-- The tiers as they were configured last.
+-- Columns: tier text, url text, budget_bytes bigint
+select tier, url, budget_bytes
+from tier
+order by tier

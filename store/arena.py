@@ -1,0 +1,275 @@
+"""Memory that processes share and that nobody has to clean up: one anonymous file, given out in ever new places.
+
+A sparse file has 2**62 places, so none is used twice: there is no allocator, no fragmentation, and a reader that comes
+late finds zeros, which fail their checksum, never another object. What is freed is punched out of the file and returns
+to the machine at once; the rest does when the last process ends that has the file open, by kill -9 too. The trade-off:
+a read copies, where a mapping would not; but a mapping would turn a deletion into zeros behind a check that was passed.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import io
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from types import TracebackType
+from typing import Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Closed, Full, WrongProcess
+from viewcache.store.headroom import headroom
+from viewcache.store.shard_reader import Stored, flat_rows, read_chunks, read_each, read_exactly
+
+__all__ = ["Arena", "MemoryHandle", "MemoryReader"]
+
+Bytes = NDArray[np.uint8]
+
+_SIZE = 1 << 62  # bytes: all that the system's signed offsets leave after one doubling
+_KEEP_SIZE_PUNCH_HOLE = 1 | 2  # linux/falloc.h
+_NOEXEC_SEAL = 8  # linux/memfd.h, since Linux 6.3; some hardened systems insist on it
+_NO_ROOM = {errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHandle:
+    """How another process of the same user finds the memory; can be pickled."""
+
+    pid: int
+    """Of the owner."""
+    descriptor: int
+    """The owner's number for the file."""
+    device: int
+    inode: int
+    """What the file is, so that no other one is taken for it when the owner is gone and its numbers come round."""
+
+    @property
+    def path(self) -> str:
+        """The file, for as long as the owner has it open."""
+        return f"/proc/{self.pid}/fd/{self.descriptor}"
+
+    def attach(self, descriptor: int | None = None) -> "MemoryReader":
+        """Open the memory for reading.
+
+        Args:
+            descriptor: one that this process was given (by ``pass_fds`` or over a socket); it belongs to the reader
+                from now on. None asks the kernel for the owner's.
+
+        Raises:
+            Broken: the memory is gone, or the kernel does not let this process have it.
+        """
+        opened = descriptor
+        try:
+            # Looked at before it is opened: the number may meanwhile stand for a device or a pipe.
+            if opened is None and self._is(os.stat(self.path)):
+                opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            if opened is not None and self._is(os.fstat(opened)):
+                return MemoryReader(opened, "rb")
+            reason = "it is gone, and another file has its number"
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+        if descriptor is None and opened is not None:
+            os.close(opened)
+        raise Broken(
+            f"cannot read the memory tier of process {self.pid}: {reason}; is its cache still open, and is it of the "
+            f"same user?"
+        )
+
+    def _is(self, found: os.stat_result) -> bool:
+        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+
+
+class MemoryReader:
+    """Reads objects out of the memory. Thread-safe; ends in a forked child, which would keep the memory alive."""
+
+    def __init__(self, descriptor: int, mode: str):
+        """Take a descriptor over; made by `MemoryHandle.attach`."""
+        self._opened = io.FileIO(descriptor, mode)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closed = False
+        _open_ones.add(self)
+
+    def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
+        """Read an object, or some of its inner chunks, into ``out``; arguments and errors as in `read_into`."""
+        picks, flat = flat_rows(stored, out, chunks)
+        path = f"memory://{stored.physical}"
+        with self.use() as file:
+            try:
+                read_chunks(partial(read_exactly, file, path), path, stored, picks, flat)
+            except OSError as error:
+                kind = Full if error.errno == errno.ENOMEM else ChunkDamaged
+                raise kind(f"{path} cannot be read: {error.strerror or error}") from error
+
+    def read_slots(self, objects: Sequence[Stored], slots: Bytes | Sequence[Bytes]) -> dict[int, ChunkDamaged]:
+        """Read whole objects into consecutive slots of one buffer; arguments, result and errors as in `read_slots`."""
+        return read_each(self.read, objects, slots)
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[int]:
+        """The descriptor, which stays open meanwhile: another file could get its number.
+
+        Raises:
+            WrongProcess: this is a forked child.
+            Closed: it was closed.
+        """
+        if os.getpid() != self._pid:
+            raise WrongProcess(f"the memory tier was opened in process {self._pid}; attach to it in this one")
+        with self._lock:
+            if self._closed:
+                raise Closed("the memory tier is closed; open the cache again")
+            self._users += 1
+        try:
+            yield self._opened.fileno()
+        finally:
+            with self._lock:
+                self._users -= 1
+            self._close_unused()
+
+    def close(self) -> None:
+        """Let go of the memory, after the calls that are under way; harmless when it was done."""
+        if os.getpid() == self._pid:  # in a forked child it is closed, and the lock may be held by nobody
+            with self._lock:
+                self._closed = True
+            self._close_unused()
+
+    def __enter__(self) -> Self:
+        """The reader itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _close_unused(self) -> None:
+        with self._lock:
+            if self._closed and not self._users and not self._opened.closed:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        self._opened.close()
+
+
+class Arena(MemoryReader):
+    """The memory, on its owner's side."""
+
+    def __init__(self) -> None:
+        """Make it, empty.
+
+        Raises:
+            BadInput: the system has no such memory.
+            Full: no descriptor or memory left, or a limit on the size of files.
+        """
+        if not hasattr(os, "memfd_create"):
+            raise BadInput("a memory tier needs Linux (memfd_create); name tiers without memory://")
+        try:
+            file = _anonymous_file()
+            try:
+                os.ftruncate(file, _SIZE)
+                # Nobody can cut the file under a reader, and nobody can forbid writing to it.
+                fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            except BaseException:
+                os.close(file)
+                raise
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise Full(
+                    f"cannot make a memory tier: {error.strerror}; raise the limits of this process (ulimit -n, "
+                    f"ulimit -f), or name tiers without memory://"
+                ) from error
+            raise BadInput(
+                f"this system makes no shared memory for us: {error.strerror}; name tiers without memory://"
+            ) from error
+        super().__init__(file, "r+b")
+        self._end = 0
+
+    @property
+    def handle(self) -> MemoryHandle:
+        """For other processes."""
+        with self.use() as file:
+            found = os.fstat(file)
+            return MemoryHandle(self._pid, file, found.st_dev, found.st_ino)
+
+    def descriptor(self) -> int:
+        """A new descriptor that can only read, for ``pass_fds`` or a socket; the caller closes it."""
+        return os.open(self.handle.path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def claim(self, size: int) -> int:
+        """Take memory for ``size`` bytes, a multiple of the page, before anything is written; where it begins.
+
+        Raises:
+            Full: the machine, or the control group, has too little memory left.
+        """
+        left = headroom()
+        if left is not None and size > left.grantable:
+            raise Full(
+                f"no memory for an object of {size} bytes: {left.available} of {left.total} are left; give the memory "
+                f"tier a smaller budget"
+            )
+        with self._lock:
+            start = self._end
+            self._end += size
+        with self.use() as file:
+            try:
+                os.posix_fallocate(file, start, size)
+            except OSError as error:
+                _punch(file, start, size)
+                raise Full(
+                    f"no memory for an object of {size} bytes: {error.strerror}; give the memory tier a smaller budget"
+                ) from error
+        return start
+
+    def free(self, start: int, size: int) -> None:
+        """Give the memory of a range back to the machine, at once."""
+        if size:
+            with self.use() as file:
+                _punch(file, start, size)
+
+    def _let_go(self) -> None:
+        """Give all memory back, whoever is attached: they find it damaged, and the cache that made it is closed."""
+        if self._end:
+            _punch(self._opened.fileno(), 0, self._end)
+        super()._let_go()
+
+
+def _anonymous_file() -> int:
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        return os.memfd_create("viewcache", flags | _NOEXEC_SEAL)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return os.memfd_create("viewcache", flags)
+
+
+def _punch(file: int, start: int, size: int) -> None:
+    if _fallocate()(file, _KEEP_SIZE_PUNCH_HOLE, start, size):
+        number = ctypes.get_errno()
+        raise Broken(f"cannot give {size} bytes of memory back: {os.strerror(number)}; close the cache to free it")
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    """The system call, for which Python has only its allocating half."""
+    call = ctypes.CDLL(None, use_errno=True).fallocate
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    call.restype = ctypes.c_int
+    return cast("Callable[[int, int, int, int], int]", call)
+
+
+def _forget_in_child() -> None:
+    for reader in list(_open_ones):
+        reader._opened.close()
+
+
+_open_ones: "weakref.WeakSet[MemoryReader]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,138 @@
+"""What an error of a remote store means, and how long to wait before asking again.
+
+Every fsspec file system has errors of its own, and none is imported here: they are judged by HTTP status, errno and
+class name. The trade-off: what is not known to be passing is taken as final, so that a mistake in the set-up shows at
+once and not after a minute.
+"""
+
+import errno
+import random
+import re
+from collections.abc import Iterator
+from enum import Enum
+
+__all__ = ["Verdict", "judge", "pause_s", "said"]
+
+
+class Verdict(Enum):
+    """What to make of an error."""
+
+    MISSING = "nothing is there"
+    EXISTS = "something is there already, and was to be made"
+    SHORT = "it ends before the range that was asked for"
+    AGAIN = "asking again may help"
+    FULL = "no room"
+    FINAL = "asking again does not help"
+
+
+_CODES = {
+    "NoSuchBucket": Verdict.FINAL,  # else it would look as if every object were lost
+    "ContainerNotFound": Verdict.FINAL,
+    "NoSuchUpload": Verdict.AGAIN,
+    "RequestTimeout": Verdict.AGAIN,
+    "IncompleteBody": Verdict.AGAIN,
+    "BadDigest": Verdict.AGAIN,
+    "XAmzContentSHA256Mismatch": Verdict.AGAIN,
+    "SlowDown": Verdict.AGAIN,
+    "QuotaExceeded": Verdict.FULL,
+}
+_STATUSES = {
+    404: Verdict.MISSING,
+    408: Verdict.AGAIN,
+    409: Verdict.AGAIN,
+    412: Verdict.EXISTS,
+    416: Verdict.SHORT,
+    425: Verdict.AGAIN,
+    429: Verdict.AGAIN,
+    501: Verdict.FINAL,
+    505: Verdict.FINAL,
+    507: Verdict.FULL,
+}
+_ERRNOS = {
+    errno.EBUSY: Verdict.AGAIN,
+    errno.EIO: Verdict.AGAIN,
+    errno.EREMOTEIO: Verdict.AGAIN,
+    errno.EAGAIN: Verdict.AGAIN,
+    errno.EHOSTUNREACH: Verdict.AGAIN,
+    errno.ENETUNREACH: Verdict.AGAIN,
+    errno.ENOSPC: Verdict.FULL,
+    errno.EDQUOT: Verdict.FULL,
+}
+_PASSING = frozenset(
+    {
+        "ChecksumError",  # gcsfs
+        "ClientError",  # aiohttp's; botocore's of that name always has a status
+        "FlexibleChecksumError",  # aiobotocore: the body is not what its checksum says
+        "HTTPClientError",  # botocore: connections and time limits
+        "IncompleteReadError",  # asyncio, botocore, azure
+        "ResponseParserError",  # botocore: the answer was cut or changed
+        "ResponseStreamingError",
+        "ServiceRequestError",  # azure: not sent
+        "ServiceResponseError",  # azure: sent, and the answer was lost
+        "TransportError",  # google.auth
+    }
+)
+_BASE_S, _CAP_S = 0.1, 5.0
+_SECRETS = re.compile(
+    r"(?i)(\b(?:sig|signature|se?cret\w*|token|password|credential|key|authorization)\b[\"']?\s*[=:]\s*)\S+"
+)
+
+
+def judge(error: BaseException) -> Verdict:
+    """What an error of a file system, or of the library below it, means."""
+    chain = list(_causes(error))
+    for each in chain:
+        if (code := _code(each)) in _CODES:
+            return _CODES[code]
+    if isinstance(error, FileExistsError):
+        return Verdict.EXISTS
+    for each in chain:
+        if status := _status(each):
+            return _STATUSES.get(status, Verdict.AGAIN if status >= 500 else Verdict.FINAL)
+    if isinstance(error, FileNotFoundError):
+        return Verdict.MISSING
+    if isinstance(error, TimeoutError | ConnectionError | EOFError):
+        return Verdict.AGAIN
+    if isinstance(error, OSError) and error.errno in _ERRNOS:
+        return _ERRNOS[error.errno]
+    names = {kind.__name__ for each in chain for kind in type(each).__mro__}
+    return Verdict.AGAIN if names & _PASSING else Verdict.FINAL
+
+
+def pause_s(attempt: int, rng: random.Random) -> float:
+    """Seconds to wait after the attempt of that number (from 0): exponential, with full jitter."""
+    return rng.uniform(0.0, min(_CAP_S, _BASE_S * 2**attempt))
+
+
+def said(error: BaseException) -> str:
+    """An error in one line for a message, without what may be a secret."""
+    lines = str(error).splitlines() or [""]
+    words = _SECRETS.sub(r"\1…", lines[0])[:300]
+    return f"{type(error).__name__}: {words}".removesuffix(": ")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from."""
+    at: BaseException | None = error
+    while at is not None:
+        yield at
+        at = at.__cause__
+
+
+def _code(error: BaseException) -> str:
+    """The service's own word for it."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return str(response.get("Error", {}).get("Code", ""))
+    return str(getattr(error, "error_code", ""))
+
+
+def _status(error: BaseException) -> int:
+    """The HTTP status behind it, 0 where there is none."""
+    response = getattr(error, "response", None)
+    metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+    found = [
+        metadata.get("HTTPStatusCode"),
+        *(getattr(error, name, None) for name in ("status_code", "status", "code")),
+    ]
+    return next((each for each in found if isinstance(each, int) and 300 <= each < 600), 0)
