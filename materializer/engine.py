@@ -20,6 +20,7 @@ from viewcache.materializer.chooser import Chooser
 from viewcache.materializer.codecs import CodecChooser, trial_rows
 from viewcache.materializer.job import Made, Place, Report
 from viewcache.materializer.ledger import LOCAL, Ledger
+from viewcache.materializer.observe import ENGINE_THREAD
 from viewcache.materializer.pool import Event, WorkerPool
 from viewcache.materializer.room import Room
 from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, worth_making
@@ -197,7 +198,7 @@ class Engine:
             raise Closed("the cache was closed; open it again")
         self.on_change()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="viewcache-engine", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
             self._thread.start()
         self._freed()
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from viewcache.materializer.pool import Event
     from viewcache.materializer.stalls import Reading
 
-__all__ = ["Observer"]
+__all__ = ["ENGINE_THREAD", "Observer"]
+
+ENGINE_THREAD = "viewcache-engine"
+"""Name of the dispatcher's thread."""
 
 
 class Observer:
@@ -61,7 +64,10 @@ class Observer:
         """In this thread it was decided what is kept, from ``begun`` until now."""
 
     def evicted(self, begun: float, need: int, gone: "Sequence[Copy]") -> None:
-        """The dispatcher looked for ``need`` bytes from ``begun`` until now, and evicted this for it."""
+        """This thread looked for ``need`` bytes from ``begun`` until now, and evicted this for it."""
+
+    def moved(self, begun: float, copy: "Copy", tier: str) -> None:
+        """This thread copied an object into another tier, from ``begun`` until now."""
 
     def close(self) -> None:
         """Nothing more is to come."""

@@ -44,7 +44,7 @@ class Room:
             freed: called, with the board's lock held, when bytes were freed or an object has to be made again.
             observer: told of evictions.
         """
-        self._observer = observer
+        self.observer = observer
         self._ledger = ledger
         self._tiers = tiers
         self._board = board
@@ -75,7 +75,7 @@ class Room:
         for copy in victims:
             self._tiers.delete(copy)
         self.left(victims)
-        self._observer.evicted(begun, need, victims)
+        self.observer.evicted(begun, need, victims)
 
     def damaged(self, copy: Copy) -> None:
         """Forget a copy whose bytes are not what they were; whoever needs it has it made again."""

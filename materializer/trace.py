@@ -1,7 +1,7 @@
 """The observer that writes all of a run into a trace: what each worker, reader and planner did when.
 
 Tracks: one for each task and thread that reads it, ``dispatcher`` (jobs that it gives, evictions), one for each thread
-that plans, one for each worker process; and counters. docs/observing.md says how to read them.
+that moves objects or plans, one for each worker process; and counters. docs/observing.md says how to read them.
 """
 
 import threading
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from viewcache.materializer.clock import Span
-from viewcache.materializer.observe import Observer
+from viewcache.materializer.observe import ENGINE_THREAD, Observer
 from viewcache.materializer.source import shown
 from viewcache.materializer.trace_file import Counters, TraceFile
 
@@ -126,10 +126,18 @@ class Trace(Observer):
 
     def evicted(self, begun: float, need: int, gone: "Sequence[Copy]") -> None:
         """Note a search for room, and what left."""
-        track = self.file.track("dispatcher", _DISPATCHER)
         freed = sum(copy.bytes for copy in gone)
-        args = {"needed_bytes": need, "freed_bytes": freed, "objects": len(gone)}
-        self.file.slice(track, "evict" if gone else "evict nothing", begun, time.monotonic(), args)
+        args: dict[str, object] = {"needed_bytes": need, "freed_bytes": freed, "objects": len(gone)}
+        self._storing("evict" if gone else "evict nothing", begun, args)
+
+    def moved(self, begun: float, copy: "Copy", tier: str) -> None:
+        """Note an object on its way between tiers."""
+        self._storing(f"{copy.tier} to {tier}", begun, {"object": copy.key, "bytes": copy.bytes})
+
+    def _storing(self, what: str, begun: float, args: dict[str, object]) -> None:
+        thread = threading.current_thread().name
+        name = "dispatcher" if thread == ENGINE_THREAD else f"moving in {thread}"
+        self.file.slice(self.file.track(name, _DISPATCHER), what, begun, time.monotonic(), args)
 
     def close(self) -> None:
         """Note the jobs that did not come to their end, and end the file."""

@@ -108,6 +108,20 @@ def test_evictions_plans_and_counters_are_there(traced: Traced) -> None:
             assert event["args"]["used"] + event["args"]["reserved"] <= event["args"]["budget"] == 68_112
 
 
+def test_objects_on_their_way_are_there(tmp_path: Path, videos: Path) -> None:
+    """With a tier above the folder, what comes next goes up: each object is a slice on the track of its thread."""
+    path = tmp_path / "trace.json"
+    settings = config(tmp_path / "store", videos, trace=str(path))
+    settings["cache"]["store"].append({"url": "memory://", "budget": 10**8})
+    with viewcache.open(settings) as cache:
+        cache.read("t", 0, 0)
+        until(lambda: cache.tiers["memory"].used_bytes > 0, "an object to go up")
+    events = read(path)
+    check(events)
+    moving = [each for name, slices in tracks(events).items() if name.startswith("moving in ") for each in slices]
+    assert any(each["name"] == "local to memory" and each["args"]["bytes"] > 0 for each in moving)
+
+
 def test_a_worker_that_dies_ends_its_slice(tmp_path: Path, store: Path, videos: Path) -> None:
     """The job's slice says that its worker died, and the repeated job has one of its own."""
     path = tmp_path / "trace.json"
