@@ -18,7 +18,7 @@ from tests.engine.kitchen import Kitchen, ScriptedPool, until
 from tests.engine.trace_events import begin, check, end, inner, read, tracks
 from tests.faults.caches import config
 from tests.house.tree import ROOT
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.materializer import trace_file
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.pool import Event
@@ -265,6 +265,14 @@ def test_a_trace_that_cannot_be_written_is_refused(tmp_path: Path, where: str) -
     """Before anything else happens, with the path and the reason."""
     with pytest.raises(BadInput, match=r"cache\.trace: cannot write .*: (No such file|Is a directory)"):
         TraceFile(str(tmp_path / where), nothing)
+
+
+def test_an_opening_that_fails_ends_the_trace(tmp_path: Path) -> None:
+    """No thread stays (the fixture of all tests sees to it), and the file is whole."""
+    path = tmp_path / "trace.json"
+    with pytest.raises(DatasetNotFound):
+        viewcache.open(config(tmp_path / "store", tmp_path / "nothing", trace=str(path)))
+    check(read(path))
 
 
 def test_without_a_trace_no_laps_are_noted(tmp_path: Path, videos: Path) -> None:
