@@ -7,32 +7,32 @@ a read copies, where a mapping would not; but a mapping would turn a deletion in
 """
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import io
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, Broken, ChunkDamaged, Closed, Full, WrongProcess
 from viewcache.store.headroom import headroom
+from viewcache.store.region import Region, punch
 from viewcache.store.shard_reader import Stored, flat_rows, read_chunks, read_each, read_exactly
 
-__all__ = ["Arena", "MemoryHandle", "MemoryReader"]
+__all__ = ["Arena", "Claim", "MemoryHandle", "MemoryReader"]
 
 Bytes = NDArray[np.uint8]
 
 _SIZE = 1 << 62  # bytes: all that the system's signed offsets leave after one doubling
-_KEEP_SIZE_PUNCH_HOLE = 1 | 2  # linux/falloc.h
+_REGION_BYTES = 1 << 30  # mapped at once: a system lets a process have 65,530 mappings
 _NOEXEC_SEAL = 8  # linux/memfd.h, since Linux 6.3; some hardened systems insist on it
 _NO_ROOM = {errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EDQUOT}
 
@@ -159,6 +159,19 @@ class MemoryReader:
         self._opened.close()
 
 
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A range of the arena that was given out."""
+
+    start: int
+    """In bytes from the arena's beginning; a multiple of the page."""
+    size: int
+    region: Region
+    readers: int = 0
+    """Calls that copy from it just now."""
+    freed: bool = False
+
+
 class Arena(MemoryReader):
     """The memory, on its owner's side."""
 
@@ -175,7 +188,7 @@ class Arena(MemoryReader):
             file = _anonymous_file()
             try:
                 os.ftruncate(file, _SIZE)
-                # Nobody can cut the file under a reader, and nobody can forbid writing to it.
+                # Nobody can cut the file under a mapping, and nobody can forbid writing to it.
                 fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             except BaseException:
                 os.close(file)
@@ -190,7 +203,8 @@ class Arena(MemoryReader):
                 f"this system makes no shared memory for us: {error.strerror}; name tiers without memory://"
             ) from error
         super().__init__(file, "r+b")
-        self._end = 0
+        self._unread = threading.Condition(self._lock)
+        self._regions: list[Region] = []
 
     @property
     def handle(self) -> MemoryHandle:
@@ -203,8 +217,8 @@ class Arena(MemoryReader):
         """A new descriptor that can only read, for ``pass_fds`` or a socket; the caller closes it."""
         return os.open(self.handle.path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def claim(self, size: int) -> int:
-        """Take memory for ``size`` bytes, a multiple of the page, before anything is written; where it begins.
+    def claim(self, size: int) -> Claim:
+        """Take memory for ``size`` bytes, a multiple of the page, before anything is written.
 
         Raises:
             Full: the machine, or the control group, has too little memory left.
@@ -215,29 +229,100 @@ class Arena(MemoryReader):
                 f"no memory for an object of {size} bytes: {left.available} of {left.total} are left; give the memory "
                 f"tier a smaller budget"
             )
-        with self._lock:
-            start = self._end
-            self._end += size
         with self.use() as file:
+            claim = self._place(file, size)
             try:
-                os.posix_fallocate(file, start, size)
-            except OSError as error:
-                _punch(file, start, size)
+                os.posix_fallocate(file, claim.start, size)
+            except BaseException as error:
+                self.free(claim)
+                if not isinstance(error, OSError):
+                    raise
                 raise Full(
                     f"no memory for an object of {size} bytes: {error.strerror}; give the memory tier a smaller budget"
                 ) from error
-        return start
+        return claim
 
-    def free(self, start: int, size: int) -> None:
-        """Give the memory of a range back to the machine, at once."""
-        if size:
-            with self.use() as file:
-                _punch(file, start, size)
+    def trim(self, claim: Claim, size: int) -> None:
+        """Give back what a claim has beyond ``size`` bytes, a multiple of the page: it is written."""
+        with self.use() as file:
+            if size < claim.size:
+                punch(file, claim.start + size, claim.size - size)
+                claim.size = size
+            claim.region.prepare(claim.start, size)
+
+    def free(self, claim: Claim) -> None:
+        """Give the memory of a claim back to the machine, once its readers are through; harmless when it was done."""
+        with self.use() as file:
+            with self._lock:
+                if claim.freed:
+                    return
+                claim.freed = True
+                self._unread.wait_for(lambda: not claim.readers)
+            punch(file, claim.start, claim.size)
+            with self._lock:
+                claim.region.claims -= 1
+                self._drop_unused(claim.region)
+
+    def read_claim(self, claim: Claim, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
+        """`read` of an object that lies in this claim, from the mapping; nothing is given back meanwhile."""
+        starts, sizes, path = stored.table.offsets, stored.table.sizes, f"memory://{stored.physical}"
+        ends = (start + size for start, size in zip(starts, sizes, strict=True))
+        if min(starts) < claim.start or max(ends) > claim.start + claim.size:
+            raise ChunkDamaged(f"{path} is not the object that was to be read: another lies there by now")
+        if not claim.region.mapped:
+            self.read(stored, out, chunks)
+            return
+        picks, flat = flat_rows(stored, out, chunks)
+        with self.hold(claim, path):
+            read_chunks(claim.region.fill, path, stored, picks, flat)
+
+    @contextlib.contextmanager
+    def hold(self, claim: Claim, path: str) -> Iterator[None]:
+        """Keep a claim in place; `free` waits.
+
+        Raises:
+            ChunkDamaged: it was freed; the message begins with ``path``.
+        """
+        with self.use():
+            with self._lock:
+                if claim.freed:
+                    raise ChunkDamaged(f"{path} is missing")
+                claim.readers += 1
+            try:
+                yield
+            finally:
+                with self._lock:
+                    claim.readers -= 1
+                    if not claim.readers:
+                        self._unread.notify_all()
+
+    def _place(self, file: int, size: int) -> Claim:
+        """The next range that was never given out; a new region where it does not fit into the last."""
+        with self._lock:
+            last = self._regions[-1] if self._regions else None
+            if last is None or last.next + size > last.end:
+                start = last.end if last is not None else 0
+                self._regions.append(Region(file, start, max(size, _REGION_BYTES)))
+                if last is not None:
+                    self._drop_unused(last)
+            region = self._regions[-1]
+            claim = Claim(region.next, size, region)
+            region.next += size
+            region.claims += 1
+            return claim
+
+    def _drop_unused(self, region: Region) -> None:
+        if not region.claims and region is not self._regions[-1]:
+            self._regions.remove(region)
+            region.close()
 
     def _let_go(self) -> None:
         """Give all memory back, whoever is attached: they find it damaged, and the cache that made it is closed."""
-        if self._end:
-            _punch(self._opened.fileno(), 0, self._end)
+        for region in self._regions:
+            region.close()
+            if region.claims:
+                punch(self._opened.fileno(), region.start, region.end - region.start)
+        self._regions.clear()
         super()._let_go()
 
 
@@ -249,21 +334,6 @@ def _anonymous_file() -> int:
         if error.errno != errno.EINVAL:
             raise
         return os.memfd_create("viewcache", flags)
-
-
-def _punch(file: int, start: int, size: int) -> None:
-    if _fallocate()(file, _KEEP_SIZE_PUNCH_HOLE, start, size):
-        number = ctypes.get_errno()
-        raise Broken(f"cannot give {size} bytes of memory back: {os.strerror(number)}; close the cache to free it")
-
-
-@cache
-def _fallocate() -> Callable[[int, int, int, int], int]:
-    """The system call, for which Python has only its allocating half."""
-    call = ctypes.CDLL(None, use_errno=True).fallocate
-    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-    call.restype = ctypes.c_int
-    return cast("Callable[[int, int, int, int], int]", call)
 
 
 def _forget_in_child() -> None:

@@ -6,6 +6,7 @@ take memory between the question and the claim, so a share is always left.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 __all__ = ["Headroom", "headroom"]
@@ -34,16 +35,31 @@ def headroom(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) 
         proc: where processes and memory are described.
         groups: where control groups are mounted, of version 2, version 1 or both.
     """
-    limits = list(_groups(proc, groups))
-    numbers = _numbers(proc / "meminfo")
-    if "MemTotal:" in numbers and "MemAvailable:" in numbers:
-        limits.append(Headroom(numbers["MemTotal:"] << 10, numbers["MemAvailable:"] << 10))
+    limits = list(_limits(_groups(proc, groups)))
+    numbers = _numbers(f"{proc}/meminfo")
+    if b"MemTotal:" in numbers and b"MemAvailable:" in numbers:
+        limits.append(Headroom(numbers[b"MemTotal:"] << 10, numbers[b"MemAvailable:"] << 10))
     return min(limits, key=lambda limit: limit.grantable, default=None)
 
 
-def _groups(proc: Path, groups: Path) -> Iterator[Headroom]:
-    """The limits of this process's group and of all above it."""
-    for line in _text(proc / "self" / "cgroup").splitlines():
+def _limits(groups: tuple[tuple[str, str, str], ...]) -> Iterator[Headroom]:
+    for most, used, kept in groups:
+        limit = _read(most).strip()
+        if not limit.isdigit() or int(limit) >= _UNLIMITED:
+            continue
+        current, numbers = _read(used).strip(), _numbers(kept)
+        if current.isdigit():
+            # Version 1 has the group's own number beside that with the groups below, as the usage is counted.
+            names = (b"active_file", b"inactive_file")
+            files = sum(numbers.get(b"total_" + name, numbers.get(name, 0)) for name in names)
+            yield Headroom(int(limit), max(0, int(limit) - int(current)) + files)
+
+
+@cache
+def _groups(proc: Path, groups: Path) -> tuple[tuple[str, str, str], ...]:
+    """Files of this process's group and of all above it: the limit, what is used, and of what kinds."""
+    found = []
+    for line in _read(f"{proc}/self/cgroup").decode().splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
             root, most, used = groups, "memory.max", "memory.current"
@@ -53,23 +69,21 @@ def _groups(proc: Path, groups: Path) -> Iterator[Headroom]:
             continue
         group = root / path.strip("/")
         for folder in (group, *group.parents):
-            limit, current = _text(folder / most).strip(), _text(folder / used).strip()
-            if limit.isdecimal() and current.isdecimal() and int(limit) < _UNLIMITED:
-                kept = _numbers(folder / "memory.stat")
-                files = sum(kept.get(f"total_{name}", kept.get(name, 0)) for name in ("active_file", "inactive_file"))
-                yield Headroom(int(limit), max(0, int(limit) - int(current)) + files)
+            found.append((f"{folder}/{most}", f"{folder}/{used}", f"{folder}/memory.stat"))
             if folder == root:
                 break
+    return tuple(found)
 
 
-def _numbers(path: Path) -> dict[str, int]:
+def _numbers(path: str) -> dict[bytes, int]:
     """The first number of each line, by the line's first word."""
-    rows = (line.split() for line in _text(path).splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
+    rows = (line.split() for line in _read(path).splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
-def _text(path: Path) -> str:
+def _read(path: str) -> bytes:
     try:
-        return path.read_text(encoding="ascii")
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
     except OSError:
-        return ""
+        return b""

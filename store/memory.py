@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, Broken, ChunkDamaged, Full
-from viewcache.store.arena import Arena, MemoryHandle
+from viewcache.store.arena import Arena, Claim, MemoryHandle
 from viewcache.store.format import (
     ArrayMeta,
     ChunkTable,
@@ -47,13 +47,20 @@ _NO_ROOM = {errno.ENOSPC, errno.ENOMEM, errno.EFBIG}
 class _Extent:
     """Where one object lies in the arena, in bytes."""
 
-    start: int
+    claim: Claim
+    """Its whole pages."""
     shard: int
-    """Length of the shard; ``zarr.json`` follows it."""
+    """Length of the shard, which begins them."""
     text: int
-    """Length of ``zarr.json``."""
-    size: int
-    """What it takes: whole pages."""
+    """Length of ``zarr.json``, which follows it."""
+
+    @property
+    def start(self) -> int:
+        return self.claim.start
+
+    @property
+    def size(self) -> int:
+        return self.claim.size
 
 
 class MemoryTier(Tier):
@@ -100,7 +107,11 @@ class MemoryTier(Tier):
     def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
         """Read an object, or some of its inner chunks, into ``out``."""
         self._check_process()
-        self._arena.read(stored, out, chunks)
+        with self._table_lock:
+            extent = self._objects.get(stored.physical)
+        if extent is None:
+            raise ChunkDamaged(f"{self.url}{stored.physical} is missing")
+        self._arena.read_claim(extent.claim, stored, out, chunks)
 
     def write(self, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool = False) -> Written:
         """Write and publish one object; ``durable`` changes nothing."""
@@ -108,16 +119,16 @@ class MemoryTier(Tier):
         started = time.perf_counter()
         parts = inner_chunks(array, meta)
         physical, most = physical_of(key), self._rounded(bound_bytes(meta, key))
-        start = self._arena.claim(most)
+        claim = self._arena.claim(most)
         try:
-            extent, table = self._fill(start, key, meta, parts)
+            extent, table = self._fill(claim, key, meta, parts)
+            self._arena.trim(claim, self._rounded(extent.shard + extent.text))
         except BaseException:
-            self._arena.free(start, most)
+            self._arena.free(claim)
             raise
-        self._arena.free(start + extent.size, most - extent.size)
         found = self._publish(physical, extent)
         if found is not None:
-            self._arena.free(start, extent.size)
+            self._arena.free(claim)
         mine = FoundObject(key, physical, meta, table, extent.size)
         return written_of(found or mine, time.perf_counter() - started, existed=found is not None)
 
@@ -143,8 +154,8 @@ class MemoryTier(Tier):
         with self._table_lock:
             extent = self._objects.pop(physical, None)
         size = counted if counted is not None else extent.size if extent is not None else 0
-        if extent is not None:
-            self._arena.free(extent.start, extent.size)
+        if extent is not None:  # after those that read it just now
+            self._arena.free(extent.claim)
         self._give_back(size)
         return size
 
@@ -157,18 +168,18 @@ class MemoryTier(Tier):
         """Give all memory back, after the calls that are under way; harmless when it was done."""
         self._arena.close()
 
-    def _fill(self, start: int, key: str, meta: ArrayMeta, parts: Iterable[Bytes]) -> tuple[_Extent, ChunkTable]:
+    def _fill(self, claim: Claim, key: str, meta: ArrayMeta, parts: Iterable[Bytes]) -> tuple[_Extent, ChunkTable]:
         with self._arena.use() as file:
-            shard = ShardWriter(file, start, key, meta)
+            shard = ShardWriter(file, claim.start, key, meta)
             for chunk, part in enumerate(parts):
                 with _explained(key):
                     shard.put(chunk, part)
             with _explained(key):
                 table, length = shard.finish()
                 text = dump_metadata(meta, key, table.digest())
-                write_exactly(file, [memoryview(text)], start + length)
-        extent = _Extent(start, length, len(text), self._rounded(length + len(text)))
-        return extent, ChunkTable(tuple(start + place for place in table.offsets), table.sizes, table.crcs)
+                write_exactly(file, [memoryview(text)], claim.start + length)
+        places = tuple(claim.start + place for place in table.offsets)
+        return _Extent(claim, length, len(text)), ChunkTable(places, table.sizes, table.crcs)
 
     def _publish(self, physical: str, mine: _Extent) -> FoundObject | None:
         """Enter the object; the one that was there already, if it is whole."""
@@ -185,7 +196,7 @@ class MemoryTier(Tier):
                     if damaged:
                         del self._objects[physical]
                 if damaged:
-                    self._arena.free(there.start, there.size)
+                    self._arena.free(there.claim)
 
     def _extent(self, physical: str) -> _Extent:
         self._check_process()

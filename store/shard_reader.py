@@ -47,7 +47,7 @@ class Stored:
     """Where one object lies and all that a read needs, as the catalog remembers it."""
 
     physical: str
-    """Folder below the root, ``objects/ab/ab…``."""
+    """Its place in the tier, ``objects/ab/ab…``."""
     shape: tuple[int, ...]
     chunk_rows: int
     """Rows of axis 0 per inner chunk."""
@@ -71,7 +71,7 @@ class FoundObject:
     meta: ArrayMeta
     table: ChunkTable
     bytes: int
-    """On disk: shard and ``zarr.json``."""
+    """That it takes: shard and ``zarr.json``; in memory, the pages of both."""
 
     @property
     def stored(self) -> Stored:

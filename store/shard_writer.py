@@ -36,13 +36,13 @@ _GAP = bytes(aligned(1))
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What lies on disk after a write; the catalog's row for the copy."""
+    """What lies there after a write; the catalog's row for the copy."""
 
     key: str
     physical: str
-    """Folder below the root."""
+    """Its place in the tier, ``objects/ab/ab…``."""
     bytes: int
-    """On disk: shard and ``zarr.json``."""
+    """That it takes: shard and ``zarr.json``; in memory, the pages of both."""
     raw_bytes: int
     """Of the array in memory."""
     codec: str

@@ -20,6 +20,7 @@ from tests.store.test_tiers import arena_of
 from tests.store.tier_contract import put
 from viewcache import store
 from viewcache.errors import BadInput, Broken, ChunkDamaged, Closed, Full, WrongProcess
+from viewcache.store import arena
 
 MIB = 1 << 20
 
@@ -187,6 +188,16 @@ def test_closing_gives_memory_back_under_attached_readers(tier: store.MemoryTier
         handle.attach()
 
 
+def test_a_forgotten_tier_is_freed() -> None:
+    """A tier that nobody closed goes with its last reference, memory and mapping too, and Python says so."""
+    tier = store.MemoryTier(MIB)
+    put(tier, pixels((1, 9)), store.ArrayMeta((1, 9), (1, 9), "raw"))
+    handle = tier.handle
+    with pytest.warns(ResourceWarning, match="unclosed file"):
+        del tier
+    assert (_holders(handle), _mappings(handle.inode)) == ([], [])
+
+
 def test_another_file_is_never_taken_for_the_memory(tier: store.MemoryTier, tmp_path: Path, no_leaks: None) -> None:
     """Numbers come round: what has the owner's pid and descriptor, but is another file, is refused."""
     stale = replace(tier.handle, inode=tier.handle.inode + 1)
@@ -214,7 +225,8 @@ def test_a_forked_child_lets_go_of_the_memory(tier: store.MemoryTier) -> None:
     """A real fork: the child has no descriptor of the memory left, so it cannot keep it alive, and is refused."""
     handle = tier.handle
     reader = handle.attach()
-    assert len(_holders(handle)) == 2
+    put(tier, pixels((1, 9)), store.ArrayMeta((1, 9), (1, 9), "raw"))
+    assert (len(_holders(handle)), len(_mappings(handle.inode))) == (2, 1)
     child = os.fork()
     if not child:
         try:
@@ -224,7 +236,7 @@ def test_a_forked_child_lets_go_of_the_memory(tier: store.MemoryTier) -> None:
                     use()
             tier.close()
             reader.close()
-            os._exit(len(mine))
+            os._exit(len(mine) + len(_mappings(handle.inode)))
         finally:
             os._exit(99)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -254,6 +266,23 @@ def _broken_off(array: Bytes) -> Iterator[Bytes]:
     raise ChunkDamaged("the source is damaged")
 
 
+def test_a_deletion_waits_for_those_who_read(tier: store.MemoryTier) -> None:
+    """While a range is read it stays as it is; then it goes, and who comes later is told so."""
+    array = pixels((1, MIB))
+    stored = stored_of(put(tier, array, store.ArrayMeta(array.shape, (1, MIB), "raw")))
+    claim = tier._objects[stored.physical].claim
+    delete = threading.Thread(target=tier.delete, args=(stored.physical,))
+    with arena_of(tier).hold(claim, "it"):
+        delete.start()
+        delete.join(0.3)
+        assert delete.is_alive()
+        assert _pages(tier) > MIB
+    delete.join()
+    assert _pages(tier) == tier.used_bytes == 0
+    with pytest.raises(ChunkDamaged, match="it is missing"), arena_of(tier).hold(claim, "it"):
+        pass
+
+
 def test_reads_beside_deletions(tier: store.MemoryTier) -> None:
     """While objects are deleted and written anew under their readers, each read is right or damaged."""
     array = pixels((2, 200_000))
@@ -281,9 +310,56 @@ def test_reads_beside_deletions(tier: store.MemoryTier) -> None:
         current.append(stored_of(put(tier, array, meta)))
     while "right" not in seen:
         assert reader.is_alive()
+    last = current[-1]
     current.clear()
     reader.join()
     assert set(seen) <= {"right", "damaged"}
+    # A reader that touched what was given back would have taken pages that nobody counts.
+    assert [place for place, _ in tier.iter_objects()] == [last.physical]
+    assert tier.used_bytes == _pages(tier)
+
+
+def test_the_mappings_go_with_what_lies_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that fill many regions, one larger than a region among them, are read; emptied regions are unmapped."""
+    monkeypatch.setattr(arena, "_REGION_BYTES", MIB)
+    tier = store.MemoryTier(64 * MIB)
+    inode, there = tier.handle.inode, []
+    for number in range(12):
+        array = pixels((3 if number == 5 else 1, 700_000), number)
+        there.append((array, stored_of(put(tier, array, store.ArrayMeta(array.shape, (1, 700_000), "raw")))))
+    assert len(_mappings(inode)) == 12
+    for array, stored in there:
+        out = np.empty_like(array)
+        tier.read(stored, out)
+        assert np.array_equal(out, array)
+        tier.delete(stored.physical)
+    assert len(_mappings(inode)) == 1
+    tier.close()
+    assert _mappings(inode) == []
+
+
+def _mappings(inode: int) -> list[str]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return [line for line in lines if "memfd:viewcache" in line and line.split()[4] == str(inode)]
+
+
+def test_without_address_space_it_is_read_by_calls() -> None:
+    """A process that may not map the memory (ulimit -v) reads the same pixels from it."""
+    code = (
+        "import os, resource, numpy as np\nfrom viewcache import store\n"
+        "from tests.store.objects import pixels, stored_of\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * os.sysconf('SC_PAGESIZE')\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)\n"
+        "tier = store.MemoryTier(64 << 20)\n"
+        "array = pixels((3, 50_000))\n"
+        "stored = stored_of(tier.write('ab' * 16, array, store.ArrayMeta(array.shape, (1, 50_000), 'lz4')))\n"
+        "out = np.empty_like(array)\n"
+        "tier.read(stored, out)\n"
+        "print(np.array_equal(out, array), 'memfd' in open('/proc/self/maps').read())\n"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert run.stdout.split() == ["True", "False"]
 
 
 def test_closing_beside_reads(no_leaks: None) -> None:

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import settings
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.store.objects import Bytes, pixels, stored_of
 from viewcache import store
 from viewcache.errors import ChunkDamaged, Misuse
+from viewcache.store import arena
 
 PAGES = 24
 """Of the budget: a few objects, so that room is short."""
@@ -23,6 +25,8 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.regions = patch.object(arena, "_REGION_BYTES", 6 * mmap.PAGESIZE)  # so that many come and go
+        self.regions.start()
         self.tier = store.MemoryTier(PAGES * mmap.PAGESIZE + 17)
         self.there: dict[str, tuple[store.Stored, Bytes, int]] = {}
         self.gone: list[store.Stored] = []
@@ -119,6 +123,7 @@ class MemoryMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The next sequence has memory of its own."""
         self.tier.close()
+        self.regions.stop()
 
 
 TestMemoryMachine = MemoryMachine.TestCase

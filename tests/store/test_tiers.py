@@ -9,6 +9,7 @@ from tests.store.tier_contract import TierContract
 from viewcache import store
 from viewcache.errors import BadInput
 from viewcache.store.arena import Arena
+from viewcache.store.region import punch
 
 
 class TestLocalTier(TierContract):
@@ -55,8 +56,8 @@ class TestMemoryTier(TierContract):
 
     def lose(self, tier: store.Tier, stored: store.Stored) -> None:
         """The pages go, as if somebody had punched them out."""
-        size = dict(tier.iter_objects())[stored.physical]
-        arena_of(tier).free(stored.table.offsets[0], size)
+        with arena_of(tier).use() as file:
+            punch(file, stored.table.offsets[0], dict(tier.iter_objects())[stored.physical])
 
     def abandon(self, tier: store.Tier) -> int:
         """Only the owner writes, and its memory ends with it: nothing can be left."""
