@@ -233,6 +233,15 @@ _TIER = Section(
             "auto",
             choices=("auto", "raw", "lz4", "zstd1"),
         ),
+        Key(
+            "timeout",
+            "number",
+            "Seconds until an object store that does not answer is passed over for a while; what lies there is made "
+            "again meanwhile.",
+            20.0,
+            least=0.1,
+            most=3600,
+        ),
     ),
 )
 

@@ -78,7 +78,8 @@ def _tier(tier: Entries, kind: str, folder: str, cache: Entries) -> TierSpec:
         _check_protocol(url, tier)
     if budget is None:
         raise error_at(tier.place("url"), f"the {kind} tier {url} needs a budget of its own, such as budget: 16GB")
-    return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, kind)
+    timeout = float(tier.value("timeout"))
+    return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, timeout, kind)
 
 
 def _local(url: str, folder: str, budget: int | None, codec: str, node: Node) -> TierSpec:

@@ -57,7 +57,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             if spec.name == LOCAL:
                 opened.append(local)
                 continue
-            tier = open_tier(spec.name, spec.url, spec.budget_bytes)
+            tier = open_tier(spec.name, spec.url, spec.budget_bytes, spec.timeout)
             opened.append(tier)
             if tier.volatile or moved.get(spec.name, spec.url) != spec.url:
                 forget_tier(catalog, spec.name)

@@ -2,7 +2,8 @@
 
 Memory holds a window on what comes next; the local tier what is needed first of the rest; the remote tier what the
 local one has no room for. The trade-off: what moves up stays below as well, since a second copy can be given up at
-once, while writing it down again would take time when room is short.
+once, while writing it down again would take time when room is short. Nothing moves up and down in turn: what is near
+in time stays up, and of the rest only what is needed later makes room for what is needed sooner.
 """
 
 import logging
@@ -34,7 +35,10 @@ AT_ONCE = 4
 """Objects on their way at a time: a remote store answers late, and the cores have other work."""
 
 WINDOW = 1024
-"""How many objects each task's reader looks ahead for what moves up."""
+"""How many objects each task's reader looks ahead for what moves into memory."""
+
+NEAR = 64
+"""How many for what is brought back into the local tier: reading a remote copy itself is no mistake, only slower."""
 
 PAGES = 2 * 4096
 """Memory gives out whole pages; bytes that an object may take more for it."""
@@ -170,24 +174,33 @@ class Mover:
                 yield move
 
     def _into_local(self) -> Iterator[_Move]:
-        """What comes next and lies in the remote tier only, as far as there is room."""
-        if REMOTE not in self._tiers or not self._ledger.copies(REMOTE):
+        """What is about to be read and lies in the remote tier only, where there is no memory to bring it to."""
+        if REMOTE not in self._tiers or MEMORY in self._tiers:
             return
         local = self._tiers.local
-        for key in self._room.coming(WINDOW):
-            if self._ledger.find(key, LOCAL) is not None or (key, LOCAL) in self._moving:
-                continue
+        for key in self._near():
             copy = self._ledger.find(key, REMOTE)
-            if copy is None:
+            if copy is None or self._ledger.find(key, LOCAL) is not None or (key, LOCAL) in self._moving:
                 continue
             size = _bound(copy) + self._engine.demand_reserve
             if local.free_bytes < size:
-                need_s = self._room.need_s(key)
-                self._room.evict(size, math.inf if need_s is None else need_s, only_copied=True)
+                self._room.evict(size, self._room.need_s(key) or 0.0, only_copied=True)
             move = self._begin(copy, local, falls=False) if local.free_bytes >= size else None
             if move is None:
                 return
             yield move
+
+    def _near(self) -> list[str]:
+        """What is read next, as much as half of the local tier holds: it stays there, or is brought there."""
+        left = self._tiers.local.budget_bytes // 2
+        near = []
+        for key in self._room.coming(NEAR):
+            copy = self._lower(key)
+            left -= 0 if copy is None else copy.bytes
+            if left < 0:
+                break
+            near.append(key)
+        return near
 
     def _out_of_local(self) -> Iterator[_Move]:
         """Above the high mark, or without room to make more: what nothing wants leaves, the rest moves down."""
@@ -196,7 +209,8 @@ class Mover:
         if over <= 0 and not (remote is not None and self._engine.is_full):
             return
         need = max(local.used_bytes - int(local.budget_bytes * self._water.low), local.budget_bytes // SHARE)
-        for copy, wanted in self._ledger.candidates(LOCAL, need, self._room.protected()):
+        near = set(self._near())
+        for copy, wanted in self._ledger.candidates(LOCAL, need, self._room.protected() | near):
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
                 self._drop([copy])
             elif remote is not None and (copy.key, REMOTE) not in self._moving:

@@ -136,6 +136,8 @@ class TierSpec:
     budget_bytes: int
     codec: str = "auto"
     """``auto``, ``raw``, ``lz4`` or ``zstd1``."""
+    timeout: float = 20.0
+    """Seconds until a remote tier that does not answer is passed over for a while."""
     name: str = "local"
     """``memory``, ``local`` or ``remote``: its name in the catalog."""
 

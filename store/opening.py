@@ -12,13 +12,14 @@ from viewcache.store.tier import Tier
 __all__ = ["BUCKETS", "open_tier"]
 
 
-def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
+def open_tier(name: str, url: str, budget_bytes: int, timeout_s: float = 60.0) -> Tier:
     """Open the tier that a URL names; what it has at hand is loaded only when it is asked for.
 
     Args:
         name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
         url: a folder, with or without ``file://``, or ``memory://``.
         budget_bytes: for objects and unfinished ones together.
+        timeout_s: seconds until a remote store that does not answer is given up.
 
     Raises:
         BadInput: no tier has such a URL, or what lies there is not a store.
@@ -29,27 +30,27 @@ def open_tier(name: str, url: str, budget_bytes: int) -> Tier:
     if scheme not in _TIERS:
         known = ", ".join(f"{known}://" for known in _TIERS if known)
         raise BadInput(f"no tier has a URL like {url!r}; name a folder, or a URL that begins with {known}")
-    return _TIERS[scheme](name, url, budget_bytes)
+    return _TIERS[scheme](name, url, budget_bytes, timeout_s)
 
 
-def _folder(name: str, url: str, budget_bytes: int) -> Tier:
+def _folder(name: str, url: str, budget_bytes: int, _timeout_s: float) -> Tier:
     return LocalTier(unquote(urlsplit(url).path) if "://" in url else url, budget_bytes, name)
 
 
-def _memory(name: str, url: str, budget_bytes: int) -> Tier:
+def _memory(name: str, url: str, budget_bytes: int, _timeout_s: float) -> Tier:
     if url != URL:
         raise BadInput(f"the memory tier has no name, {url!r} was given; its URL is {URL}")
     return MemoryTier(budget_bytes, name)
 
 
-def _bucket(name: str, url: str, budget_bytes: int) -> Tier:
-    return RemoteTier(url, budget_bytes, name)
+def _bucket(name: str, url: str, budget_bytes: int, timeout_s: float) -> Tier:
+    return RemoteTier(url, budget_bytes, name, deadline_s=timeout_s, stall_s=min(10.0, timeout_s))
 
 
 BUCKETS = ("s3", "gs", "gcs", "az", "abfs")
 """Schemes of the URLs of remote tiers."""
 
-_TIERS: Mapping[str, Callable[[str, str, int], Tier]] = {
+_TIERS: Mapping[str, Callable[[str, str, int, float], Tier]] = {
     "": _folder,
     "file": _folder,
     "memory": _memory,

@@ -1,0 +1,191 @@
+"""Whole caches over memory, a folder and a real bucket: what moves where, and that no batch ever differs (law 3)."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+import viewcache
+from tests.faults.caches import config, read_all, store_bytes
+from tests.servers.fault_proxy import proxied
+from tests.servers.seaweed import Seaweed, connected
+from tests.tiers.task import EPOCHS, TASK
+from viewcache.api.session import Cache
+from viewcache.materializer.ledger import LOCAL, MEMORY, REMOTE
+
+CLIPS = 32
+"""Of all epochs of the task."""
+
+SMALL = 250_000
+"""Bytes of a folder that holds about half of them."""
+
+Truth = dict[tuple[int, int], str]
+
+
+def tiered(
+    folder: Path,
+    videos: Path,
+    bucket: str,
+    *,
+    memory: int = 0,
+    local: int = SMALL,
+    codecs: Mapping[str, str] = MappingProxyType({}),
+) -> Any:
+    """The task over a small folder and a bucket, and memory if it has bytes."""
+    found = config(folder, videos, **TASK)
+    store = [
+        {"url": str(folder), "budget": SMALL, "codec": codecs.get("local", "auto")},
+        {"url": f"s3://{bucket}/cache", "budget": "50MB", "codec": codecs.get("remote", "auto"), "timeout": 10.0},
+    ]
+    if memory:
+        store.append({"url": "memory://", "budget": memory, "codec": codecs.get("memory", "auto")})
+    found["cache"]["store"] = store
+    return found
+
+
+def make_all(cache: Cache, folder: Path) -> None:
+    """Make every clip ahead; no tier is over its budget meanwhile."""
+    counts: dict[str, int] = {}
+    for each in cache.materialize():
+        counts = each
+        assert store_bytes(folder) <= cache.tiers[LOCAL].budget_bytes
+        for name in cache.tiers.names():
+            tier = cache.tiers[name]
+            assert tier.used_bytes + tier.reserved_bytes <= tier.budget_bytes
+    assert counts == {"ready": CLIPS, "planned": 0, "making": 0, "failed": 0}
+
+
+def test_what_the_folder_has_no_room_for_lies_in_the_bucket(
+    tmp_path: Path, videos: Path, bucket: str, truth: Truth
+) -> None:
+    """All clips are kept though the folder holds half: nothing is decoded twice, also after the next start."""
+    described = tiered(tmp_path / "cache", videos, bucket)
+    with viewcache.open(described) as cache:
+        make_all(cache, tmp_path / "cache")
+        assert len(cache._ledger.copies(REMOTE)) >= CLIPS // 3
+    with viewcache.open(described) as cache:
+        assert not cache.recovered.walked
+        assert dict(read_all(cache, EPOCHS)) == truth
+        assert cache.task("t").spent.misses == 0
+        assert cache.busy_seconds().get("decode", 0.0) == 0.0
+
+
+def test_each_tier_has_its_codec(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
+    """What a tier was given is how its copies are packed, whatever they were copied from; the pixels are the same."""
+    codecs = {"local": "lz4", "remote": "zstd1", "memory": "raw"}
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6, codecs=codecs)) as cache:
+        make_all(cache, tmp_path / "cache")
+        assert dict(read_all(cache, EPOCHS)) == truth
+        found = {name: {copy.stored.codec for copy in cache._ledger.copies(name).values()} for name in codecs}
+    assert found == {name: {codec} for name, codec in codecs.items()}
+
+
+def test_what_comes_next_lies_in_memory(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
+    """Memory holds a window on what comes, in its own codec; it is empty after a start, and nothing is lost by that."""
+    described = tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6)
+    with viewcache.open(described) as cache:
+        make_all(cache, tmp_path / "cache")
+        assert cache._ledger.copies(MEMORY)
+        assert {copy.stored.codec for copy in cache._ledger.copies(MEMORY).values()} == {"raw"}
+        below = cache._ledger.copies(LOCAL).keys() | cache._ledger.copies(REMOTE).keys()
+    with viewcache.open(described) as cache:
+        assert not cache._ledger.copies(MEMORY)
+        assert dict(read_all(cache, EPOCHS)) == truth
+        assert cache.task("t").spent.misses <= CLIPS - len(below)
+
+
+def test_a_bucket_that_does_not_answer_costs_time_only(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its objects are made again while it is away, and no reader gets an error."""
+    with proxied(seaweed.host, seaweed.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+        with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+            make_all(cache, tmp_path / "cache")
+            proxy.rates = {"503": 1.0}
+            refused = proxy.count("GET")
+            assert dict(read_all(cache, EPOCHS)) == truth
+            assert proxy.count("GET") > refused
+            assert cache.task("t").spent.misses > 0
+
+
+@pytest.mark.parametrize("damage", ["gone", "flipped"])
+def test_damage_in_the_bucket_is_rebuilt(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, truth: Truth, damage: str
+) -> None:
+    """A lost or changed object of the bucket is noticed when it is read, and made again."""
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        make_all(cache, tmp_path / "cache")
+        hurt = set(cache._ledger.copies(REMOTE)) - set(cache._ledger.copies(LOCAL))
+        assert hurt
+        with connected(seaweed) as client:
+            for key in hurt:
+                shards = client.list_objects_v2(Bucket=bucket, Prefix=f"cache/objects/{key[:2]}/{key}/c.")["Contents"]
+                for shard in (each["Key"] for each in shards):
+                    if damage == "gone":
+                        client.delete_object(Bucket=bucket, Key=shard)
+                        continue
+                    body = bytearray(client.get_object(Bucket=bucket, Key=shard)["Body"].read())
+                    body[len(body) // 2] ^= 1
+                    client.put_object(Bucket=bucket, Key=shard, Body=bytes(body))
+        assert dict(read_all(cache, EPOCHS)) == truth
+
+
+_VICTIM = """
+import json, sys, viewcache
+cache = viewcache.open(json.loads(sys.argv[1]))
+for counts in cache.materialize():
+    pass
+cache.catalog.flush()
+remote, local = (cache._ledger.copies(name).keys() for name in ("remote", "local"))
+print(json.dumps([len(remote), len(remote | local)]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
+    """The next start finds folder and bucket as they are; nothing is made again, memory is gone without a trace."""
+    described = tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6)
+    before = set(Path("/dev/shm").iterdir())
+    victim = subprocess.Popen(
+        [sys.executable, "-c", _VICTIM, json.dumps(described)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert victim.stdout is not None
+    remote, below = json.loads(victim.stdout.readline())
+    victim.kill()
+    assert victim.wait() == -signal.SIGKILL
+    victim.communicate()
+    assert set(Path("/dev/shm").iterdir()) <= before
+    with viewcache.open(described) as cache:
+        assert cache.recovered.walked
+        assert len(cache._ledger.copies(REMOTE)) == remote > 0
+        assert dict(read_all(cache, EPOCHS)) == truth
+        assert cache.task("t").spent.misses <= CLIPS - below
+
+
+def test_a_full_bucket_gives_up_what_is_needed_last(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
+    """When folder and bucket are full nothing is over its budget, and what is read is right."""
+    described = tiered(tmp_path / "cache", videos, bucket)
+    described["cache"]["store"][1]["budget"] = 100_000
+    with viewcache.open(described) as cache:
+        for _ in cache.materialize():
+            for name in cache.tiers.names():
+                assert cache.tiers[name].used_bytes + cache.tiers[name].reserved_bytes <= cache.tiers[name].budget_bytes
+        assert dict(read_all(cache, EPOCHS)) == truth
+
+
+def test_another_bucket_is_another_store(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
+    """With another URL nothing that the catalog says of the old one is believed."""
+    described = tiered(tmp_path / "cache", videos, bucket)
+    with viewcache.open(described) as cache:
+        make_all(cache, tmp_path / "cache")
+    described["cache"]["store"][1]["url"] = f"s3://{bucket}/elsewhere"
+    with viewcache.open(described) as cache:
+        assert not cache._ledger.copies(REMOTE)
+        assert dict(read_all(cache, EPOCHS)) == truth
