@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from viewcache import __version__
-from viewcache.api import cli_care, cli_look, cli_make
+from viewcache.api import cli_care, cli_evict, cli_look, cli_make
 from viewcache.api.cli_terminal import Terminal
 from viewcache.errors import BadInput, BadVideo, Broken, Busy, ConfigError, NotFound, ViewcacheError
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"viewcache {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (cli_make, cli_look, cli_care):
+    for group in (cli_make, cli_look, cli_care, cli_evict):
         group.add_commands(commands)
     return top
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 
+from viewcache.api.config_eviction import read_eviction
 from viewcache.api.config_keys import SECTIONS, hint
 from viewcache.api.config_steps import read_steps, stage_of, told
 from viewcache.api.config_tiers import default_budget, read_tiers
@@ -146,6 +147,7 @@ def load_more(source: Source | Iterable[Source], config: Config) -> Config:
             (*files, "<string>")[0],
         )
     for task in more.tasks:
+        _trust(config.cache, task, task.place)
         if any(task.name == each.name for each in config.tasks):
             raise ConfigError(
                 f"the tag {task.name!r} is already that of a task of the open cache; give this one another",
@@ -182,6 +184,7 @@ def assemble(written: Iterable[tuple[Node, str]], files: Sequence[str] = ()) -> 
                 first = _where(tasks[task.name].place)
                 raise error_at(entries.place("tag"), f"the tag {task.name!r} is already that of the task at {first}")
             _keep_apart(cache, task, entries)
+            _trust(cache, task, entries.place("video_dataset_path"))
             tasks[task.name] = task
     cache_given = any(document.entries.has("cache") for document in documents)
     return Config(cache, tuple(tasks.values()), tuple(files), budget_given, cache_given)
@@ -231,7 +234,9 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         seed=entries.value("seed"),
         draw_ahead=entries.value("draw_ahead"),
         keep=entries.value("keep"),
+        eviction=read_eviction(entries, folder),
         workers=entries.value("workers"),
+        worker_kind=entries.value("worker_kind"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),
         trace=_trace(entries, folder),
@@ -325,6 +330,16 @@ def _keep_apart(cache: CacheSpec, task: TaskSpec, entries: Entries) -> None:
                 entries.place("video_dataset_path"),
                 f"the videos of task {task.name!r} lie inside the cache's store {tier.url}; choose another cache.store",
             )
+
+
+def _trust(cache: CacheSpec, task: TaskSpec, place: Place) -> None:
+    """Refuse to decode strangers' files in this process: who makes a video must not be able to end it."""
+    if cache.worker_kind == "threads" and task.dataset.uri.startswith(("http://", "https://")):
+        raise error_at(
+            place,
+            f"the videos of task {task.name!r} come from the web, and worker_kind: threads decodes in this process, "
+            "which a hostile file could end; use worker_kind: processes",
+        )
 
 
 def _where(place: Place) -> str:

@@ -7,116 +7,14 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from viewcache.api.config_kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, Kind, Section
 
 __all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SECTIONS", "SIZE", "STEP_KEYS", "Key", "Kind", "Section", "hint"]
-
-REQUIRED = object()
-"""Stands as the default of a key that must be given."""
-
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-"""What a task and a stream may be called: they are parts of paths."""
-
-SIZE = r"\s*[0-9]+(?:\.[0-9]+)?\s*(?:[kKmMgGtTpP][iI]?)?[bB]\s*"
-"""A size with a unit; kB is 1000 bytes, KiB is 1024."""
-
-MODULE = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
-"""A dotted module name."""
 
 MOST_COUNT = 1_000_000
 MOST_SEED = 2**63 - 1
 """What a BIGINT column holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A type of value: how people call it and what a JSON Schema says about it."""
-
-    words: str
-    schema: dict[str, object]
-
-
-_TEXT: dict[str, object] = {"type": "string", "minLength": 1}
-_NAMES: dict[str, object] = {"type": "string", "pattern": f"^{NAME}$"}
-_OPERATION: dict[str, object] = {
-    "description": "One operation: its name, alone or with its parameters.",
-    "oneOf": [_TEXT, {"type": "object", "minProperties": 1, "maxProperties": 1}],
-}
-
-KINDS: dict[str, Kind] = {
-    "text": Kind("text", _TEXT),
-    "name": Kind("a name of letters, digits, '.', '_' and '-' that starts with a letter or digit", _NAMES),
-    "title": Kind("text of at most 128 characters", _TEXT | {"maxLength": 128}),
-    "names": Kind("a list of stream names", {"oneOf": [_NAMES, {"type": "array", "minItems": 1, "items": _NAMES}]}),
-    "modules": Kind("a list of module names", {"type": "array", "items": {"type": "string", "pattern": f"^{MODULE}$"}}),
-    "choice": Kind("one of the choices", {}),
-    "integer": Kind("a whole number", {"type": "integer"}),
-    "number": Kind("a number", {"type": "number"}),
-    "flag": Kind("true or false", {"type": "boolean"}),
-    "size": Kind(
-        "a size such as 200GB, 1.5TiB or a number of bytes",
-        {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{SIZE}$"}]},
-    ),
-    "url": Kind("a path or URL", _TEXT),
-    "catalog": Kind("duckdb or a postgresql:// URL", _TEXT | {"pattern": "^(duckdb$|postgresql://)"}),
-    "store": Kind("a path, or a list of tiers", {}),
-    "section": Kind("a mapping", {}),
-    "sections": Kind("a list of mappings", {}),
-    "tasks": Kind("a mapping, or a list of mappings", {}),
-    "operations": Kind(
-        "a list of operations, or None",
-        {"oneOf": [{"type": "null"}, {"const": "None"}, {"type": "array", "items": _OPERATION}]},
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key that a section may have."""
-
-    name: str
-    kind: str
-    """A key of ``KINDS``."""
-    doc: str
-    """What it means; ends in a full stop."""
-    default: object = None
-    """``REQUIRED``, or the value that stands when the key is absent or empty."""
-    default_words: str = ""
-    """The default in words, where it is computed."""
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    section: str = ""
-    """For kinds made of sections: which."""
-
-    @property
-    def required(self) -> bool:
-        """Whether it must be given."""
-        return self.default is REQUIRED
-
-    def expects(self) -> str:
-        """What a value must be, for messages and the documentation."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        words = KINDS[self.kind].words
-        if self.least is not None and self.most is not None:
-            return f"{words} from {self.least} to {self.most}"
-        return words
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A mapping of the file and its keys."""
-
-    name: str
-    path: str
-    """How it is reached from the top of a document."""
-    doc: str
-    keys: tuple[Key, ...]
-
-    def key(self, name: str) -> Key:
-        """The key of that name."""
-        return next(key for key in self.keys if key.name == name)
 
 
 def _count(name: str, doc: str, default: object, least: int = 1, most: int = MOST_COUNT) -> Key:
@@ -163,7 +61,7 @@ _CACHE = Section(
         Key(
             "memory",
             "size",
-            "Most bytes of memory for frames and batches on their way.",
+            "Most bytes of memory for frames and clips on their way, of all workers together.",
             None,
             "8 GiB, or half of the machine's memory if that is less",
         ),
@@ -185,7 +83,24 @@ _CACHE = Section(
             "cheapest",
             choices=("cheapest", "leaves", "sand"),
         ),
-        _count("workers", "Worker processes; 0 is one per core.", 0, least=0, most=1024),
+        _count("workers", "Workers that decode and make clips; 0 is one per core.", 0, least=0, most=1024),
+        Key(
+            "worker_kind",
+            "choice",
+            "What workers are. `processes`: one that crashes, hangs or takes too much memory is replaced, and nothing "
+            "else notices; `threads` start at once and share this process's memory, but a decoder that crashes ends "
+            "it: for files of your own.",
+            "processes",
+            choices=("processes", "threads"),
+        ),
+        Key(
+            "eviction",
+            "section",
+            "What leaves a tier that is full; docs/policies.md says more.",
+            None,
+            "`demand`, at 95 %",
+            section="eviction",
+        ),
         Key(
             "durability",
             "choice",
@@ -242,6 +157,30 @@ _TIER = Section(
             least=0.1,
             most=3600,
         ),
+    ),
+)
+
+_EVICTION = Section(
+    "eviction",
+    "cache.eviction",
+    "What leaves a tier that is full, and when.",
+    (
+        Key(
+            "policy",
+            "name",
+            "Name of the policy that says what leaves first: a shipped one, or a file `NAME.sql` of `folder`.",
+            "demand",
+        ),
+        Key("folder", "url", "Local folder of policies of your own, one SELECT in each `.sql` file.", None, "none"),
+        Key(
+            "high_water",
+            "number",
+            "Share of a tier's budget above which making ahead gives up what is needed later.",
+            0.95,
+            least=0.05,
+            most=1.0,
+        ),
+        Key("low_water", "number", "Share of the budget down to which it does.", 0.9, least=0.05, most=1.0),
     ),
 )
 
@@ -430,7 +369,7 @@ _BRANCH = Section(
 )
 
 SECTIONS: dict[str, Section] = {
-    section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _DATASET, _SAMPLING, _STEP, _BRANCH)
+    section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, _DATASET, _SAMPLING, _STEP, _BRANCH)
 }
 
 STEP_KEYS: dict[str, tuple[str, ...]] = {

@@ -37,7 +37,7 @@ from viewcache.materializer.keep import Keeper, KeepSettings
 from viewcache.materializer.moving import Mover, Water
 from viewcache.materializer.names import stem
 from viewcache.materializer.observe import Observer
-from viewcache.materializer.pool import WorkerPool, job_bytes
+from viewcache.materializer.pool import job_bytes, start_pool
 from viewcache.materializer.read import Reader
 from viewcache.materializer.recover import Recovered, claim
 from viewcache.materializer.single import SingleWork
@@ -263,6 +263,8 @@ class Cache:
         self.catalog.limit_ranks(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
         self._ahead.forget(task)
+        if self._engine is not None:
+            self._engine.forget(task.task_id)
 
     # Reading -------------------------------------------------------------------------------------------------------
 
@@ -366,12 +368,13 @@ class Cache:
             if self._engine is None:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
-                pool = WorkerPool(workers, memory_bytes=max(memory // workers, 1 << 30), op_modules=cache.op_modules)
+                pool = start_pool(cache)
                 pool.observer = self.observer
                 place = Place(self.tier.root, cache.durability == "durable")
-                settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve())
+                settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
+                water = Water(cache.eviction.high_water, cache.eviction.low_water)
                 engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad)
-                self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, Water(), durable=place.durable)
+                self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, water, durable=place.durable)
                 self._mover.start()
             return self._engine
 
@@ -416,10 +419,10 @@ class Cache:
         self._ahead.close()
         if self._mover is not None:
             self._mover.close()
-        if self._engine is not None:
-            self._engine.close()
+        clean = self._engine is None or self._engine.close()
+        self._ledger.note_reads()
         self.tiers.close()
-        self._let_go(clean=not self.tiers.strays)
+        self._let_go(clean=clean and not self.tiers.strays)
 
     def _let_go(self, *, clean: bool) -> None:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""

@@ -7,6 +7,7 @@ from viewcache.api.config import Config
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TierRow
 from viewcache.materializer.codecs import CodecChooser
+from viewcache.materializer.evict import Eviction
 from viewcache.materializer.ledger import LOCAL, Ledger
 from viewcache.materializer.recover import Recovered, recover
 from viewcache.materializer.tiers import Tiers
@@ -42,10 +43,11 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
         clean: the last owner closed the catalog, so its rows can be trusted.
 
     Raises:
-        BadInput: a tier's URL is not taken, or what lies there is not ours.
+        BadInput: a tier's URL is not taken, what lies there is not ours, or the eviction policy cannot be used.
         Full: the machine has no such memory.
         StoreUnreachable: a remote tier does not answer.
     """
+    eviction = Eviction.of(catalog, config.cache.eviction)
     moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
     found = recover(catalog, local, LOCAL, clean=clean)
     config = config.with_used_bytes(local.used_bytes)
@@ -68,6 +70,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
         raise
     catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
     ledger = Ledger(catalog, [tier.name for tier in opened])
+    ledger.eviction = eviction
     ledger.adopt(copies)
     tiers = Tiers(opened, ledger)
     _shrink(tiers, ledger)

@@ -5,6 +5,7 @@ needs the object; finding it early only saves that read the wait.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -16,8 +17,8 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged, NotFound
 from viewcache.materializer.dataset import Progress
-from viewcache.materializer.ledger import LOCAL
-from viewcache.store import LocalTier, verify_object
+from viewcache.materializer.ledger import LOCAL, REMOTE
+from viewcache.store import LocalTier, Tier, open_tier
 from viewcache.store.format import ChunkTable
 from viewcache.store.local import MARKER
 
@@ -66,6 +67,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
 
     Raises:
         NotFound: there is no catalog or no store.
+        StoreUnreachable: a remote tier does not answer.
         CatalogBusy: another process owns it.
     """
     try:
@@ -73,31 +75,36 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
             pass
     except FileNotFoundError:
         raise NotFound(f"no store in {located.root}; `viewcache run` makes one") from None
-    with Catalog.open(located.catalog, create=False, writable=repair) as catalog:
-        tier = LocalTier(located.root, 1)  # counts and deletes; nothing is reserved here
-        copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] == LOCAL]
+    with Catalog.open(located.catalog, create=False, writable=repair) as catalog, ExitStack() as opened:
+        tiers = _tiers(catalog, located)
+        for tier in tiers.values():
+            opened.callback(tier.close)
+        copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
         recipes = Recipes(catalog)
         damaged: list[str] = []
-        gone: list[int] = []
+        gone: dict[str, list[int]] = {name: [] for name in tiers}
         for done, row in enumerate(copies, 1):
+            tier = tiers[row["tier"]]
             try:
-                found = verify_object(tier.root, row["physical"], ChunkTable.from_bytes(row["table_blob"]))
+                found = tier.verify(row["physical"], ChunkTable.from_bytes(row["table_blob"]))
                 recipes.add(row["object_id"], found.meta.attributes)
             except ChunkDamaged as damage:
                 damaged.append(str(damage))
-                gone.append(row["object_id"])
+                gone[tier.name].append(row["object_id"])
                 if repair:
                     tier.delete(row["physical"])
             if progress is not None:
                 progress(done, len(copies), row["physical"])
-        if repair and gone:
-            catalog.mark_gone(gone, "damaged", tier=LOCAL)
-            catalog.flush()
-        known = {row["physical"] for row in copies}
+        for name, lost in gone.items():
+            if repair and lost:
+                catalog.mark_gone(lost, "damaged", tier=name)
+                catalog.flush()
+        known = {(row["tier"], row["physical"]) for row in copies}
         strays = tuple(
-            f"{physical} is in the store but not in the catalog"
+            f"{physical} is in the {tier.name} tier but not in the catalog"
+            for tier in tiers.values()
             for physical, _ in tier.iter_objects()
-            if physical not in known
+            if (tier.name, physical) not in known
         )
         epochs = [line for task in recipes.tasks for line in _epochs(catalog, task)]
         evidence = gather(catalog, recipes)
@@ -108,9 +115,18 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         strays=tuple(sorted(strays)),
         epochs=len(epochs),
         draws=tuple(mistake for mistake in epochs if mistake),
-        repaired=repair and bool(gone),
+        repaired=repair and bool(damaged),
         evidence=evidence,
     )
+
+
+def _tiers(catalog: Catalog, located: Located) -> dict[str, Tier]:
+    """The tiers whose bytes outlive a process, as they were configured last; they only count and delete here."""
+    tiers: dict[str, Tier] = {LOCAL: LocalTier(located.root, 1)}
+    for row in catalog.query("read_tiers").to_pylist():
+        if row["tier"] == REMOTE:
+            tiers[REMOTE] = open_tier(REMOTE, row["url"], 1)
+    return tiers
 
 
 def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:

@@ -90,7 +90,7 @@ def _queries(
     yield figure(f"next 64 due {size}", times["next 64 due"], "ms", 20)
     yield figure(f"advance one iteration, committed, {size}", times["advance one iteration, committed"], "ms", 2)
     yield figure(f"mark 64 copies, committed, {size}", times["64 copies marked, committed"], "ms")
-    samples = [_seconds(catalog.eviction_candidates, "local", need) for _ in range(args.repeats)]
+    samples = [_seconds(catalog.victims, "local", need) for _ in range(args.repeats)]
     yield figure(f"candidates for 5 % of the tier {size}", samples, "s", None if large else 0.5)
     samples = [_seconds(catalog.load_copies) for _ in range(args.repeats)]
     yield figure(f"load all copies {size}", samples, "s")

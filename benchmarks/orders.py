@@ -6,7 +6,7 @@ one round is one access. ISA is independent sampling, each job a permutation of 
 
 from argparse import ArgumentParser, Namespace
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,7 @@ def count(
     *,
     ahead: int = 1,
     planned: str = "",
+    cache_of: Callable[[Known], Cache] | None = None,
 ) -> int:
     """Fetches of jobs of different begin and pace over ``size`` elements, until the slowest has had two epochs.
 
@@ -155,11 +156,12 @@ def count(
         seed: of the orders.
         ahead: elements drawn beyond what each job has taken.
         planned: ``own``, or ``one`` order for all, planned at the start instead of drawn.
+        cache_of: makes another cache than the model's own.
     """
     slowest = min(pace for _, pace in jobs)
     models = [_Job(str(k), begin, pace, round(2 * pace / slowest)) for k, (begin, pace) in enumerate(jobs)]
     known = Known(size)
-    cache = Cache(slots, policy, known)
+    cache = cache_of(known) if cache_of is not None else Cache(slots, policy, known)
     orders = _Orders(models, size, seed, planned)
     uses: list[dict[str, deque[int]]] = [{} for _ in range(size)]
     tick = 0

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from socket import gethostname
-from time import time
 from types import TracebackType
 from typing import TypeVar
 
@@ -16,7 +15,8 @@ import pyarrow as pa
 
 from viewcache import errors
 from viewcache.catalog import files, plans, schemas, snapshot, tasks
-from viewcache.catalog.engine import Session
+from viewcache.catalog.engine import Engine, Session
+from viewcache.catalog.leaving import Leaving
 from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import (
@@ -40,7 +40,7 @@ __all__ = ["Catalog"]
 T = TypeVar("T")
 
 
-class Catalog:
+class Catalog(Leaving):
     """One open catalog.
 
     Use it in the process that opened it; a forked child gets ``WrongProcess``. Any thread may call any method.
@@ -89,7 +89,7 @@ class Catalog:
         opened = open_catalog(where, create=create, writable=writable, wait_s=wait_s, memory_bytes=memory_bytes)
         catalog = cls(opened, writable=writable)
         if writable and opened.layout:
-            catalog._call(lambda session: session.run("delete_all_leases"))
+            catalog.forget_leases()
         return catalog
 
     def close(self) -> None:
@@ -300,11 +300,6 @@ class Catalog:
         """The objects have these copies (small)."""
         self._note(lambda pending: pending.mark_ready(rows))
 
-    def mark_gone(self, object_ids: Iterable[int], reason: str, *, tier: str) -> None:
-        """The objects have no copy in the tier any more (small); ``reason`` is what ``evictions`` will say."""
-        ids = [int(object_id) for object_id in object_ids]
-        self._note(lambda pending: pending.mark_gone(ids, reason, tier))
-
     def touch(self, object_ids: Iterable[int], *, tier: str, tick: int) -> None:
         """The copies were read at ``tick`` of the owner's logical clock (small)."""
         ids = [int(object_id) for object_id in object_ids]
@@ -318,17 +313,7 @@ class Catalog:
         """(object_id, key, tier, physical, bytes) of the copies of these videos' objects, for changed files."""
         return self._query("copies_of_videos", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
 
-    def hold(self, object_ids: Iterable[int], *, holder: str, expires_at: float) -> None:
-        """Publish that ``holder`` has the objects until then, seconds since 1970 UTC (small)."""
-        ids = [int(object_id) for object_id in object_ids]
-        self._note(lambda pending: pending.lease(ids, holder, expires_at))
-
-    def release(self, object_ids: Iterable[int], *, holder: str) -> None:
-        """Publish that ``holder`` has them no more (small)."""
-        ids = [int(object_id) for object_id in object_ids]
-        self._note(lambda pending: pending.lease(ids, holder, None))
-
-    # --- progress, demand, eviction ---
+    # --- progress, demand ---
 
     def advance(self, row: ProgressRow) -> None:
         """The rank needs this iteration next (small); uses before it are past."""
@@ -353,21 +338,6 @@ class Catalog:
             (object_id, task_id, seq, iterations_ahead, need_s) by need_s: a task of another pace counts in seconds.
         """
         return self._query("due_next", n=n, window=window)
-
-    def eviction_candidates(self, tier: str, need_bytes: int, spare: Sequence[int] = ()) -> pa.Table:
-        """Copies to give up so that ``need_bytes`` become free, in the order of the policy ``demand``.
-
-        Args:
-            tier: which.
-            need_bytes: stop when their bytes reach this.
-            spare: object ids that are held or wanted by a reader right now.
-
-        Returns:
-            (object_id, bytes, reason, refs, next_need_s), first victim first; less than ``need_bytes`` in sum when
-            there is no more.
-        """
-        given = pa.table({"object_id": pa.array(spare, pa.int64())})
-        return self._query("eviction_candidates", given=given, tier=tier, need_bytes=need_bytes, now_s=time())
 
     # --- measures, events, settings ---
 
@@ -431,6 +401,10 @@ class Catalog:
         if self._writer is None:
             raise errors.Misuse("this catalog was opened to read only; open it with writable=True")
         return self._writer
+
+    def _reading(self) -> Engine:
+        self._check()
+        return self._opened.engine
 
     def _note(self, change: Callable[[Pending], None]) -> None:
         self._own().note(change)

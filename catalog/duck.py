@@ -7,15 +7,15 @@ then ``lost`` is set and ``reopen`` starts again on the same file.
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from viewcache import errors
-from viewcache.catalog.engine import Engine, Session, arrow_schema, handed_over
-from viewcache.catalog.statements import load
+from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over
+from viewcache.catalog.statements import Statement, load
 
 __all__ = ["DuckEngine", "locked_down"]
 
@@ -97,13 +97,18 @@ class DuckEngine(Engine):
             cursor.close()
 
     def query(
-        self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
+        self,
+        name: str,
+        parameters: Mapping[str, object] | None = None,
+        given: pa.Table | None = None,
+        *,
+        only: Sequence[str] = (),
     ) -> pa.Table:
         """See ``Engine.query``."""
         while True:
             cursor, life = self._cursor()
             try:
-                return _DuckSession(self, cursor).run(name, parameters, given)
+                return _DuckSession(self, cursor).select(load(name, "duckdb"), parameters, given, only)
             except errors.CatalogDamaged:
                 with self._lock:
                     reopened = self._life != life
@@ -111,6 +116,27 @@ class DuckEngine(Engine):
                     raise
             finally:
                 cursor.close()
+
+    @contextlib.contextmanager
+    def in_order(
+        self,
+        statement: Statement,
+        source: str,
+        parameters: Mapping[str, object] | None = None,
+        given: pa.Table | None = None,
+    ) -> Iterator[Iterator[pa.Table]]:
+        """See ``Engine.in_order``."""
+        assert statement.given is not None
+        rows = self.query(source, parameters, given, only=statement.given.names)
+        schema = arrow_schema(statement.columns)
+        cursor, _ = self._cursor()
+        try:
+            cursor.register(statement.given.name, handed_over(statement, rows))
+            with self._translated():
+                batches = cursor.execute(statement.text).to_arrow_reader(ROWS_AT_A_TIME)
+                yield (pa.Table.from_batches([batch]).cast(schema) for batch in batches)
+        finally:
+            cursor.close()
 
     def checkpoint(self) -> None:
         """See ``Engine.checkpoint``."""
@@ -157,8 +183,18 @@ class _DuckSession(Session):
         self._engine, self._cursor = engine, cursor
 
     def run(self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None) -> pa.Table:
-        statement = load(name, "duckdb")
+        return self.select(load(name, "duckdb"), parameters, given)
+
+    def select(
+        self,
+        statement: Statement,
+        parameters: Mapping[str, object] | None,
+        given: pa.Table | None,
+        only: Sequence[str] = (),
+    ) -> pa.Table:
+        """Run a statement; of its columns only some, if any are named."""
         statement.check(parameters or {})
+        statement = statement.only(only) if only else statement
         with self._engine._translated():
             if statement.given is not None:
                 self._cursor.register(statement.given.name, handed_over(statement, given))

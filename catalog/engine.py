@@ -6,7 +6,7 @@ third of a second at import, and its Core is needed only where schemas are decla
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
@@ -15,7 +15,10 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog.statements import Statement, Typed
 
-__all__ = ["Engine", "Session", "arrow_schema", "handed_over"]
+__all__ = ["ROWS_AT_A_TIME", "Engine", "Session", "arrow_schema", "handed_over"]
+
+ROWS_AT_A_TIME = 4096
+"""Of a result that is read until there is enough of it."""
 
 _ARROW = {
     "bigint": pa.int64(),
@@ -94,6 +97,27 @@ class Engine(ABC):
         self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
     ) -> pa.Table:
         """Run a named SELECT outside any transaction, from any thread; arguments as in ``Session.run``."""
+
+    @abstractmethod
+    def in_order(
+        self,
+        statement: Statement,
+        source: str,
+        parameters: Mapping[str, object] | None = None,
+        given: pa.Table | None = None,
+    ) -> AbstractContextManager[Iterator[pa.Table]]:
+        """Run a SELECT over the rows of a named one, and give its rows in their order while the block runs.
+
+        Args:
+            statement: the relation that its header is given holds those rows. Only the columns that it names there
+                are asked for.
+            source: name of the other, which ``parameters`` and ``given`` are for.
+            parameters: as in ``Session.run``.
+            given: likewise.
+
+        Returns:
+            A few thousand rows at a time: who has enough stops there, and what follows is not fetched.
+        """
 
     @abstractmethod
     def checkpoint(self) -> None:

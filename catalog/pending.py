@@ -4,7 +4,7 @@ Batches of 64 rows cost as much as one (CATALOG.md §2.2), so readers and worker
 net effects makes a transaction touch each key once, which DuckDB's primary keys need.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from time import time
 
@@ -23,8 +23,8 @@ class Pending:
 
     copies: dict[tuple[int, str], CopyRow | None] = field(default_factory=dict)
     """By (object, tier); None = gone."""
-    gone: list[tuple[int, str, str, float]] = field(default_factory=list)
-    """(object, tier, reason, at_s) for the record of evictions."""
+    gone: list[tuple[int, str, str, float, str | None, str | None]] = field(default_factory=list)
+    """(object, tier, reason, at_s, policy, detail) for the record of evictions."""
     touched: dict[tuple[int, str], int] = field(default_factory=dict)
     """Newest access tick by (object, tier)."""
     progress: dict[tuple[int, int], ProgressRow] = field(default_factory=dict)
@@ -66,13 +66,13 @@ class Pending:
             self.copies[row.object_id, row.tier] = row
             self.touched.pop((row.object_id, row.tier), None)
 
-    def mark_gone(self, object_ids: Iterable[int], reason: str, tier: str) -> None:
-        """The objects have no copy in the tier any more."""
+    def mark_gone(self, why: Mapping[int, str | None], reason: str, tier: str, policy: str | None = None) -> None:
+        """The objects have no copy in the tier any more; ``why`` says by object what the policy said."""
         now = time()
-        for object_id in object_ids:
+        for object_id, detail in why.items():
             self.copies[object_id, tier] = None
             self.touched.pop((object_id, tier), None)
-            self.gone.append((object_id, tier, reason, now))
+            self.gone.append((object_id, tier, reason, now, policy, detail))
 
     def touch(self, object_ids: Iterable[int], tier: str, tick: int) -> None:
         """The copies were read at ``tick``."""
@@ -143,7 +143,8 @@ class Pending:
     def write(self, session: Session) -> None:
         """Write all of it in the session's transaction."""
         if self.gone:
-            session.run("log_evictions", given=column_table(self.gone, "object_id", "tier", "reason", "at_s"))
+            columns = "object_id", "tier", "reason", "at_s", "policy", "detail"
+            session.run("log_evictions", given=column_table(self.gone, *columns))
         removed = [key for key, copy in self.copies.items() if copy is None]
         if removed:
             session.run("delete_copies", given=column_table(removed, "object_id", "tier"))

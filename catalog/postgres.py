@@ -9,7 +9,7 @@ import contextlib
 import io
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from viewcache import errors
-from viewcache.catalog.engine import Engine, Session, arrow_schema, handed_over
-from viewcache.catalog.statements import Statement, load
+from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over
+from viewcache.catalog.statements import Given, Statement, load
 
 if TYPE_CHECKING:
     import psycopg
@@ -96,18 +96,38 @@ class PostgresEngine(Engine):
         self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
     ) -> pa.Table:
         """See ``Engine.query``."""
+        with self._reading() as connection:
+            return _PostgresSession(self, connection).run(name, parameters, given)
+
+    @contextlib.contextmanager
+    def in_order(
+        self,
+        statement: Statement,
+        source: str,
+        parameters: Mapping[str, object] | None = None,
+        given: pa.Table | None = None,
+    ) -> Iterator[Iterator[pa.Table]]:
+        """See ``Engine.in_order``; the rows in between do not leave the server."""
+        with self._reading() as connection:
+            _PostgresSession(self, connection).fill(statement, load(source, "postgresql"), parameters, given)
+            with connection.cursor(name="in_order", binary=True) as cursor:
+                cursor.execute(statement.text.encode())
+                yield _batches(cursor, statement)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator["psycopg.Connection[Any]"]:
+        """A connection that nobody else uses, in a transaction; an error in the block closes it."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or self._connect()
         try:
             with self._translated(), connection.transaction():
-                result = _PostgresSession(self, connection).run(name, parameters, given)
+                yield connection
         except BaseException:
             connection.close()
             raise
         with self._lock:
             self._idle.append(connection)
-        return result
 
     def checkpoint(self) -> None:
         """Nothing: the server sees to it."""
@@ -162,10 +182,25 @@ class _PostgresSession(Session):
             rows = cursor.fetchall() if statement.columns else []
             if statement.given is not None:
                 cursor.execute(f"drop table pg_temp.{statement.given.name}".encode())
-        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-        return pa.table(
-            [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-        )
+        return _table(rows, schema)
+
+    def fill(
+        self,
+        statement: Statement,
+        source: Statement,
+        parameters: Mapping[str, object] | None,
+        given: pa.Table | None,
+    ) -> None:
+        """Put the rows of one statement where another is given them."""
+        assert statement.given is not None
+        source.check(parameters or {})
+        if source.given is not None:
+            self._hand_over(source, given)
+        self._declare(statement.given)
+        relation, rows = statement.given.name, source.only(statement.given.names).text
+        columns = ", ".join(column.name for column in source.only(statement.given.names).columns)
+        into = f"insert into pg_temp.{relation} ({columns}) {rows}"
+        self._connection.execute(into.encode(), dict(parameters) if parameters else None)
 
     def count(self, name: str, parameters: Mapping[str, object]) -> int:
         statement = load(name, "postgresql")
@@ -176,14 +211,31 @@ class _PostgresSession(Session):
         assert statement.given is not None
         rows = handed_over(statement, given)
         relation = statement.given.name
-        columns = ", ".join(f"{column.name} {_TYPES[column.type]}" for column in statement.given.columns)
+        self._declare(statement.given)
         with self._connection.cursor() as cursor:
-            # Names and types come from the statement's own header, never from a caller.
-            cursor.execute(f"create temporary table {relation} ({columns}) on commit drop".encode())
             with cursor.copy(f"copy pg_temp.{relation} from stdin (format csv)".encode()) as copy:
                 copy.write(_csv(rows))
             if rows.num_rows > _ANALYZE_ROWS:
                 cursor.execute(f"analyze pg_temp.{relation}".encode())
+
+    def _declare(self, given: Given) -> None:
+        """Make the temporary table that a statement's header names, for this transaction."""
+        columns = ", ".join(f"{column.name} {_TYPES[column.type]}" for column in given.columns)
+        # Names and types come from the statement's own header, never from a caller.
+        self._connection.execute(f"create temporary table {given.name} ({columns}) on commit drop".encode())
+
+
+def _table(rows: "Sequence[tuple[Any, ...]]", schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def _batches(cursor: "psycopg.ServerCursor[Any]", statement: Statement) -> Iterator[pa.Table]:
+    schema = arrow_schema(statement.columns)
+    while rows := cursor.fetchmany(ROWS_AT_A_TIME):
+        yield _table(rows, schema)
 
 
 _ANALYZE_ROWS = 1000

@@ -9,48 +9,23 @@ request; PostgreSQL, live.
 """
 
 import contextlib
-import ctypes
-import json
-import os
-import resource
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from viewcache import errors
+from viewcache.catalog.confined import QueryLimits, ask_confined, check_one, confine, serve_confined
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["QueryLimits", "QueryResult", "run_query"]
 
-_REFUSED = 3
-"""Exit status of a child that refused or failed the query; the reason is on stderr as JSON."""
-_START_S = 10.0
-"""Allowed for the start of the child, seconds."""
 _PLAIN_EXPLAINS = [["explain", word] for word in ("select", "with", "values", "table", "from")]
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
-
-
-@dataclass(frozen=True, slots=True)
-class QueryLimits:
-    """What one query may use."""
-
-    seconds: float = 10.0
-    """Wall clock, from the start of the query."""
-    memory_bytes: int = 1 << 30
-    """Of the child, on top of what it needs to start."""
-    rows: int = 10_000
-    """Rows that come back; more are cut off."""
-    result_bytes: int = 64 << 20
-    """Bytes that come back; more are cut off at a batch of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,68 +105,19 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
 
 
 def _ask_child(target: dict[str, str], sql: str, limits: QueryLimits, source: str, as_of_s: float) -> QueryResult:
-    request = json.dumps({"target": target, "sql": sql, "limits": asdict(limits)})
-    try:
-        # -P: the folder that a person stands in must not provide modules.
-        child = subprocess.run(
-            [sys.executable, "-P", "-m", __name__],
-            input=request.encode(),
-            capture_output=True,
-            timeout=limits.seconds + _START_S,
-            # Arrow's own allocator takes a GiB of addresses at once, which the limit on memory may not have.
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped") from error
-    if child.returncode == _REFUSED:
-        raise errors.QueryRefused(json.loads(child.stderr.splitlines()[-1])["error"])
-    if child.returncode == -signal.SIGALRM:
-        raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped")
-    if child.returncode:
-        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
-        raise errors.QueryRefused(
-            f"the query's process ended with status {child.returncode} ({said}), most likely for want of memory "
-            f"(limit {limits.memory_bytes >> 20} MiB): ask for less at once"
-        )
+    arrow = ask_confined(__name__, {"target": target, "sql": sql}, limits)
     import pyarrow as pa
 
-    schema = pa.ipc.open_stream(child.stdout).schema
+    schema = pa.ipc.open_stream(arrow).schema
     truncated = (schema.metadata or {}).get(b"truncated") == b"1"
-    return QueryResult(tuple(schema.names), child.stdout, truncated, source, as_of_s)
+    return QueryResult(tuple(schema.names), arrow, truncated, source, as_of_s)
 
 
-def _child() -> None:
-    """The child's whole life: read a request, answer it, end."""
-    request = json.load(sys.stdin)
-    limits = QueryLimits(**request["limits"])
-    try:
-        table, truncated = (_on_postgresql if "url" in request["target"] else _on_duckdb)(
-            request["target"], request["sql"], limits
-        )
-    except errors.QueryRefused as error:
-        sys.stderr.write("\n" + json.dumps({"error": str(error)}) + "\n")
-        sys.exit(_REFUSED)
-    import pyarrow as pa
-
-    table = table.replace_schema_metadata({"truncated": "1" if truncated else "0"})
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _confine(limits: QueryLimits, *, files: int) -> None:
-    """Take away what a query does not need; modules must be loaded by now."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (used + limits.memory_bytes,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    # The default action ends the process even while C++ code holds the interpreter.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+def _answer(request: "Mapping[str, Any]", limits: QueryLimits) -> "pa.Table":
+    """What the child does with a request."""
+    answer = _on_postgresql if "url" in request["target"] else _on_duckdb
+    table, truncated = answer(request["target"], request["sql"], limits)
+    return table.replace_schema_metadata({"truncated": "1" if truncated else "0"})
 
 
 def _on_duckdb(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[pa.Table, bool]":
@@ -199,7 +125,7 @@ def _on_duckdb(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[
 
     from viewcache.catalog.duck import locked_down
 
-    _confine(limits, files=64)
+    confine(limits, files=64)
     config = {**locked_down(limits.memory_bytes // 2, 2), "temp_directory": ""}
     connection = duckdb.connect(target["database"], read_only=True, config=dict(config))
     try:
@@ -212,8 +138,7 @@ def _on_duckdb(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[
 
 
 def _check_one_select(sql: str, kinds: list[str]) -> None:
-    if len(kinds) != 1:
-        raise errors.QueryRefused(f"{len(kinds)} statements were given; send exactly one SELECT")
+    check_one(kinds)
     if kinds[0] == "SELECT" or (kinds[0] == "EXPLAIN" and _is_plain_explain(sql)):
         return
     what = "EXPLAIN with options" if kinds[0] == "EXPLAIN" else kinds[0]
@@ -235,7 +160,7 @@ def _on_postgresql(target: dict[str, str], sql: str, limits: QueryLimits) -> "tu
         connection = psycopg.connect(url, autocommit=True, options=options, application_name="viewcache sql")
     except psycopg.Error as error:
         raise errors.QueryRefused(f"the PostgreSQL catalog does not answer: {error}") from error
-    _confine(limits, files=64)
+    confine(limits, files=64)
     row = connection.execute("select current_setting('is_superuser')").fetchone()
     if row != ("off",):
         raise errors.QueryRefused(
@@ -287,4 +212,4 @@ def _first_rows(
 
 
 if __name__ == "__main__":
-    _child()
+    serve_confined(_answer)

@@ -238,6 +238,21 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """One eviction policy that a cache can use."""
+
+    name: str
+    source: str
+    """``shipped``, or the file that it was read from."""
+    purpose: str
+    text: str
+    """The SELECT."""
+    active: bool
+    problem: str | None = None
+    """Why it cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
 class TierRow:
     """One place where bytes lie."""
 

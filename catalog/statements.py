@@ -1,4 +1,4 @@
-"""Named SQL: reads ``sql/queries/*.sql``, one statement a file, and says what each takes and gives.
+"""Named SQL: reads ``sql/queries`` and ``sql/policies``, one statement a file, and says what each takes and gives.
 
 A file opens with comment lines: a purpose, then ``Parameters:``, ``Given:`` and ``Columns:`` where there are any. Where
 the databases must differ the file lies in a dialect folder beside the others; nothing is templated. The header is not
@@ -6,18 +6,19 @@ decoration: parameters are checked against it and results are cast to its column
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from viewcache.errors import BadInput, NotFound
 
-__all__ = ["DIALECTS", "Given", "Statement", "Typed", "load", "names"]
+__all__ = ["DIALECTS", "Given", "Statement", "Typed", "load", "load_policy", "names", "policy_names"]
 
 DIALECTS = ("duckdb", "postgresql")
 
 _HOME = Path(__file__).resolve().parent / "sql" / "queries"
+_POLICIES = _HOME.with_name("policies")
 _TYPES = ("bigint", "integer", "double", "text", "blob", "boolean", "integer[]")
 _SECTIONS = ("Parameters", "Given", "Columns")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
@@ -38,6 +39,11 @@ class Given:
 
     name: str
     columns: tuple[Typed, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its columns."""
+        return tuple(column.name for column in self.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,12 @@ class Statement:
         if wanted != set(parameters):
             raise BadInput(f"query {self.name} takes parameters {sorted(wanted)}, got {sorted(parameters)}")
 
+    def only(self, columns: Sequence[str]) -> "Statement":
+        """The same with some of its columns: a database does not work out what nobody asks for."""
+        kept = tuple(column for column in self.columns if column.name in columns)
+        wanted = ", ".join(column.name for column in kept)
+        return replace(self, columns=kept, text=f"select {wanted} from ({self.text}) as {self.name}")
+
 
 def names() -> list[str]:
     """Every statement's name, sorted."""
@@ -81,6 +93,23 @@ def load(name: str, dialect: str) -> Statement:
         if path.is_file():
             return _parse(name, dialect, path.read_text(encoding="utf-8"))
     raise NotFound(f"no query named {name!r}; there are: {', '.join(names())}")
+
+
+def policy_names() -> tuple[str, ...]:
+    """Names of the eviction policies that are shipped, sorted."""
+    return tuple(sorted(path.stem for path in _POLICIES.glob("*.sql")))
+
+
+@cache
+def load_policy(name: str, dialect: str) -> Statement:
+    """The shipped eviction policy of this name; its file is the same for both databases.
+
+    Raises:
+        NotFound: no such policy; the message lists them.
+    """
+    if name not in policy_names():
+        raise NotFound(f"no eviction policy named {name!r}; there are: {', '.join(policy_names())}")
+    return _parse(name, dialect, (_POLICIES / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 def _parse(name: str, dialect: str, source: str) -> Statement:

@@ -198,6 +198,19 @@ Table(
     _need("bytes"),
     _need("reason", Text),
     _need("at_s", Double),
+    _may("policy", Text),
+    _may("detail", Text),
+)
+Table(
+    "policy",
+    metadata,
+    _need("name", Text),
+    _need("source", Text),
+    _need("purpose", Text),
+    _need("text", Text),
+    _need("active", Boolean),
+    _may("problem", Text),
+    _key("name"),
 )
 Table(
     "task_progress",

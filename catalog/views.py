@@ -29,6 +29,7 @@ ORDER = (
     "events",
     "errors",
     "evictions",
+    "policies",
     "tiers",
     "copies",
     "deadlines",

@@ -65,6 +65,8 @@ class Writer:
         self._engine, self._name, self._make_room, self._idle = engine, name, make_room, idle
         self._awake = threading.Condition()
         self._pending, self._since = Pending(), 0.0
+        self._failed = Pending()
+        """What could not be written and comes before everything else; the thread's own."""
         self._jobs: deque[_Job[object]] = deque()
         self._closing = False
         self._failure: Exception | None = None
@@ -160,7 +162,7 @@ class Writer:
                 pending, self._pending = (self._pending, Pending()) if due else (Pending(), self._pending)
             for job in jobs:
                 self._do(job)
-            if pending:
+            if due and (pending or self._failed):
                 self._write(pending)
             if last:
                 return
@@ -170,19 +172,20 @@ class Writer:
         return bool(self._jobs) or self._closing or self._is_pending_due()
 
     def _is_pending_due(self) -> bool:
-        if not self._pending or time.monotonic() < self._retry_at:
+        if not (self._pending or self._failed) or time.monotonic() < self._retry_at:
             return False
-        return self._pending.rows >= _EAGER_ROWS or time.monotonic() >= self._since + LINGER_S
+        return bool(self._failed) or self._pending.rows >= _EAGER_ROWS or time.monotonic() >= self._since + LINGER_S
 
     def _wait_s(self) -> float:
-        if not self._pending:
+        if not (self._pending or self._failed):
             return _TICK_S
         due = max(self._since + LINGER_S, self._retry_at)
         return min(_TICK_S, max(due - time.monotonic(), 0.0))
 
     def _do(self, job: "_Job[object]") -> None:
         try:
-            if job.before and not self._write(job.before):
+            # Also what failed before anybody waited for it: who flushes must not be told that all is well.
+            if (job.before or self._failed) and not self._write(job.before):
                 assert self._failure is not None
                 raise self._failure
             if job.work is not None:
@@ -193,16 +196,17 @@ class Writer:
             job.done.set_exception(error)
 
     def _write(self, pending: Pending) -> bool:
-        """Commit small changes; when that fails they wait for the next try, before newer ones."""
+        """Commit small changes after those that failed; when that fails, all of them wait for the next try."""
+        if self._failed:
+            self._failed.merge(pending)
+            pending, self._failed = self._failed, Pending()
         try:
             self._commit(pending.write, numbered=pending.adds)
         except Exception as error:
-            with self._awake:
-                pending.merge(self._pending)
-                self._pending = pending
-                self._failure = error
-                self._retry_at = time.monotonic() + self._pause_s
-                self._pause_s = min(self._pause_s * 2, _RETRY_S[1])
+            self._failed = pending
+            self._failure = error
+            self._retry_at = time.monotonic() + self._pause_s
+            self._pause_s = min(self._pause_s * 2, _RETRY_S[1])
             _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
             return False
         self._failure, self._pause_s = None, _RETRY_S[0]

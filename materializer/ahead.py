@@ -37,6 +37,8 @@ class LookAhead:
         """Task → the epoch that its reader is in."""
         self._queued: set[int] = set()
         """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
+        self._gone: set[int] = set()
+        """Tasks that left; the planner may be at one of them just then."""
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
 
     def reading(self, task: Task, number: int, epoch: int) -> None:
@@ -48,6 +50,7 @@ class LookAhead:
                 return
             self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
             self._current[task.task_id] = task, number
+            self._gone.discard(task.task_id)
             queued = task.task_id in self._queued
             self._queued.add(task.task_id)
         self._announce()
@@ -64,6 +67,7 @@ class LookAhead:
         with self._lock:
             gone = self._current.pop(task.task_id, None)
             self._epochs.pop(task.task_id, None)
+            self._gone.add(task.task_id)
         if gone is not None:
             self._announce()
             with suppress(RuntimeError):  # it was closed meanwhile
@@ -109,7 +113,8 @@ class LookAhead:
             name = task.spec.name
             _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
         with self._lock:
-            self._current.setdefault(task.task_id, (task, number))
+            if task.task_id not in self._gone:
+                self._current.setdefault(task.task_id, (task, number))
 
     def _planned(self) -> list[tuple[Task, ActiveGeneration]]:
         """The generations that readers are in and the ones after them, as far as they are planned."""

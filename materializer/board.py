@@ -56,6 +56,10 @@ class Board:
         self._waiting: list[_Waiting] = []
         self.ahead: list[Work] = []
         """What is worth making before anybody waits."""
+        self.gone: set[int] = set()
+        """Tasks that left, until they are announced again."""
+        self.given_up: set[str] = set()
+        """Keys that a reader wanted who went away without them, until they are asked for again."""
         self._places: dict[int, tuple[int, float]] = {}
         """Task → what its reader needs next, and its seconds an iteration."""
         self._tight_since: float | None = None
@@ -86,6 +90,7 @@ class Board:
             if copies is not None:
                 return Fetched(copies, 0, 0.0)
             self._waiting.append(waiting)
+            self.given_up.difference_update(map(work.key, rows))
             wake()
             try:
                 while copies is None:
@@ -100,6 +105,9 @@ class Board:
                         raise Closed("the reader was cancelled")
                     copies = self._held(waiting)
                 return self._fetched(waiting, copies, missed, begun)
+            except ViewcacheError:
+                self.given_up.update(work.key(row) for row in self._missing(waiting))
+                raise
             finally:
                 self._waiting.remove(waiting)
                 if not self._waiting:
@@ -138,11 +146,17 @@ class Board:
     def announce(self, works: Sequence[Work]) -> None:
         """Say what is worth making ahead; the lock is held."""
         self.ahead = list(works)
+        self.gone.difference_update(work.task_id for work in works)
         first: dict[int, int] = {}
         for work in works:
             first[work.task_id] = min(work.at_seq, first.get(work.task_id, work.at_seq))
         for work in works:
             work.at(*self._places.get(work.task_id, (first[work.task_id], 0.0)))
+
+    def withdraw(self, task_id: int) -> None:
+        """Nothing of a task is worth making ahead any more; the lock is held."""
+        self.ahead = [work for work in self.ahead if work.task_id != task_id]
+        self.gone.add(task_id)
 
     def reached(self, work: Work, rank: int, seq: int, pace_s: float) -> None:
         """Note where a task's reader is, see `Engine.progressed`; the lock is held."""
@@ -158,8 +172,7 @@ class Board:
         with self.changed:
             for work in self.ahead:
                 row = work.next_planned()
-                while row is not None and self._ledger.has(work.key(row)):
-                    work.set_state(row, RowState.READY)
+                while row is not None and self.is_made(work, row):
                     row = work.next_planned()
                 if row is None or (only_soon and not work.is_soon(row)):
                     continue
@@ -172,6 +185,13 @@ class Board:
         """Keys of the next objects of all look-ahead, the soonest first; the lock is held."""
         needs = sorted((each for work in self.ahead for each in work.coming(count)), key=lambda each: each[0])
         return list(dict.fromkeys(key for _, key in needs))
+
+    def is_made(self, work: Work, row: int) -> bool:
+        """Whether a row's object is there, made for somebody else; if so that is noted. The lock is held."""
+        made = self._ledger.has(work.key(row))
+        if made:
+            work.set_state(row, RowState.READY)
+        return made
 
     def wanted_keys(self) -> set[str]:
         """Keys of all that readers wait for."""

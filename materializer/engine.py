@@ -11,22 +11,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.bases import hold_bases
 from viewcache.materializer.board import Board, Fetched
-from viewcache.materializer.chooser import Chooser
-from viewcache.materializer.codecs import CodecChooser, trial_rows
-from viewcache.materializer.job import Made, Place, Report
-from viewcache.materializer.ledger import LOCAL, Ledger
+from viewcache.materializer.chooser import Chooser, EngineSettings
+from viewcache.materializer.codecs import trial_rows
+from viewcache.materializer.job import Made, Report
+from viewcache.materializer.ledger import LOCAL, Copy, Ledger
 from viewcache.materializer.observe import ENGINE_THREAD
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.pool import Event, Pool
 from viewcache.materializer.room import Room
-from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, worth_making
+from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, reserve, worth_making
 from viewcache.materializer.tiers import Tiers
 from viewcache.materializer.work import RowState, Work
-from viewcache.store import Reservation, find_written
+from viewcache.store import find_written
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -44,20 +43,6 @@ IDLE_S = 0.5
 BadClip = Callable[[Work, list[int], str], ViewcacheError | None]
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """What the cache's settings say about making things."""
-
-    place: Place
-    """Where and how objects are written."""
-    codecs: CodecChooser
-    """Says how each is packed."""
-    job_bytes: int
-    """Most raw bytes that one job holds in memory at a time."""
-    demand_reserve: int
-    """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
-
-
 class Engine:
     """Makes objects when they are needed, or before. Thread-safe.
 
@@ -66,7 +51,7 @@ class Engine:
     """
 
     def __init__(
-        self, ledger: Ledger, tiers: Tiers, pool: WorkerPool, settings: EngineSettings, on_bad_clip: BadClip
+        self, ledger: Ledger, tiers: Tiers, pool: Pool, settings: EngineSettings, on_bad_clip: BadClip
     ) -> None:
         """Start nothing yet; the first demand or look-ahead starts the thread."""
         self._ledger = ledger
@@ -79,7 +64,8 @@ class Engine:
         self._board = Board(ledger)
         self.room = Room(ledger, tiers, self._board, self._works, self._freed, pool.observer)
         """What leaves for what."""
-        self._chooser = Chooser(self._board)
+        self.chooser = Chooser(self._board, settings)
+        """Who is next; another may be put in its place before anybody reads."""
         self._thread: threading.Thread | None = None
         self._closing = False
         self._running: dict[int, Running] = {}
@@ -129,13 +115,15 @@ class Engine:
             Timeout: ``timeout_s`` is over.
             Closed: the cache was closed, or ``cancelled`` was set.
         """
-        fetched = self._board.wait_for(work, list(rows), wake=self._wake, timeout_s=timeout_s, cancelled=cancelled)
+        copies: list[Copy] = []
         try:
+            fetched = self._board.wait_for(work, list(rows), wake=self._wake, timeout_s=timeout_s, cancelled=cancelled)
+            copies = fetched.copies
             yield fetched
         finally:
-            self._ledger.release(fetched.copies)
-            if self._board.is_waited_on() and not self._closing:
-                self._pool.wake()  # what was held may be what a demand had no room for
+            self._ledger.release(copies)
+            if not self._closing:
+                self._pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
     def recognize(self, works: Sequence[Work]) -> None:
         """Mark the rows whose objects are in the store already; otherwise that comes out when their turn comes."""
@@ -147,6 +135,12 @@ class Engine:
         """Say what is worth making before anybody waits."""
         with self._board.changed:
             self._board.announce(works)
+            self._wake()
+
+    def forget(self, task_id: int) -> None:
+        """Make nothing ahead for a task any more; jobs that only it wanted are given up."""
+        with self._board.changed:
+            self._board.withdraw(task_id)
             self._wake()
 
     @property
@@ -179,18 +173,19 @@ class Engine:
         """How many rows of some work are in each state."""
         return self._board.counts(works)
 
-    def close(self) -> None:
-        """Stop the dispatcher and the workers; waiting readers get Closed."""
+    def close(self) -> bool:
+        """Stop the dispatcher and the workers; waiting readers get Closed. False if a thread hangs and was left."""
         self._closing = True
         self._board.stop()
         self._pool.wake()
         if self._thread is not None:
             self._thread.join()
-        self._pool.close()
+        clean = self._pool.close()
         for running in list(self._running.values()):
             self._salvage(running)
             self._release(running)
         self._tier.sweep()
+        return clean
 
     def _wake(self) -> None:
         """Have the dispatcher look again, starting it if need be; the board's lock is held."""
@@ -243,14 +238,15 @@ class Engine:
     def _give_jobs(self) -> None:
         tight: int | None = None
         while True:
-            choice = self._chooser.next(ahead=not self._full, only_soon=tight is not None)
+            self.chooser.measure(self._pool.held(), self._running)
+            choice = self.chooser.next(ahead=not self._full, only_soon=tight is not None)
             if choice is None:
                 if tight is not None:
                     self._found_no_room(tight)
                 break
-            # After a death jobs run alone until it is clear on whose video workers die.
-            interrupts = choice.demanded and not self._tries
-            unwanted = self._chooser.unwanted(self._running) if interrupts else frozenset[int]()
+            # After a death jobs run alone until it is clear on whose video workers die. Paused jobs hold memory.
+            interrupts = choice.demanded and not self._tries and not self.chooser.pressure.on
+            unwanted = self.chooser.unwanted(self._running) if interrupts else frozenset[int]()
             if not self._pool.has_room(unwanted):
                 break
             work, rows = choice.work, choice.rows
@@ -272,7 +268,8 @@ class Engine:
                     self._board.fail(work, rows, no_room(work, rows, self._tier))
                 break
         if self._board.next_demand() is not None:
-            self._pool.ask_to_yield(self._chooser.unwanted(self._running))
+            self._pool.ask_to_yield(self.chooser.unwanted(self._running))
+        self._pool.drop(self.chooser.forsaken(self._running))
 
     def _found_no_room(self, moves: int) -> None:
         """Look-ahead waits until a job ends or a reader moves on, unless one has moved since."""
@@ -297,13 +294,16 @@ class Engine:
         """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
         keep_free = 0 if demanded else max(self.demand_reserve, work.free_bytes(rows[0]))
         least = sum(work.bound(row) for row in rows)
+        memory = self.chooser.allowance(sum(work.held(row) for row in rows), demanded=demanded)
+        if not memory:
+            return None
         soon = demanded or work.is_soon(rows[0])
         before_s = None if demanded else work.need_s(rows[0]) if soon else math.inf
         # One decode for all that is needed next of the video, or that is kept of it, and not one for each clip. What is
         # only kept waits until there is room for all of it.
         with self._board.changed:
             whole = bytes_of(worth_making(work, rows, self._board.works()), self._ledger.has, only_next=soon)
-        whole = max(least, min(whole, self._settings.job_bytes))
+        whole = max(least, min(whole, memory))
         for size in (whole, least) if soon else (whole,):
             if self._tier.free_bytes < size + keep_free:
                 self._board.tight(demanded=demanded)
@@ -313,21 +313,13 @@ class Engine:
         with self._board.changed:
             if self._tier.free_bytes < size + keep_free:
                 return None
-            room = min(self._tier.free_bytes - keep_free, max(least, self._settings.job_bytes))
-            return self._start(worth_making(work, rows, self._board.works()), room)
+            room = self._tier.free_bytes - keep_free
+            return self._start(worth_making(work, rows, self._board.works()), room, memory)
 
-    def _start(self, candidates: Iterator[Wanted], room: int) -> Running | None:
-        wanted: dict[str, list[Wanted]] = {}
-        reservations: dict[str, Reservation] = {}
-        for work, row in candidates:
-            key = work.key(row)
-            if key in wanted:
-                wanted[key].append((work, row))
-            elif not self._ledger.has(key) and key not in self._making and (size := work.bound(row)) <= room:
-                reservation = self._tier.reserve(size)
-                if reservation is not None:
-                    wanted[key], reservations[key] = [(work, row)], reservation
-                    room -= size
+    def _start(self, candidates: Iterator[Wanted], room: int, memory: int) -> Running | None:
+        wanted, reservations = reserve(
+            candidates, lambda key: self._ledger.has(key) or key in self._making, self._tier, room, memory
+        )
         if not wanted:
             return None
         for same in wanted.values():
@@ -337,7 +329,8 @@ class Engine:
         bases, held = hold_bases(self._ledger, (same[0] for same in wanted.values()))
         codecs = self._settings.codecs
         trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
-        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, bases, trial=trial)
+        urgent = self._board.wanted_keys()
+        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, bases, urgent, trial=trial)
         running = self._running[job.number] = Running(job, wanted, reservations, held)
         self._making.update(dict.fromkeys(wanted, running))
         return running
@@ -376,6 +369,7 @@ class Engine:
         self.busy.update(report.seconds)
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
+        self.chooser.learn(running)
         codec = next((base.stored.codec for base in running.job.bases), "raw")
         trials = trial_rows(report.trials)
         self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trials)

@@ -11,7 +11,7 @@ from viewcache.materializer.job import Made, Recipe, Source
 from viewcache.materializer.ledger import Copy
 from viewcache.materializer.order import Order
 from viewcache.materializer.plan import GenerationPlan
-from viewcache.materializer.work import RowState, Work
+from viewcache.materializer.work import RowState, Work, edges_of
 
 __all__ = ["ActiveGeneration"]
 
@@ -179,6 +179,10 @@ class ActiveGeneration(Work):
         """Most bytes that a row's clip takes on disk."""
         return self.plan.bound
 
+    def held(self, row: int) -> int:
+        """Most raw bytes that a worker holds while it makes a row: streams that are averaged are whole clips."""
+        return self.plan.bound * self.plan.program(row).streams
+
     def free_bytes(self, row: int) -> int:
         """Room that making a row ahead leaves to clips that are not kept."""
         keeping = self.keeping
@@ -226,6 +230,21 @@ class ActiveGeneration(Work):
             if found.any():
                 return int(rows[found.argmax()])
         return int(self._rows_at(self._cursor, self._cursor + 1)[0]) if self._cursor < len(self._states) else None
+
+    def unmade(self) -> list[tuple[int, int]]:
+        """The soonest row of each video of which clips are worth making ahead, and the edges that are left of it.
+
+        Of the next `_SCAN` rows only: what is needed much later is not next, however short it is.
+        """
+        if self.next_planned() is None:
+            return []
+        start = min(self._cursor, self.from_rank) if self.keeping is not None else self._cursor
+        rows = self._rows_at(start, min(start + _SCAN, len(self._states)))
+        soon = np.arange(len(rows)) < (0 if self.keeping is None else self.keeping.window)
+        rows = rows[(self._states[rows] == RowState.PLANNED) & (self._is_kept(rows) | soon)]
+        _, first, count = np.unique(self.plan.video[rows], return_index=True, return_counts=True)
+        each = [edges_of(self.plan.recipe(row)) for row in rows[first].tolist()]
+        return list(zip(rows[first].tolist(), (count * each).tolist(), strict=True))
 
     def coming(self, count: int) -> list[tuple[float, str]]:
         """(seconds until it is needed, key) of the next ``count`` clips from where the reader is, soonest first."""

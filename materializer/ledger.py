@@ -5,6 +5,7 @@ it reads, by count, in memory: a process that dies takes its holds with it. An o
 who asks for an object gets the one that is read fastest.
 """
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
-from viewcache.errors import ViewcacheError
+from viewcache.errors import Broken, ViewcacheError
+from viewcache.materializer.evict import Eviction, Victim
+from viewcache.materializer.leases import Leases
 from viewcache.store import Stored, Written
 
 if TYPE_CHECKING:
@@ -21,8 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL", "MEMORY", "REMOTE", "Copy", "Ledger"]
 
+_log = logging.getLogger("viewcache.ledger")
+
 MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
 """Names of the tiers, the fastest first. Objects are made in the local one."""
+
+READS_AT_ONCE = 4096
+"""So many copies that were read are noted in the catalog together: alone, each would cost a scan of its rows."""
+
+_ALL = 1 << 62
+"""More bytes than any tier has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,15 @@ class Ledger:
         """How often readers took hold of objects since the start."""
         self.gone: Counter[tuple[str, str]] = Counter()
         """Copies that are gone since the start, by tier and reason."""
-        self._tick = 0
+        self.eviction = Eviction(catalog)
+        """Who chooses what leaves."""
+        self._chosen: dict[tuple[str, int], Victim] = {}
+        """By tier and object, what the policy said of it last, if it was ever a victim."""
+        self._leases = Leases()
+        self._read: dict[str, dict[int, int]] = {tier: {} for tier in tiers}
+        """Tier → object → tick of its last read, where the catalog does not know it yet."""
+        self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
+        catalog.forget_leases()  # whoever had some belonged to an earlier run
         self._down: dict[str, float] = {}
         """Tiers that are passed over → until when, monotonic seconds."""
 
@@ -116,7 +135,60 @@ class Ledger:
                 return None
             self._holds.update((copy.tier, copy.key) for copy in found)
             self.holds += 1
-            return found
+            self._tick += 1
+            for copy in found:
+                self._read[copy.tier][copy.object_id] = self._tick
+            many = sum(map(len, self._read.values())) >= READS_AT_ONCE
+        if many:
+            self.note_reads()
+        return found
+
+    def note_reads(self) -> None:
+        """Tell the catalog when copies were read last."""
+        with self._lock:
+            for tier, read in self._read.items():
+                by_tick: dict[int, list[int]] = {}
+                for object_id, tick in read.items():
+                    by_tick.setdefault(tick, []).append(object_id)
+                for tick, ids in by_tick.items():
+                    self._catalog.touch(ids, tier=tier, tick=tick)
+                read.clear()
+
+    def lease(self, holder: str, keys: list[str], seconds: float) -> list[Copy] | None:
+        """Keep objects from leaving for so many seconds, all or none; None if one is missing.
+
+        What the holder has leased before stays leased as long. A lease is for who may vanish: it protects nothing
+        after its time, nor after the cache was opened anew. `leases` shows it to people, by the machine's clock.
+        """
+        with self._lock:
+            found = [copy for copy in map(self._best, keys) if copy is not None]
+            if len(found) < len(keys):
+                return None
+            self._end_expired()
+            self._leases.take(holder, [(copy.key, copy.object_id) for copy in found], seconds)
+            self._publish(holder, seconds)
+        return found
+
+    def renew(self, holder: str, seconds: float) -> bool:
+        """Keep what is leased for so many seconds from now; False if the lease is over, and with it the protection."""
+        with self._lock:
+            self._end_expired()
+            return self._publish(holder, seconds)
+
+    def end_lease(self, holder: str) -> None:
+        """Let go of all that a holder has leased."""
+        with self._lock:
+            self._catalog.release(self._leases.end(holder), holder=holder)
+
+    def _publish(self, holder: str, seconds: float) -> bool:
+        ids = self._leases.renew(holder, seconds)
+        if ids is not None:
+            self._catalog.hold(ids, holder=holder, expires_at=time.time() + seconds)
+        return ids is not None
+
+    def _end_expired(self) -> None:
+        for holder, ids in self._leases.expire().items():
+            self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
         return next((copies[key] for copies in self._reachable() if key in copies), None)
@@ -152,54 +224,99 @@ class Ledger:
 
     def drop(self, copy: Copy, reason: str) -> bool:
         """Forget a copy before its bytes are deleted; False if another thread was first."""
-        return bool(self._forget([copy], reason, unless_held=False))
+        if not self._forget([copy], reason, unless_held=False):
+            return False
+        self._chosen.pop((copy.tier, copy.object_id), None)
+        self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
+        return True
 
     def _forget(self, copies: list[Copy], reason: str, *, unless_held: bool) -> list[Copy]:
-        """Forget copies of one tier."""
         with self._lock:
             gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
             if unless_held:
-                gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds]
+                leased = self._leases.keys()
+                gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds and copy.key not in leased]
             for copy in gone:
                 del self._copies[copy.tier][copy.key]
+                self._read[copy.tier].pop(copy.object_id, None)
                 if not any(copy.key in copies for copies in self._copies.values()):
                     del self._keys[copy.object_id]
                 self.gone[copy.tier, reason] += 1
-        if gone:
-            self._catalog.mark_gone([copy.object_id for copy in gone], reason, tier=gone[0].tier)
         return gone
 
     def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
-        """Choose what leaves a tier, in the order of the policy's SQL, and forget it; the caller deletes the bytes.
+        """Choose what leaves a tier, in the order of the policy, and forget it; the caller deletes the bytes.
 
         Args:
             tier: which.
             need: bytes to free.
-            protected: keys that a reader waits for; what readers hold is protected anyway.
+            protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
             may_leave: asked of every candidate.
         """
-        candidates = self.candidates(tier, need, protected)
-        return self.leave([copy for copy, _ in candidates if may_leave(copy)])
+        return self.leave([copy for copy in self._choose(tier, need, protected) if may_leave(copy)])
 
     def leave(self, copies: list[Copy]) -> list[Copy]:
-        """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes."""
-        return self._forget(copies, "evict", unless_held=True)
+        """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.
+
+        The catalog is told what the policy said of each when it was asked last.
+        """
+        gone = self._forget(copies, "evict", unless_held=True)
+        why: dict[str | None, dict[int, str | None]] = {}
+        for copy in gone:
+            victim = self._chosen.pop((copy.tier, copy.object_id), None)
+            policy, reason = (victim.policy, victim.reason) if victim is not None else (None, None)
+            why.setdefault(policy, {})[copy.object_id] = reason
+        for policy, reasons in why.items():
+            self._catalog.mark_evicted(reasons, policy, tier=gone[0].tier)
+        return gone
 
     def candidates(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, bool]]:
-        """What would leave a tier for so many bytes, in the order of the policy's SQL, and whether it is wanted still.
+        """What would leave a tier for so many bytes, in the order of the policy, and whether it is wanted still.
 
         Nothing is forgotten.
         """
-        self._catalog.flush()
-        copies = self._copies[tier]
+        chosen = self._choose(tier, need, protected)
+        wanted = self._catalog.wanted_among([copy.object_id for copy in chosen])
+        return [(copy, copy.object_id in wanted) for copy in chosen]
+
+    def _choose(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
+        self.note_reads()
         with self._lock:
-            held = {key for place, key in self._holds if place == tier}
-            spared = [copies[key].object_id for key in (protected | held) & copies.keys()]
-        found = self._catalog.eviction_candidates(tier, need, spared)
-        rows = zip(found["object_id"].to_pylist(), found["refs"].to_pylist(), strict=True)
+            self._end_expired()
+        behind = False
+        try:
+            self._catalog.flush()
+        except Broken as failure:  # most likely its disk is full, and the store's may be another one
+            _log.warning("evicting by what the catalog has: %s", failure, extra={"action": "evict_behind"})
+            behind = True
         with self._lock:
-            keys = [(self._keys[each], refs > 0) for each, refs in rows if each in self._keys]
-            return [(copies[key], wanted) for key, wanted in keys if key in copies]
+            kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
+            copies = self._copies[tier]
+            spared = [copies[key].object_id for key in kept & copies.keys()]
+        chosen = self._behind(tier, need, spared) if behind else self.eviction.choose(tier, need, spared)
+        with self._lock:
+            self._chosen.update(((tier, victim.object_id), victim) for victim in chosen)
+            keys = [self._keys.get(victim.object_id, "") for victim in chosen]
+            return [copies[key] for key in keys if key in copies]
+
+    def _behind(self, tier: str, need: int, spared: Sequence[int]) -> list[Victim]:
+        """Choose when the catalog cannot be written: it offers what has left, and does not know what was made since.
+
+        What it does not know leaves after what it offers, the oldest first.
+        """
+        offered = self.eviction.choose(tier, _ALL, spared)
+        known = {*spared, *self._catalog.query("read_copy_ids", tier=tier)["object_id"].to_pylist()}
+        with self._lock:
+            by_id = {copy.object_id: copy for copy in self._copies[tier].values()}
+        offered += [Victim(each, "made while the catalog was full", None) for each in by_id if each not in known]
+        chosen, freed = [], 0
+        for victim in offered:
+            if freed >= need:
+                break
+            if victim.object_id in by_id:
+                chosen.append(victim)
+                freed += by_id[victim.object_id].bytes
+        return chosen
 
     def add_samples(
         self,

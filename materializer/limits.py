@@ -7,8 +7,9 @@ import ctypes
 import os
 import resource
 import signal
+from pathlib import Path
 
-__all__ = ["limit_worker"]
+__all__ = ["limit_worker", "private_bytes"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -39,6 +40,15 @@ def limit_worker(memory_bytes: int, *, parent: int | None = None, writes: bool =
     _linux()
     if os.getppid() != parent:  # it ended before the request, and its job must not be done for nobody
         os._exit(1)
+
+
+def private_bytes(pid: int) -> int:
+    """Resident bytes of a process that it shares with no file or process; 0 if it is gone, or without /proc."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_bytes().split()
+    except OSError:
+        return 0
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
 
 
 def _lower(what: int, value: int) -> None:

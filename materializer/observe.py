@@ -41,7 +41,7 @@ class Observer:
         """Jobs whose worker died."""
 
     def given(self, job: "Job", worker: int, paused: int) -> None:
-        """A job was given to the worker with this process id, which pauses job ``paused`` for it (0 = none)."""
+        """A job was given to the worker with this id (`Worker.id`), which pauses job ``paused`` for it (0 = none)."""
         self.jobs += 1
         self.running += 1
 

@@ -1,8 +1,9 @@
-"""Worker processes that run jobs: started once, watched, replaced when they die or hang.
+"""Workers that run jobs: started once, watched, replaced when they die or hang.
 
-Each worker is `python -m viewcache.materializer.worker` on one end of a socket pair, not a `multiprocessing` child: the
-user's script is not imported again, so no `if __name__ == "__main__"` is asked of anybody, and nothing is inherited by
-fork. Jobs travel pickled, between our own processes only; pixels never do: a worker writes into the store itself.
+`Pool` is what the dispatcher sees. `WorkerPool` has processes: each is `python -m viewcache.materializer.worker` on one
+end of a socket pair, not a `multiprocessing` child: the user's script is not imported again, so no `if __name__ ==
+"__main__"` is asked of anybody, and nothing is inherited by fork. Jobs travel pickled, between our own processes only;
+pixels never do: a worker writes into the store itself.
 """
 
 import contextlib
@@ -13,16 +14,19 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Set
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
 from viewcache.materializer.child import start_child
 from viewcache.materializer.job import Job, Made, Report
+from viewcache.materializer.limits import private_bytes
 from viewcache.materializer.observe import Observer
+from viewcache.materializer.spec import CacheSpec
 
-__all__ = ["Event", "WorkerPool", "job_bytes"]
+__all__ = ["Event", "Held", "Pool", "Word", "Worker", "WorkerPool", "job_bytes", "start_pool"]
 
 _log = logging.getLogger("viewcache.pool")
 
@@ -31,6 +35,9 @@ DEPTH = 4
 
 GRACE_S = 30.0
 """Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
+
+Word = tuple[int, Made | Report]
+"""What a worker says: the number of a job, and what became of it."""
 
 
 def job_bytes(memory_bytes: int, workers: int) -> int:
@@ -49,28 +56,33 @@ class Event:
     reason: str = ""
     """For ``died``: signal or exit status, in words."""
     worker: int = 0
-    """Its process id."""
+    """Its id (`Worker.id`)."""
     fresh: bool = False
-    """Whether this is the worker's first job, so that the process had to start for it."""
+    """Whether this is the worker's first job, so that it had to start for it."""
 
 
-class _Worker:
-    """One child process and the jobs that it has begun, the one it is on last."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one worker holds in memory."""
 
-    def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
-        ours, theirs = socket.socketpair()
-        # A job larger than the socket's buffer must not hold up the dispatcher for ever when the worker is stopped.
-        seconds, fraction = divmod(grace_s, 1)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(fraction * 1e6)))
-        with theirs:
-            self.process = start_child(
-                "viewcache.materializer.worker", theirs.fileno(), str(memory_bytes), str(os.getpid()), *op_modules
-            )
-        self.connection = Connection(ours.detach())
+    jobs: tuple[int, ...]
+    """Numbers of the jobs that it has begun."""
+    bytes: int
+    """Measured, above its size without a job; 0 where that cannot be told."""
+
+
+class Worker(ABC):
+    """One that runs jobs, and the jobs that it has begun, the one it is on last."""
+
+    connection: Connection | None = None
+    """What becomes readable when it says something; None = it wakes the pool."""
+
+    def __init__(self) -> None:
+        """Start idle."""
         self.jobs: list[Job] = []
         self.silent_since = 0.0
-        self.asked_to_yield = 0
-        """Number of the last job that was asked."""
+        self.asked: set[int] = set()
+        """Numbers of the jobs that it was asked to give up."""
         self.first = 0
         """Number of its first job."""
 
@@ -85,43 +97,81 @@ class _Worker:
         self.first = self.first or job.number
         self.silent_since = time.monotonic()
         try:
-            self.connection.send(replace(job, laps=True) if laps else job)
+            self.tell(replace(job, laps=True) if laps else job)
         except BlockingIOError:
             self.silent_since = -math.inf  # it does not listen: poll() gives it up at once
         except OSError:
             pass  # it died while idle: poll() sees its end and reports the job as died
 
-    def kill(self) -> str:
-        """End the process for certain and say how it ended."""
-        if self.process.poll() is None:
-            self.process.kill()
-        status = self.process.wait()
-        self.connection.close()
-        if status < 0:
-            with contextlib.suppress(ValueError):
-                return f"killed by {signal.Signals(-status).name}"
-        return f"exit status {status}"
+    def ask(self, number: int) -> None:
+        """Ask, once, that a job be given up."""
+        if number not in self.asked:
+            self.asked.add(number)
+            with contextlib.suppress(OSError):
+                self.tell(number)
+
+    def heard(self, number: int, said: Made | Report) -> Iterator[Event]:
+        """Take what it said of a job; a report ends the job."""
+        self.silent_since = time.monotonic()
+        job = next((job for job in self.jobs if job.number == number), None)
+        if job is not None and isinstance(said, Made):
+            yield Event("made", job, made=said, worker=self.id, fresh=number == self.first)
+        elif job is not None and isinstance(said, Report):
+            self.jobs.remove(job)
+            self.asked.discard(number)
+            yield Event("report", job, report=said, worker=self.id, fresh=number == self.first)
+
+    @abstractmethod
+    def tell(self, what: Job | int) -> None:
+        """Send a job, or the number of one to give up.
+
+        Raises:
+            BlockingIOError: it does not listen.
+            OSError: it is gone.
+        """
+
+    @abstractmethod
+    def words(self) -> Iterator[Word]:
+        """What it has said and nobody has heard yet; does not wait.
+
+        Raises:
+            EOFError: it has ended.
+            OSError: it has ended.
+        """
+
+    @abstractmethod
+    def end(self) -> str:
+        """End it as far as that is possible, and say how it ended."""
+
+    @property
+    @abstractmethod
+    def id(self) -> int:
+        """What the system calls it: a process id, or that of a thread, which no process has at the time."""
+
+    def held_bytes(self) -> int:
+        """Bytes of memory above its size without a job, measured; 0 where that cannot be told."""
+        return 0
 
 
-class WorkerPool:
+class Pool(ABC):
     """A fixed number of workers, started on first use.
 
     Not thread-safe: one dispatcher thread owns it.
     """
 
-    def __init__(
-        self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = (), grace_s: float = GRACE_S
-    ) -> None:
-        """Set how many workers, the private memory of each in bytes, and the modules of the user's own operations."""
+    def __init__(self, workers: int, grace_s: float = GRACE_S) -> None:
+        """Set how many workers, and the seconds of silence after which a busy one counts as hung."""
         self.observer = Observer()
         """Told of jobs and what becomes of them."""
         self._size = workers
-        self._memory_bytes = memory_bytes
-        self._op_modules = op_modules
         self._grace_s = grace_s
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
+
+    @abstractmethod
+    def _start(self) -> Worker:
+        """Start one more worker."""
 
     @property
     def size(self) -> int:
@@ -134,8 +184,13 @@ class WorkerPool:
         return sum(bool(worker.jobs) for worker in self._workers)
 
     def pids(self) -> list[int]:
-        """Process ids of the workers that have been started."""
-        return [worker.process.pid for worker in self._workers]
+        """Process ids of the workers that have been started; none where they are no processes of their own."""
+        return []
+
+    def held(self) -> list[Held]:
+        """What the busy workers hold in memory."""
+        busy = [worker for worker in self._workers if worker.jobs]
+        return [Held(tuple(job.number for job in worker.jobs), worker.held_bytes()) for worker in busy]
 
     def has_room(self, unwanted: Set[int] = frozenset()) -> bool:
         """Whether `submit` can take a job, if the jobs ``unwanted`` may be paused for it."""
@@ -148,15 +203,15 @@ class WorkerPool:
         """
         worker = next((worker for worker in self._workers if not worker.jobs), None)
         if worker is None and len(self._workers) < self._size:
-            worker = _Worker(self._memory_bytes, self._op_modules, self._grace_s)
+            worker = self._start()
             self._workers.append(worker)
         worker = worker or self._least(unwanted)
         assert worker is not None, "there was no room for a job"
         paused = worker.number
         worker.give(job, laps=self.observer.laps)
-        self.observer.given(job, worker.process.pid, paused)
+        self.observer.given(job, worker.id, paused)
 
-    def _least(self, unwanted: Set[int]) -> _Worker | None:
+    def _least(self, unwanted: Set[int]) -> Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
         able = [worker for worker in self._workers if worker.number in unwanted and len(worker.jobs) < DEPTH]
         return min(able, key=lambda worker: len(worker.jobs), default=None)
@@ -164,10 +219,15 @@ class WorkerPool:
     def ask_to_yield(self, unwanted: Set[int]) -> None:
         """Ask the workers on these jobs to give them up: a reader waits, and nothing more can be paused."""
         for worker in self._workers:
-            if worker.number in unwanted and worker.asked_to_yield != worker.number:
-                worker.asked_to_yield = worker.number
-                with contextlib.suppress(OSError):
-                    worker.connection.send(worker.number)
+            if worker.number in unwanted:
+                worker.ask(worker.number)
+
+    def drop(self, numbers: Set[int]) -> None:
+        """Ask that these jobs be given up, also where they are paused: nobody wants what they make."""
+        for worker in self._workers:
+            for job in worker.jobs:
+                if job.number in numbers:
+                    worker.ask(job.number)
 
     def wake(self) -> None:
         """Make a waiting `poll` return; may be called from any thread."""
@@ -176,36 +236,22 @@ class WorkerPool:
 
     def poll(self, timeout_s: float) -> list[Event]:
         """Wait for news of the workers, at most ``timeout_s`` seconds."""
-        by_connection = {worker.connection: worker for worker in self._workers}
-        ready = wait([*by_connection, self._wake_out], timeout=timeout_s)
-        events: list[Event] = []
-        for source in ready:
-            if source is self._wake_out or isinstance(source, int):
-                os.read(self._wake_out, 4096)
-            elif isinstance(source, Connection):
-                events += self._receive(by_connection[source])
-        events += self._hung()
+        connections = [worker.connection for worker in self._workers if worker.connection is not None]
+        if self._wake_out in wait([*connections, self._wake_out], timeout=timeout_s):
+            os.read(self._wake_out, 4096)
+        events = [event for worker in list(self._workers) for event in self._receive(worker)] + self._hung()
         for event in events:
             self.observer.heard(event)
         return events
 
-    def _receive(self, worker: _Worker) -> list[Event]:
+    def _receive(self, worker: Worker) -> list[Event]:
         events: list[Event] = []
         try:
-            while True:
-                number, said = worker.connection.recv()
-                worker.silent_since = time.monotonic()
-                job = next((job for job in worker.jobs if job.number == number), None)
-                who = worker.process.pid, number == worker.first
-                if job is not None and isinstance(said, Made):
-                    events.append(Event("made", job, said, None, "", *who))
-                elif job is not None and isinstance(said, Report):
-                    worker.jobs.remove(job)
-                    events.append(Event("report", job, None, said, "", *who))
-                if not worker.connection.poll():
-                    return events
+            for number, said in worker.words():
+                events += worker.heard(number, said)
         except (EOFError, OSError):
-            return events + self._buried(worker, "")
+            events += self._buried(worker, "")
+        return events
 
     def _hung(self) -> list[Event]:
         now = time.monotonic()
@@ -215,18 +261,98 @@ class WorkerPool:
                 events += self._buried(worker, "silent for too long, ")
         return events
 
-    def _buried(self, worker: _Worker, before: str) -> list[Event]:
+    def _buried(self, worker: Worker, before: str) -> list[Event]:
         self._workers.remove(worker)
-        reason = before + worker.kill()
-        _log.warning("worker %d ended: %s", worker.process.pid, reason, extra={"action": "worker_died"})
-        return [Event("died", job, reason=reason, worker=worker.process.pid) for job in worker.jobs]
+        reason = before + worker.end()
+        _log.warning("a worker ended: %s", reason, extra={"action": "worker_died"})
+        return [Event("died", job, reason=reason, worker=worker.id) for job in worker.jobs]
 
-    def close(self) -> None:
-        """End all workers; running jobs leave only temporary files, which are swept."""
+    def close(self) -> bool:
+        """End all workers; running jobs leave only temporary files, which are swept. True if all have ended."""
         for worker in self._workers:
-            worker.kill()
+            worker.end()
         self._workers.clear()
         for fd in (self._wake_out, self._wake_in):
             with contextlib.suppress(OSError):
                 os.close(fd)
         self._wake_out = self._wake_in = -1  # a late `wake` must not write into what gets the number next
+        return True
+
+
+class _Process(Worker):
+    """A child process."""
+
+    connection: Connection
+
+    def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
+        super().__init__()
+        ours, theirs = socket.socketpair()
+        # A job larger than the socket's buffer must not hold up the dispatcher for ever when the worker is stopped.
+        seconds, fraction = divmod(grace_s, 1)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(fraction * 1e6)))
+        with theirs:
+            self.process = start_child(
+                "viewcache.materializer.worker", theirs.fileno(), str(memory_bytes), str(os.getpid()), *op_modules
+            )
+        self.connection = Connection(ours.detach())
+        self._idle_bytes: int | None = None
+        """Its size when it had loaded all that it needs, and before any job; None until it says so."""
+
+    @property
+    def id(self) -> int:
+        return self.process.pid
+
+    def held_bytes(self) -> int:
+        """Its anonymous memory above its size before any job."""
+        return 0 if self._idle_bytes is None else max(0, private_bytes(self.process.pid) - self._idle_bytes)
+
+    def tell(self, what: Job | int) -> None:
+        self.connection.send(what)
+
+    def words(self) -> Iterator[Word]:
+        while self.connection.poll():
+            said = self.connection.recv()
+            if isinstance(said, int):
+                self._idle_bytes, self.silent_since = said, time.monotonic()
+            else:
+                yield said
+
+    def end(self) -> str:
+        """Kill it, for certain."""
+        if self.process.poll() is None:
+            self.process.kill()
+        status = self.process.wait()
+        self.connection.close()
+        if status < 0:
+            with contextlib.suppress(ValueError):
+                return f"process {self.process.pid} was killed by {signal.Signals(-status).name}"
+        return f"process {self.process.pid} had exit status {status}"
+
+
+class WorkerPool(Pool):
+    """Worker processes: a death, a hang or too much memory of one harms nobody else (RELIABILITY §1 row 9)."""
+
+    def __init__(
+        self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = (), grace_s: float = GRACE_S
+    ) -> None:
+        """Set how many workers, the private memory of each in bytes, and the modules of the user's own operations."""
+        super().__init__(workers, grace_s)
+        self._memory_bytes = memory_bytes
+        self._op_modules = op_modules
+
+    def _start(self) -> Worker:
+        return _Process(self._memory_bytes, self._op_modules, self._grace_s)
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers that have been started."""
+        return [worker.process.pid for worker in self._workers if isinstance(worker, _Process)]
+
+
+def start_pool(cache: CacheSpec) -> Pool:
+    """The workers that a cache's settings ask for; none runs yet."""
+    if cache.worker_kind == "threads":
+        from viewcache.materializer.threads import ThreadPool  # it loads the decoder into this process
+
+        return ThreadPool(cache.worker_count)
+    memory_bytes = max(cache.memory_bytes // cache.worker_count, 1 << 30)
+    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, op_modules=cache.op_modules)

@@ -60,6 +60,15 @@ class Program:
         return sum(instruction.width for instruction in self.instructions)
 
     @cached_property
+    def streams(self) -> int:
+        """How many arrays as large as the clip are filled at a time while it is made: more than one before a mean."""
+        streams = {0: 1}
+        for i in self.instructions:
+            held = [streams[source] for source in i.sources]
+            streams[i.target] = sum(held) if i.kind == "mean" else max(held)
+        return streams[self.output]
+
+    @cached_property
     def signature(self) -> bytes:
         """16 bytes that change when any operation, parameter or operation's code changes; part of every content key."""
         meaning = [[i.kind, i.sources, i.target, *_effect(i)] for i in self.instructions]

@@ -6,7 +6,7 @@ tasks want of it in the same time, so that tasks over the same videos decode the
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from viewcache.errors import Full
@@ -16,7 +16,7 @@ from viewcache.materializer.stalls import Arrival, Stretch
 from viewcache.materializer.work import SECONDS_PER_FRAME, Work
 from viewcache.store import LocalTier, Reservation, Written
 
-__all__ = ["Running", "Wanted", "by_work", "bytes_of", "describe", "no_room", "worth_making"]
+__all__ = ["Running", "Wanted", "by_work", "bytes_of", "describe", "no_room", "reserve", "worth_making"]
 
 Wanted = tuple[Work, int]
 """A row of some work."""
@@ -50,6 +50,11 @@ class Running:
         if made.span.ended:  # else the worker died before it could say
             self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
         return Arrival(self.given, self.fresh, tuple(self.stretches))
+
+    @property
+    def declared(self) -> int:
+        """Most raw bytes that what is left of it holds in a worker."""
+        return sum(work.held(row) for (work, row), *_ in self.wanted.values())
 
     def left(self) -> list[tuple[Work, list[int]]]:
         """All rows that still wait for the job."""
@@ -90,17 +95,52 @@ def bytes_of(wanted: Iterable[Wanted], has: Callable[[str], bool], *, only_next:
     return sum(size for key, size in sizes.items() if not has(key))
 
 
+def reserve(
+    candidates: Iterable[Wanted], known: Callable[[str], bool], tier: LocalTier, room: int, memory: int
+) -> tuple[dict[str, list[Wanted]], dict[str, Reservation]]:
+    """Take what fits of what a job can make, and promise room to it.
+
+    Args:
+        candidates: from `worth_making`.
+        known: whether an object, by its key, is there or being made.
+        tier: where the objects go.
+        room: most bytes of them on disk.
+        memory: most raw bytes of them in the worker.
+
+    Returns:
+        Key → rows that need it, and key → room for its object.
+    """
+    wanted: dict[str, list[Wanted]] = {}
+    reservations: dict[str, Reservation] = {}
+    for work, row in candidates:
+        key, size, held = work.key(row), work.bound(row), work.held(row)
+        if key in wanted:
+            wanted[key].append((work, row))
+        elif not known(key) and size <= room and held <= memory:
+            reservation = tier.reserve(size)
+            if reservation is not None:
+                wanted[key], reservations[key] = [(work, row)], reservation
+                room, memory = room - size, memory - held
+    return wanted, reservations
+
+
 def describe(
     number: int,
     wanted: dict[str, list[Wanted]],
     place: Place,
     codec_of: Callable[[Recipe], str],
     bases: Sequence[Base] = (),
+    urgent: Set[str] = frozenset(),
     *,
     trial: bool = False,
 ) -> Job:
-    """Describe a job that makes each key for the first row that wants it, in the order of need, out of ``bases``."""
-    first = sorted((same[0] for same in wanted.values()), key=lambda each: each[0].need_s(each[1]))
+    """Describe a job that makes each key for the first row that wants it, out of ``bases``.
+
+    Keys that are ``urgent``, because readers wait for them, come first, wherever in their epochs these readers are;
+    then what is needed soonest.
+    """
+    first = [same[0] for same in wanted.values()]
+    first.sort(key=lambda each: (each[0].key(each[1]) not in urgent, each[0].need_s(each[1])))
     work, row = first[0]
     source = work.source(row)
     recipes = [replace(work.recipe(row), due=due) for due, (work, row) in enumerate(first)]

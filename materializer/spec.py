@@ -10,6 +10,7 @@ __all__ = [
     "Branch",
     "CacheSpec",
     "DatasetSpec",
+    "EvictionSpec",
     "OpCall",
     "Place",
     "SamplingSpec",
@@ -143,6 +144,20 @@ class TierSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictionSpec:
+    """What leaves a tier that is full, and when."""
+
+    policy: str = "demand"
+    """Name of a shipped policy, or of a file in ``folder`` without its ``.sql``."""
+    folder: str | None = None
+    """Absolute path of the folder with policies of the user's own."""
+    high_water: float = 0.95
+    """Share of a tier's budget above which making ahead evicts, in (0, 1]."""
+    low_water: float = 0.9
+    """Share of the budget down to which it does, at most ``high_water``."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSpec:
     """The cache's own settings (``cache:`` in YAML)."""
 
@@ -158,8 +173,11 @@ class CacheSpec:
     """Iterations that the order of tasks over one dataset is drawn ahead of each reader; a task alone draws epochs."""
     keep: str = "cheapest"
     """Rule for what is kept when the budget cannot hold every clip: ``cheapest``, ``leaves`` or ``sand``."""
+    eviction: EvictionSpec = field(default_factory=EvictionSpec)
     workers: int = 0
-    """Worker processes; 0 = one per core."""
+    """How many workers; 0 = one per core."""
+    worker_kind: str = "processes"
+    """``processes`` or ``threads``: what workers are."""
     durability: str = "cache"
     """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
     op_modules: tuple[str, ...] = ()
@@ -174,5 +192,5 @@ class CacheSpec:
 
     @property
     def worker_count(self) -> int:
-        """Worker processes."""
+        """How many workers."""
         return self.workers or os.cpu_count() or 1

@@ -22,7 +22,7 @@ CAUSES = {
     "load": "reading from the store",
     "queue": "workers that were busy with other jobs",
     "room": "room in the budget",
-    "start": "worker processes to start",
+    "start": "workers to start",
     "handover": "the dispatcher, after all was made",
     "plan": "planning",
     "draw": "drawing the order",
@@ -54,7 +54,7 @@ class Arrival:
     given: float
     """When a worker was given the job, of `time.monotonic`."""
     fresh: bool
-    """Whether the worker process was started for it."""
+    """Whether the worker was started for it."""
     stretches: tuple[Stretch, ...]
     """What the job said of its work so far, in order; the last one ends with the object."""
 

@@ -1,7 +1,8 @@
 """The observer that writes all of a run into a trace: what each worker, reader and planner did when.
 
 Tracks: one for each task and thread that reads it, ``dispatcher`` (jobs that it gives, evictions), one for each thread
-that moves objects or plans, one for each worker process; and counters. docs/observing.md says how to read them.
+that moves objects or plans, one for each worker, process or thread; and counters. docs/observing.md says how to read
+them.
 """
 
 import threading

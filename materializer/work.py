@@ -14,7 +14,7 @@ from viewcache.materializer.ledger import Copy
 if TYPE_CHECKING:
     from viewcache.materializer.bases import BaseObject
 
-__all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work"]
+__all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work", "edges_of"]
 
 SECONDS_PER_FRAME = 0.1
 """A generous guess for decoding, converting and storing one frame, used only to tell a hung worker from a slow one."""
@@ -32,6 +32,11 @@ class RowState(IntEnum):
     FAILED = 3
     LEFT_OUT = 4
     """Behind the last batch of its epoch, as the order stands."""
+
+
+def edges_of(recipe: Recipe) -> int:
+    """Edges of the view graph that making an object takes: each frame decoded, and each operation on it."""
+    return len(recipe.frames) * (1 + len(recipe.program.instructions))
 
 
 class Work(ABC):
@@ -81,6 +86,10 @@ class Work(ABC):
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
 
+    def held(self, row: int) -> int:
+        """Most raw bytes that a worker holds while it makes a row."""
+        return self.bound(row)
+
     def free_bytes(self, row: int) -> int:
         """Room that making a row ahead leaves to what is needed sooner."""
         return 0
@@ -107,6 +116,11 @@ class Work(ABC):
     def next_planned(self) -> int | None:
         """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
         return None
+
+    def unmade(self) -> list[tuple[int, int]]:
+        """Videos of which something is worth making ahead: the soonest row of each, and how many edges are left."""
+        row = self.next_planned()
+        return [] if row is None else [(row, edges_of(self.recipe(row)))]
 
     def coming(self, count: int) -> list[tuple[float, str]]:
         """(seconds until it is needed, key) of the next ``count`` objects from where the reader is, soonest first."""

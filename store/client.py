@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar, cast  # fsspec has no types
 
 from viewcache.errors import BadInput, Closed, Full, MissingExtra, StoreUnreachable
@@ -79,7 +79,6 @@ class Client:
         self._under_way = 0
         self._turn = asyncio.Condition()
         self._answers = True
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -94,10 +93,21 @@ class Client:
         """Do one of the requests below, and wait for it."""
         future = self.submit(work)
         try:
-            return future.result()
+            return self.result(future)
         except BaseException:
             future.cancel()
             raise
+
+    def result(self, future: "Future[T]") -> T:
+        """Wait for what `submit` began.
+
+        Raises:
+            Closed: the client was closed meanwhile.
+        """
+        try:
+            return future.result()
+        except CancelledError:
+            raise self._closed_error() from None
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Begin one of the requests below.
@@ -108,7 +118,7 @@ class Client:
         with self._lock:
             if self._closed:
                 work.close()
-                raise Closed(f"the store {self._url} was closed; open it again")
+                raise self._closed_error()
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="viewcache-remote", daemon=True)
@@ -179,27 +189,22 @@ class Client:
 
     async def _ask(self, doing: str, path: str, size: int, request: Callable[[], Awaitable[object]]) -> object:
         """The answer, or a `Verdict` on an error that is an answer too."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            return await self._persist(doing, path, size, request)
-        finally:
-            self._tasks.discard(task)
-
-    async def _persist(self, doing: str, path: str, size: int, request: Callable[[], Awaitable[object]]) -> object:
-        until, attempts = 0.0, 0
+        if (connect := getattr(self._fs, "set_session", None)) is not None:
+            await connect()  # of s3fs: it reads many files at first, which is not the service's doing
+        until, attempts, once = 0.0, 0, not self._answers
         while True:
             async with self._turn:
                 await self._turn.wait_for(lambda: self._under_way < self._window.size)
                 self._under_way += 1
             began = time.monotonic()
-            until = until or began + (self._deadline_s if self._answers else min(self._stall_s, self._deadline_s))
+            until = until or began + self._deadline_s
             try:
                 limit = min(until - began, self._stall_s + size / _SLOWEST)
                 answer = await asyncio.wait_for(request(), limit)
                 error, verdict = None, None
             except Exception as failed:  # file systems raise nearly anything
+                if self._closed:
+                    raise self._closed_error() from None
                 answer, error, verdict = None, failed, judge(failed)
             finally:
                 under_way = self._under_way
@@ -215,10 +220,10 @@ class Client:
             self._window.failed()
             attempts += 1
             pause = pause_s(attempts - 1, self._rng)
-            if time.monotonic() + pause >= until:
+            if once or time.monotonic() + pause >= until:
                 self._set_answers(False)
                 raise StoreUnreachable(
-                    f"cannot {doing} {self._url}/{path}: {said(error)}, after {attempts} attempts within "
+                    f"cannot {doing} {self._url}/{path}: {said(error)}; {attempts} attempts within "
                     f"{self._deadline_s:g} s; check the network, and the health of the service"
                 ) from None
             await asyncio.sleep(pause)
@@ -231,6 +236,9 @@ class Client:
             f"permissions of this process (environment or profile)"
         )
 
+    def _closed_error(self) -> Closed:
+        return Closed(f"the store {self._url} was closed; open it again")
+
     def _set_answers(self, answers: bool) -> None:
         if answers is not self._answers:
             self._answers = answers
@@ -238,9 +246,10 @@ class Client:
             _log.warning("the store %s %s", self._url, state, extra={"action": "store_reachable"})
 
     async def _end(self) -> None:
-        for task in self._tasks:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for name in _CLIENTS:
             if (opened := getattr(self._fs, name, None)) is not None:
                 await opened.close()

@@ -17,19 +17,21 @@ def open_tier(name: str, url: str, budget_bytes: int, timeout_s: float = 60.0) -
 
     Args:
         name: of the tier in the catalog: ``memory``, ``local`` or ``remote``.
-        url: a folder, with or without ``file://``, or ``memory://``.
+        url: a folder, with or without ``file://``; ``memory://``; or that of a bucket, ``s3://bucket/prefix``.
         budget_bytes: for objects and unfinished ones together.
         timeout_s: seconds until a remote store that does not answer is given up.
 
     Raises:
         BadInput: no tier has such a URL, or what lies there is not a store.
+        MissingExtra: the package that reaches such a bucket is not installed.
         Full: no room for the tier.
         Broken: it cannot be made or reached.
     """
     scheme = url.partition("://")[0] if "://" in url else ""
     if scheme not in _TIERS:
         known = ", ".join(f"{known}://" for known in _TIERS if known)
-        raise BadInput(f"no tier has a URL like {url!r}; name a folder, or a URL that begins with {known}")
+        # Not the whole of it, which may hold a password.
+        raise BadInput(f"no tier has a URL like {scheme}://…; name a folder, or a URL that begins with {known}")
     return _TIERS[scheme](name, url, budget_bytes, timeout_s)
 
 

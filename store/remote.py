@@ -15,17 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, ChunkDamaged, Full, Misuse
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Misuse
 from viewcache.failpoints import failpoint
 from viewcache.store.checksum import crc32c
-from viewcache.store.client import Client
+from viewcache.store.fetch import Wanted, came_again
 from viewcache.store.format import (
     FORMAT,
     METADATA_NAME,
@@ -42,11 +40,14 @@ from viewcache.store.format import (
     shard_name,
 )
 from viewcache.store.local import MARKER
-from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks, read_chunks
-from viewcache.store.shard_writer import ShardWriter, Written, bound_bytes, inner_chunks, written_of
-from viewcache.store.spans import fill_from, spans_of
+from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks
+from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
+from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
 from viewcache.store.temporary import TEMPORARY
 from viewcache.store.tier import Tier
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["RemoteTier"]
 
@@ -57,47 +58,15 @@ _OBJECTS = "objects"
 _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OURS = re.compile(r"zarr\.json|c(\.0)+", re.ASCII)
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
-_FETCHES = 8  # of bytes that came wrong in another way each time
 _LOOK_BYTES = 64 << 10  # of zarr.json at first: nearly always all of it
 _MOST_BYTES = 16 << 20  # of zarr.json at all
 _LISTINGS = 16  # prefixes that are listed at once
 
 
-@dataclass(slots=True)
-class _Wanted:
-    """One object that is being read."""
-
-    position: int
-    stored: Stored
-    picks: Sequence[int]
-    flat: Bytes
-    spans: list[tuple[int, int]]
-    seen: set[tuple[int, ...]] = field(default_factory=set)
-    """Checksums of what came and was wrong."""
-
-    def take(self, path: str, parts: Sequence[bytes | None]) -> bool:
-        """Check what came into its place; False where it is wrong in a new way, so that it is to be brought again.
-
-        Raises:
-            ChunkDamaged: a range is missing, or the same wrong bytes came before.
-        """
-        held = [part for part in parts if part is not None]
-        if len(held) < len(parts):
-            raise ChunkDamaged(f"{path} is missing")
-        starts = [start for start, _ in self.spans]
-        try:
-            read_chunks(fill_from(path, list(zip(starts, held, strict=True))), path, self.stored, self.picks, self.flat)
-        except ChunkDamaged:
-            came = tuple(map(crc32c, held))
-            if came in self.seen or len(self.seen) == _FETCHES:
-                raise
-            self.seen.add(came)
-            return False
-        return True
-
-
 class RemoteTier(Tier):
     """Objects in a bucket, below a prefix that is one cache's own."""
+
+    run_bytes = SPAN_BYTES
 
     def __init__(
         self,
@@ -125,7 +94,9 @@ class RemoteTier(Tier):
             MissingExtra: the file system is not installed.
             StoreUnreachable: no answer within the deadline, or a refusal.
         """
-        self._client = Client(url, deadline_s=deadline_s, stall_s=stall_s, seed=seed)
+        from viewcache.store.client import Client  # asyncio, which processes without a remote tier need not load
+
+        self._client: Client = Client(url, deadline_s=deadline_s, stall_s=stall_s, seed=seed)
         super().__init__(name, url, budget_bytes)
         # One writer at a time for the keys of one prefix: two threads of this process never race for an object.
         self._turns = [threading.Lock() for _ in range(256)]
@@ -165,7 +136,7 @@ class RemoteTier(Tier):
         """
         self._check_process()
         started, physical = time.perf_counter(), physical_of(key)
-        table, shard = _packed(key, array, meta)
+        table, shard = packed_shard(key, array, meta)
         text = dump_metadata(meta, key, table.digest(), remote_entries(table, secrets.token_hex(8)))
         with self._turns[int(key[:2], 16)]:
             found = self._publish(physical, f"{physical}/{meta.shard_name}", shard, text)
@@ -252,14 +223,14 @@ class RemoteTier(Tier):
         if os.getpid() == self._pid:
             self._client.close()
 
-    def _wanted(self, position: int, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None) -> _Wanted:
+    def _wanted(self, position: int, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None) -> Wanted:
         picks, flat = flat_rows(stored, out, chunks)
-        return _Wanted(position, stored, picks, flat, spans_of(stored.table, picks))
+        return Wanted(position, stored, picks, flat, spans_of(stored.table, picks))
 
-    def _fetch(self, wanted: Sequence[_Wanted]) -> dict[int, ChunkDamaged]:
+    def _fetch(self, wanted: Sequence[Wanted]) -> dict[int, ChunkDamaged]:
         """Bring objects, as many at once as the window allows, and check each in this thread as it comes."""
         waiting = deque(wanted)
-        under_way: dict[Future[list[bytes | None]], _Wanted] = {}
+        under_way: dict[Future[list[bytes | None]], Wanted] = {}
         damaged: dict[int, ChunkDamaged] = {}
         try:
             while waiting or under_way:
@@ -269,7 +240,8 @@ class RemoteTier(Tier):
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                     one = under_way.pop(future)
                     try:
-                        if not one.take(f"{self.url}/{_shard(one.stored)}", future.result()):
+                        parts = self._client.result(future)
+                        if not one.take(f"{self.url}/{_shard(one.stored)}", parts):
                             waiting.appendleft(one)
                     except ChunkDamaged as error:
                         damaged[one.position] = error
@@ -283,8 +255,9 @@ class RemoteTier(Tier):
 
         Raises:
             ChunkDamaged: there is nothing, or what ``parse`` says of it.
+            StoreUnreachable: what comes is wrong in a new way each time.
         """
-        seen: set[int] = set()
+        seen: set[tuple[int, ...]] = set()
         while True:
             data = self._client.call(self._client.get(path, start, end))
             if data is None:
@@ -292,9 +265,8 @@ class RemoteTier(Tier):
             try:
                 return parse(data)
             except ChunkDamaged:
-                if crc32c(data) in seen or len(seen) == _FETCHES:
+                if came_again(f"{self.url}/{path}", (crc32c(data),), seen):
                     raise
-                seen.add(crc32c(data))
 
     def _metadata(self, physical: str) -> tuple[bytes, ArrayMeta, int]:
         """Text, array and digest."""
@@ -331,30 +303,27 @@ class RemoteTier(Tier):
         """
         client, metadata = self._client, f"{physical}/{METADATA_NAME}"
         for _ in range(_PUBLISH_ATTEMPTS):
-            if not client.call(client.put(path, shard)):
-                if (found := self._found_whole(physical)) is not None:
-                    return found
-                if client.call(client.get(path, 0, len(shard) + 1)) != shard:
-                    self._remove(physical)
-                    continue
-            failpoint("store.shard-written")
-            if client.call(client.put(metadata, text)):
-                return None
-            if client.call(client.get(metadata, 0, len(text) + 1)) == text:
-                return None
-            if (found := self._found_whole(physical)) is not None:
-                return found
-            self._remove(physical)
+            made = client.call(client.put(path, shard))
+            # Where there is a zarr.json already, it is not ours yet: then that object is looked at.
+            if made or (client.call(client.get(metadata, 0, 1)) is None and self._is(path, shard)):
+                failpoint("store.shard-written")
+                if client.call(client.put(metadata, text)) or self._is(metadata, text):
+                    return None
+            try:
+                there, meta, digest = self._metadata(physical)
+                found = self._whole(physical, there, meta, digest)
+            except ChunkDamaged:
+                self._remove(physical)
+            else:
+                return found if there != text else None
         raise Broken(
             f"object {physical} in {self.url} was replaced by others {_PUBLISH_ATTEMPTS} times; the prefix must be one "
             f"cache's own"
         )
 
-    def _found_whole(self, physical: str) -> FoundObject | None:
-        try:
-            return self._whole(physical, *self._metadata(physical))
-        except ChunkDamaged:
-            return None
+    def _is(self, path: str, data: bytes) -> bool:
+        """Whether exactly this lies there."""
+        return self._client.call(self._client.get(path, 0, len(data) + 1)) == data
 
     def _remove(self, physical: str) -> int:
         """Remove what lies at an object's place, ``zarr.json`` first: without it a shard is nothing. Its bytes."""
@@ -373,7 +342,8 @@ class RemoteTier(Tier):
             while prefixes and len(under_way) < _LISTINGS:
                 under_way.append(client.submit(client.files(f"{_OBJECTS}/{prefixes.popleft()}")))
             folders: dict[str, dict[str, int]] = {}
-            for path, size in _ours(under_way.popleft().result()).items():
+            listed = client.result(under_way.popleft())
+            for path, size in _ours(listed).items():
                 folders.setdefault(path.rpartition("/")[0], {})[path] = size
             for folder, files in folders.items():
                 try:
@@ -399,30 +369,6 @@ class RemoteTier(Tier):
                 f"{self.url}/{MARKER} says format {version!r}, this release reads {FORMAT}; use the release that wrote "
                 f"it, or name another prefix"
             )
-
-
-def _packed(key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> tuple[ChunkTable, bytes]:
-    """A shard in memory.
-
-    Raises:
-        Full: no memory for it.
-        Misuse: the array does not fit ``meta``.
-    """
-    with open(os.memfd_create("viewcache-shard"), "rb", buffering=0) as file:
-        shard = ShardWriter(file.fileno(), 0, key, meta)
-        for chunk, part in enumerate(inner_chunks(array, meta)):
-            with _memory(key):
-                shard.put(chunk, part)
-        with _memory(key):
-            return shard.finish()[0], file.readall()
-
-
-@contextmanager
-def _memory(key: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, MemoryError) as error:
-        raise Full(f"no memory for the shard of object {key}: {error}; raise the limits of this process") from error
 
 
 def _shard(stored: Stored) -> str:

@@ -62,6 +62,7 @@ _PASSING = frozenset(
     {
         "ChecksumError",  # gcsfs
         "ClientError",  # aiohttp's; botocore's of that name always has a status
+        "ConnectionError",  # botocore's, which is not Python's
         "FlexibleChecksumError",  # aiobotocore: the body is not what its checksum says
         "HTTPClientError",  # botocore: connections and time limits
         "IncompleteReadError",  # asyncio, botocore, azure
@@ -74,7 +75,7 @@ _PASSING = frozenset(
 )
 _BASE_S, _CAP_S = 0.1, 5.0
 _SECRETS = re.compile(
-    r"(?i)(\b(?:sig|signature|se?cret\w*|token|password|credential|key|authorization)\b[\"']?\s*[=:]\s*)\S+"
+    r"(?i)([\w-]*(?:sig|secret|token|password|credential|key|authorization)[\w-]*[\"']?\s*[=:]\s*)[^&;,]+"
 )
 
 
@@ -84,19 +85,26 @@ def judge(error: BaseException) -> Verdict:
     for each in chain:
         if (code := _code(each)) in _CODES:
             return _CODES[code]
+    for each in chain:
+        if (verdict := _alone(each)) is not None:
+            return verdict
+    return Verdict.FINAL
+
+
+def _alone(error: BaseException) -> Verdict | None:
+    """What one error of a chain means; None where it does not say."""
     if isinstance(error, FileExistsError):
         return Verdict.EXISTS
-    for each in chain:
-        if status := _status(each):
-            return _STATUSES.get(status, Verdict.AGAIN if status >= 500 else Verdict.FINAL)
     if isinstance(error, FileNotFoundError):
         return Verdict.MISSING
     if isinstance(error, TimeoutError | ConnectionError | EOFError):
         return Verdict.AGAIN
     if isinstance(error, OSError) and error.errno in _ERRNOS:
         return _ERRNOS[error.errno]
-    names = {kind.__name__ for each in chain for kind in type(each).__mro__}
-    return Verdict.AGAIN if names & _PASSING else Verdict.FINAL
+    if status := _status(error):
+        return _STATUSES.get(status, Verdict.AGAIN if status >= 500 else Verdict.FINAL)
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return Verdict.AGAIN if names & _PASSING else None
 
 
 def pause_s(attempt: int, rng: random.Random) -> float:
@@ -107,7 +115,7 @@ def pause_s(attempt: int, rng: random.Random) -> float:
 def said(error: BaseException) -> str:
     """An error in one line for a message, without what may be a secret."""
     lines = str(error).splitlines() or [""]
-    words = _SECRETS.sub(r"\1…", lines[0])[:300]
+    words = _SECRETS.sub(r"\1…", lines[0][:500])[:300]  # cut first: the pattern takes the square of the length
     return f"{type(error).__name__}: {words}".removesuffix(": ")
 
 

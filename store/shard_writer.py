@@ -6,13 +6,14 @@ file of a folder, a range of an arena, or the body of a request.
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import Misuse
+from viewcache.errors import Full, Misuse
 from viewcache.store.checksum import crc32c
 from viewcache.store.codec import codec
 from viewcache.store.format import (
@@ -26,7 +27,7 @@ from viewcache.store.format import (
 )
 from viewcache.store.shard_reader import FoundObject
 
-__all__ = ["ShardWriter", "Written", "bound_bytes", "inner_chunks", "write_exactly", "written_of"]
+__all__ = ["ShardWriter", "Written", "bound_bytes", "inner_chunks", "packed_shard", "write_exactly", "written_of"]
 
 Bytes = NDArray[np.uint8]
 Blob = bytes  # the type's own name is a field's below
@@ -156,6 +157,30 @@ class ShardWriter:
         index = table.index_bytes()
         write_exactly(self._file, [memoryview(index)], self._start + self._end)
         return table, self._end + len(index)
+
+
+def packed_shard(key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> tuple[ChunkTable, bytes]:
+    """A shard as one run of bytes, for the body of a request.
+
+    Raises:
+        Full: no memory for it.
+        Misuse: the array does not fit ``meta``.
+    """
+    with open(os.memfd_create("viewcache-shard"), "rb", buffering=0) as file:
+        shard = ShardWriter(file.fileno(), 0, key, meta)
+        for chunk, part in enumerate(inner_chunks(array, meta)):
+            with _memory(key):
+                shard.put(chunk, part)
+        with _memory(key):
+            return shard.finish()[0], file.readall()
+
+
+@contextmanager
+def _memory(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        raise Full(f"no memory for the shard of object {key}: {error}; raise the limits of this process") from error
 
 
 def write_exactly(file: int, views: list[memoryview], offset: int) -> None:

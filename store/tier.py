@@ -23,8 +23,6 @@ __all__ = ["Tier", "copy_object"]
 
 Bytes = NDArray[np.uint8]
 
-_COPY_BYTES = 4 << 20  # raw bytes in flight while an object is copied: enough to hide a call, few beside a budget
-
 
 class Tier(Budget, ABC):
     """One place for objects, with a budget. Thread-safe; in a forked child every method raises WrongProcess.
@@ -34,6 +32,9 @@ class Tier(Budget, ABC):
 
     volatile: ClassVar[bool] = False
     """Its objects end with the process that owns it: what the catalog says of an earlier one is to be forgotten."""
+
+    run_bytes: ClassVar[int] = 4 << 20
+    """Raw bytes that one read of a copy asks for: enough to hide what a call costs here, few beside a budget."""
 
     def __init__(self, name: str, url: str, budget_bytes: int, unit: int = 1):
         """Remember the name.
@@ -145,7 +146,7 @@ def _checked(source: Tier, stored: Stored) -> Iterator[Bytes]:
     """The inner chunks in order, read some at a time into one buffer."""
     count, rows = len(stored.table.offsets), stored.chunk_rows
     row_bytes = int(np.prod(stored.shape[1:], dtype=np.int64))
-    step = max(1, _COPY_BYTES // (rows * row_bytes))
+    step = max(1, source.run_bytes // (rows * row_bytes))
     buffer = aligned_empty((min(step, count) * rows, *stored.shape[1:]))
     for first in range(0, count, step):
         part = buffer[: min((first + step) * rows, stored.shape[0]) - first * rows]

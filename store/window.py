@@ -1,15 +1,15 @@
-"""How many requests may be under way at once: additive increase, multiplicative decrease, as in TCP (RFC 5681).
+"""How many requests may be under way at once: additive increase, and a decrease by the share that failed or came late.
 
-A service that is asked for too much answers late or refuses, and how much is too much is not known beforehand. The
-trade-off: the window finds it by going a little too far now and then; at its smallest it is one request at a time.
+A service that is asked for too much answers late or refuses, and how much is too much is not known beforehand. This is
+DCTCP's rule (RFC 8257, 3.3) by rounds of as many answers as the window is wide: it halves where all of them fail, as
+TCP does, but a service that loses one request in five for other reasons keeps a window near ten and not near one. The
+trade-off: it finds the limit by going a little too far now and then.
 """
 
 __all__ = ["Window"]
 
 _LATE = 4.0  # times the usual wait for an answer of that length: it stood in a queue
-_DRIFT = 1.01  # by how much the usual wait may grow with each answer, so that a service may become slower for good
-_AFTER_LATE = 0.8
-_AFTER_FAILURE = 0.5
+_DRIFT = 1.0002  # by how much the usual wait may grow with each answer: a service may become slower for good
 
 
 class Window:
@@ -18,8 +18,8 @@ class Window:
     def __init__(self, start: int = 8, most: int = 32):
         """Begin with ``start`` requests; never more than ``most``."""
         self._size, self._most = float(start), most
-        self._deaf = 0  # answers to requests that were under way before the last decrease: they say nothing new
         self._usual: dict[int, float] = {}  # seconds, by the bit length of the answer's length
+        self._answers = self._bad = self._widest = 0  # of this round
 
     @property
     def size(self) -> int:
@@ -36,20 +36,19 @@ class Window:
         """
         usual = min(seconds, self._usual.get(size.bit_length(), seconds) * _DRIFT)
         self._usual[size.bit_length()] = usual
-        if seconds > _LATE * usual:
-            self._shrink(_AFTER_LATE)
-        else:
-            self._deaf = max(0, self._deaf - 1)
-            if under_way >= self.size:
-                self._size = min(self._most, self._size + 1 / self._size)
+        self._widest = max(self._widest, under_way)
+        self._count(bad=seconds > _LATE * usual)
 
     def failed(self) -> None:
         """A request was refused or lost, and will be sent again."""
-        self._shrink(_AFTER_FAILURE)
+        self._count(bad=True)
 
-    def _shrink(self, factor: float) -> None:
-        if self._deaf:
-            self._deaf -= 1
+    def _count(self, bad: bool) -> None:
+        self._answers += 1
+        self._bad += bad
+        if self._answers < self.size:
             return
-        self._size = max(1.0, self._size * factor)
-        self._deaf = self.size
+        grown = 1 if self._widest >= self.size else 0
+        shrunk = self._size * (1 - self._bad / self._answers / 2)
+        self._size = min(float(self._most), max(1.0, shrunk + grown))
+        self._answers = self._bad = self._widest = 0

@@ -166,6 +166,8 @@ class Walk:
         columns = "select object_id, refs, drawn_refs, next_iterations, next_need_s"
         found = select(self.catalog, f"{columns} from object_demand")
         assert {i: Demand(*rest) for i, *rest in found} == self.model.demand()  # type: ignore[arg-type]
+        asked = sorted(self.model.copies)
+        assert self.catalog.wanted_among(asked) == self.model.demand().keys() & set(asked)
         counted = select(self.catalog, f"{columns} from refcounts")
         assert {i: Demand(*rest) for i, *rest in counted} == self.model.own()  # type: ignore[arg-type]
         n, window = self.random.randint(1, 20), self.random.randint(1, 10)
@@ -174,7 +176,7 @@ class Walk:
         assert list(pairs) == self.model.due(n, window)
         need = self.random.randint(1, 1 + sum(self.model.copies.values()))
         spare = self.random.sample(sorted(self.model.copies), len(self.model.copies) // 5)
-        victims = self.catalog.eviction_candidates("local", need, spare)
+        victims = self.catalog.victims("local", need, spare)
         assert victims["object_id"].to_pylist() == self.model.victims(need, set(spare))
 
 
@@ -224,9 +226,11 @@ def test_seconds_compare_not_iterations(catalog: Catalog) -> None:
     second, tenth = clips("slow", 1), clips("fast", 9)
     catalog.mark_ready([copy(object_id) for object_id in second | tenth])
     catalog.flush()
-    given_up = catalog.eviction_candidates("local", 400)
+    given_up = catalog.victims("local", 400)
     assert set(given_up["object_id"].to_pylist()) == second
-    assert given_up["next_need_s"].to_pylist() == [8.0] * 4
+    assert given_up["reason"].to_pylist() == ["needed last"] * 4
+    known = {row["object_id"]: row["next_need_s"] for row in catalog.candidates("local").to_pylist()}
+    assert {known[object_id] for object_id in second} == {8.0}
     wanted = select(catalog, "select object_id, next_iterations, next_need_s from object_demand")
     found = {object_id: rest for object_id, *rest in wanted}
     assert [found[object_id] for object_id in sorted(second)] == [[1, 8.0]] * 4
@@ -241,10 +245,10 @@ def test_what_is_held_is_never_offered(catalog: Catalog) -> None:
     catalog.hold([1], holder="reader", expires_at=1e12)
     catalog.hold([2], holder="reader", expires_at=1.0)
     catalog.flush()
-    assert 1 not in catalog.eviction_candidates("local", 1 << 40)["object_id"].to_pylist()
+    assert 1 not in catalog.victims("local", 1 << 40)["object_id"].to_pylist()
     catalog.release([1], holder="reader")
     catalog.flush()
-    assert {1, 2, 3} == set(catalog.eviction_candidates("local", 1 << 40)["object_id"].to_pylist())
+    assert {1, 2, 3} == set(catalog.victims("local", 1 << 40)["object_id"].to_pylist())
 
 
 def test_what_cannot_be_made_again_is_never_offered(catalog: Catalog) -> None:
@@ -256,17 +260,17 @@ def test_what_cannot_be_made_again_is_never_offered(catalog: Catalog) -> None:
     catalog.mark_ready([copy(object_id) for object_id in clips])
     catalog.upsert_videos(row.dataset_id, [video(0, status="gone")])
     catalog.flush()
-    assert catalog.eviction_candidates("local", 1 << 40).num_rows == 0
+    assert catalog.victims("local", 1 << 40).num_rows == 0
     catalog.advance(ProgressRow(row.task_id, 0, 9, 0, 99, 1.0))
     catalog.flush()
-    assert catalog.eviction_candidates("local", 1 << 40)["object_id"].to_pylist() == clips
+    assert catalog.victims("local", 1 << 40)["object_id"].to_pylist() == clips
 
 
 def test_eviction_stops_at_what_is_needed(catalog: Catalog) -> None:
     """The last victim is the one that makes the sum reach the need; another tier is left alone."""
     catalog.mark_ready([copy(i, bytes=10) for i in range(1, 9)] + [copy(1, tier="remote")])
     catalog.flush()
-    found = catalog.eviction_candidates("local", 25)
+    found = catalog.victims("local", 25)
     assert found["object_id"].to_pylist() == [1, 2, 3]
     assert found["reason"].to_pylist() == ["nothing wants it"] * 3
-    assert catalog.eviction_candidates("local", 0).num_rows == 0
+    assert catalog.victims("local", 0).num_rows == 0

@@ -47,7 +47,7 @@ def test_no_file_lies_about() -> None:
     folders = {path.parent.relative_to(SQL).as_posix() for path in SQL.rglob("*.sql")}
     assert folders <= {
         f"{kind}{dialect}" for kind in ("queries", "views") for dialect in ("", "/duckdb", "/postgresql")
-    }
+    } | {"policies"}
     assert {path.stem for path in (SQL / "views").rglob("*.sql")} == set(views.ORDER)
 
 
@@ -77,7 +77,7 @@ def _rows(catalog: Catalog) -> dict[str, list[tuple[object, ...]]]:
     catalog.record_draws(draws(row, 0, ids))
     catalog.mark_ready([copy(5), copy(6, bytes=50), copy(1)])
     catalog.flush()
-    catalog.mark_gone([6], "budget", tier="local")
+    catalog.mark_evicted({6: "read longest ago"}, "lru", tier="local")
     catalog.hold([7], holder="worker 1", expires_at=50.0)
     catalog.advance(ProgressRow(row.task_id, 0, 0, 1, 1, 0.5))
     catalog.add_events([EventRow("error", object_id=8, detail="bad_video: torn", at_s=10.0)])
@@ -99,6 +99,7 @@ def test_views_show_the_same_on_both(folder: Path, empty_database: str) -> None:
         "video_columns",
         "substitutions",
         "io_samples",
+        "policies",
         "tiers",
     ]
 

@@ -269,6 +269,34 @@ def test_kept_changes_come_before_newer_ones(catalog: Catalog, monkeypatch: pyte
     assert select(catalog, "select count from events") == [(2,)]
 
 
+def test_a_flush_does_not_overlook_what_failed_before(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer took changes up by itself and failed: a flush that came meanwhile fails too, and so does the next."""
+    engine = catalog._opened.engine
+    transaction = engine.transaction
+    begun, go_on = threading.Event(), threading.Event()
+
+    def failing() -> object:
+        begun.set()
+        go_on.wait(30)
+        raise errors.Full("no space left")
+
+    monkeypatch.setattr(engine, "transaction", failing)
+    catalog.mark_ready([copy(1)])
+    assert begun.wait(30)
+    with ThreadPoolExecutor(1) as pool:
+        flush = pool.submit(catalog.flush)
+        while not catalog._own()._jobs:
+            pass
+        go_on.set()
+        with pytest.raises(errors.Full):
+            flush.result(30)
+    with pytest.raises(errors.Full):
+        catalog.flush()
+    monkeypatch.setattr(engine, "transaction", transaction)
+    catalog.flush()
+    assert catalog.load_copies().num_rows == 1
+
+
 def test_waiting_is_bounded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller that gives a limit gets a Timeout, not a hang."""
     release = threading.Event()

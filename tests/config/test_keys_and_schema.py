@@ -35,6 +35,7 @@ def wrapped(section: Section, entries: dict[str, Any]) -> dict[str, Any]:
         "document": {"dataset": task()} | entries,
         "cache": {"cache": {"budget": 1, **entries}},
         "tier": {"cache": {"store": [{"url": "/store", **entries}]}},
+        "eviction": {"cache": {"eviction": entries}},
         "dataset": {"dataset": task(**entries)},
         "sampling": {"dataset": task(sampling=task()["sampling"] | entries)},
         "step": {"dataset": task(augmentation=[step | entries])},

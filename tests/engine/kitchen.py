@@ -17,9 +17,9 @@ from viewcache.materializer.engine import Engine, EngineSettings
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Job, Made, Place, Recipe, Report
 from viewcache.materializer.ledger import Ledger
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.pool import Event, Pool, WorkerPool
 from viewcache.materializer.tiers import Tiers
-from viewcache.store import ArrayMeta, LocalTier, Written, write_object
+from viewcache.store import ArrayMeta, LocalTier, Written, read_slots, write_object
 
 __all__ = ["WAIT_S", "Kitchen", "Reading", "ScriptedPool", "until"]
 
@@ -189,7 +189,7 @@ class Kitchen:
         self,
         store: Path,
         videos: Path,
-        pool: WorkerPool,
+        pool: Pool,
         *,
         budget: int = 10**8,
         reserve: int = 0,
@@ -227,6 +227,17 @@ class Kitchen:
     def rows_of(self, video: str) -> list[int]:
         """All rows of a video."""
         return [row for row in range(len(self.active.plan)) if self.active.video(row) == video]
+
+    def everything(self) -> dict[int, bytes]:
+        """Row → pixels of all clips, read a batch at a time."""
+        found: dict[int, bytes] = {}
+        for start in range(0, len(self.active.plan), 4):
+            rows = list(range(start, start + 4))
+            out = np.empty((4, *self.active.plan.shape), np.uint8)
+            with self.engine.fetch(self.active, rows, timeout_s=60) as fetched:
+                assert not read_slots(self.tier.root, [copy.stored for copy in fetched.copies], out)
+            found |= {row: clip.tobytes() for row, clip in zip(rows, out, strict=True)}
+        return found
 
     def waiting(self) -> int:
         """How many readers wait."""

@@ -1,59 +1,30 @@
 """Jobs that nobody waits for are paused for those that somebody waits for: real workers, nothing decoded twice."""
 
-import os
 import signal
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
+from tests.engine.stopped import KINDS, STOPPED, StoppedPool, StoppedProcess, plain_pool
 from tests.engine.trace_events import check, end, inner, read, tracks
 from viewcache.materializer import pool as pools
-from viewcache.materializer.job import Job, Report
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.pressure import Pressure
 from viewcache.materializer.trace import Trace
 
 
-class StoppedPool(WorkerPool):
-    """One worker that is stopped as soon as it is started, until `go`; what it is given lies in its socket."""
-
-    def __init__(self) -> None:
-        super().__init__(1, memory_bytes=1 << 30)
-        self.given: list[Job] = []
-        self.reports: list[tuple[int, Report]] = []
-        """(number of the job, report) in the order of their coming."""
-        self._stopped: int | None = None
-
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
-        """Give the job, and stop the worker if it is the first."""
-        super().submit(job, unwanted)
-        if self._stopped is None:
-            (self._stopped,) = self.pids()
-            os.kill(self._stopped, signal.SIGSTOP)
-        self.given.append(job)
-
-    def poll(self, timeout_s: float) -> list[Event]:
-        """Keep the reports."""
-        events = super().poll(timeout_s)
-        self.reports += [(each.job.number, each.report) for each in events if each.report is not None]
-        return events
-
-    def has_asked(self) -> bool:
-        """Whether the worker has been asked to give up its job."""
-        return any(worker.asked_to_yield for worker in self._workers)
-
-    def go(self, number: signal.Signals = signal.SIGCONT) -> None:
-        """Let the worker run, or kill it."""
-        assert self._stopped is not None
-        os.kill(self._stopped, number)
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """What workers are."""
+    return str(request.param)
 
 
 @pytest.fixture
-def pool() -> StoppedPool:
+def pool(kind: str) -> StoppedPool:
     """A worker that waits for `go`."""
-    return StoppedPool()
+    return STOPPED[kind]()
 
 
 @pytest.fixture
@@ -75,7 +46,9 @@ def _decoded(kitchen: Kitchen) -> tuple[int, int]:
     return kitchen.engine.frames["packets"], kitchen.engine.frames["wanted"]
 
 
-def test_a_paused_job_goes_on_where_it_was(kitchen: Kitchen, pool: StoppedPool, videos: Path, tmp_path: Path) -> None:
+def test_a_paused_job_goes_on_where_it_was(
+    kitchen: Kitchen, pool: StoppedPool, kind: str, videos: Path, tmp_path: Path
+) -> None:
     """The reader's job is done in the middle of the other, which then ends; as many packets are fed as without it."""
     reading = Reading(kitchen, [_row_of_another_video(kitchen)])
     until(lambda: len(pool.given) == 2, "the reader's job")
@@ -86,12 +59,13 @@ def test_a_paused_job_goes_on_where_it_was(kitchen: Kitchen, pool: StoppedPool, 
     assert [number for number, _ in pool.reports[:2]] == [2, 1]
     assert not any(report.returned or report.error for _, report in pool.reports)
     kitchen.assert_counted()
-    with Kitchen(tmp_path / "quiet", videos, WorkerPool(1, memory_bytes=1 << 30)) as quiet:
+    with Kitchen(tmp_path / "quiet", videos, plain_pool(kind)) as quiet:
         quiet.engine.look_ahead([quiet.active])
         assert _decoded(quiet) == disturbed
 
 
-def test_a_worker_that_dies_with_a_paused_job(kitchen: Kitchen, pool: StoppedPool) -> None:
+@pytest.mark.parametrize("kind", ["processes"])
+def test_a_worker_that_dies_with_a_paused_job(kitchen: Kitchen, pool: StoppedProcess) -> None:
     """Both jobs are repeated, one after the other, and nobody gets an error."""
     reading = Reading(kitchen, [_row_of_another_video(kitchen)])
     until(lambda: len(pool.given) == 2, "the reader's job")
@@ -109,7 +83,7 @@ def test_what_cannot_be_paused_gives_up_the_rest(
     """With as many jobs begun as a worker may have, the innermost returns what it has not made; it is made later."""
     monkeypatch.setattr(pools, "DEPTH", 1)
     reading = Reading(kitchen, [_row_of_another_video(kitchen)])
-    until(pool.has_asked, "the job to be asked to give up")
+    until(lambda: bool(pool.asked()), "the job to be asked to give up")
     pool.go()
     assert reading.end() is None
     _decoded(kitchen)
@@ -142,3 +116,17 @@ def test_a_paused_job_holds_the_other_in_the_trace(
     laps = [each for each in track if each not in jobs.values()]
     assert all(end(one) <= round(other["ts"] * 1000) for one, other in pairwise(laps))
     assert [event["args"]["pauses_job"] for event in events if "pauses_job" in event.get("args", {})] == [1]
+
+
+def test_under_pressure_nothing_is_paused(kitchen: Kitchen, pool: StoppedPool) -> None:
+    """While memory is short a job is not paused for a reader, which would keep its memory, but asked to give up."""
+    kitchen.engine.chooser.pressure = Pressure(1)
+    reading = Reading(kitchen, [_row_of_another_video(kitchen)])
+    until(lambda: pool.asked() == {1}, "the job to be asked to give up")
+    assert len(pool.given) == 1
+    pool.go()
+    assert reading.end() is None
+    _decoded(kitchen)
+    assert [number for number, _ in pool.reports[:2]] == [1, 2]
+    assert pool.reports[0][1].returned
+    kitchen.assert_counted()

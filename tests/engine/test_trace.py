@@ -15,6 +15,7 @@ import pytest
 
 import viewcache
 from tests.engine.kitchen import Kitchen, ScriptedPool, until
+from tests.engine.stopped import KINDS
 from tests.engine.trace_events import begin, check, end, inner, read, tracks
 from tests.faults.caches import config
 from tests.house.tree import ROOT
@@ -36,12 +37,13 @@ def nothing() -> dict[str, dict[str, float]]:
     return {}
 
 
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Traced:
+@pytest.fixture(scope="module", params=KINDS)
+def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Traced:
     """A trace of two epochs with a budget that holds a batch and a half; the workers' seconds; the waits of batches."""
     folder = tmp_path_factory.mktemp("traced")
     path = folder / "trace.json"
-    with viewcache.open(config(folder / "store", videos, budget=68_112, trace=str(path))) as cache:
+    more = {"trace": str(path), "worker_kind": request.param}
+    with viewcache.open(config(folder / "store", videos, budget=68_112, **more)) as cache:
         places = [(epoch, i) for epoch in range(2) for i in range(cache.task("t").task.iterations(epoch))]
         batches = [cache.read("t", *place) for place in places]
         until(lambda: not cache.observer.running, "all jobs to end")

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.engine.kitchen import Kitchen, Reading, until
@@ -17,21 +16,8 @@ from viewcache.materializer.board import Fetched
 from viewcache.materializer.job import Job
 from viewcache.materializer.pool import WorkerPool
 from viewcache.materializer.running import describe
-from viewcache.store import read_slots
 
 Clips = dict[int, bytes]
-
-
-def _everything(kitchen: Kitchen) -> Clips:
-    """Row → pixels of all clips, a batch at a time."""
-    found: Clips = {}
-    for start in range(0, len(kitchen.active.plan), 4):
-        rows = list(range(start, start + 4))
-        out = np.empty((4, *kitchen.active.plan.shape), np.uint8)
-        with kitchen.engine.fetch(kitchen.active, rows, timeout_s=60) as fetched:
-            assert not read_slots(kitchen.tier.root, [copy.stored for copy in fetched.copies], out)
-        found |= {row: clip.tobytes() for row, clip in zip(rows, out, strict=True)}
-    return found
 
 
 def _pool(grace_s: float = 30.0) -> WorkerPool:
@@ -42,7 +28,7 @@ def _pool(grace_s: float = 30.0) -> WorkerPool:
 def clips(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Clips:
     """Every clip of an undisturbed run."""
     with Kitchen(tmp_path_factory.mktemp("undisturbed"), videos, _pool()) as kitchen:
-        return _everything(kitchen)
+        return kitchen.everything()
 
 
 @pytest.fixture
@@ -65,7 +51,7 @@ def test_a_killed_worker_is_replaced(kitchen: Kitchen, clips: Clips, number: sig
     until(reading.got.is_set, "the clip")
     reading.release()
     assert reading.error is None
-    assert _everything(kitchen) == clips
+    assert kitchen.everything() == clips
     until(lambda: pool.busy == 0, "the jobs to end")
     kitchen.assert_counted()
 
@@ -76,7 +62,7 @@ def test_an_idle_worker_that_died_is_replaced(kitchen: Kitchen, clips: Clips) ->
         pass
     until(lambda: kitchen.pool.busy == 0, "the job to end")
     os.kill(kitchen.pool.pids()[0], signal.SIGKILL)
-    assert _everything(kitchen) == clips
+    assert kitchen.everything() == clips
 
 
 @pytest.mark.parametrize(
@@ -93,7 +79,7 @@ def test_workers_that_keep_dying_while_they_publish(
     """Every worker dies at its 6th object, before or after it is in its place: all clips are made, none is wrong."""
     monkeypatch.setenv(VARIABLE, f"{place}:6:kill")
     with Kitchen(store, videos, _pool()) as kitchen:
-        assert _everything(kitchen) == clips
+        assert kitchen.everything() == clips
         until(lambda: kitchen.pool.busy == 0, "the jobs to end")
         kitchen.assert_counted()
     deaths = [each for each in caplog.records if getattr(each, "action", "") == "worker_died"]
@@ -124,7 +110,7 @@ def test_a_stopped_worker_is_replaced(store: Path, videos: Path, clips: Clips, m
         os.kill(stopped, signal.SIGSTOP)
         assert reading.end() is None
         assert stopped not in kitchen.pool.pids()
-        assert _everything(kitchen) == clips
+        assert kitchen.everything() == clips
 
 
 def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(kitchen: Kitchen) -> None:
@@ -164,7 +150,7 @@ def test_no_room_on_the_disk_and_then_room_again(kitchen: Kitchen, clips: Clips)
     resource.prlimit(worker, resource.RLIMIT_FSIZE, before)
     assert len(read().copies) == 1
     assert kitchen.pool.pids() == [worker]
-    assert _everything(kitchen) == clips
+    assert kitchen.everything() == clips
 
 
 def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips) -> None:
@@ -181,6 +167,6 @@ def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips) -> No
             assert reading.end() is None
             kitchen.forget({kitchen.active.key(row) for row in range(4)})
             kitchen.engine._tries.clear()  # it is not the videos' fault
-        assert _everything(kitchen) == clips
+        assert kitchen.everything() == clips
         until(lambda: pool.busy == 0, "the jobs to end")
         kitchen.assert_counted()

@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 import viewcache
 from tests.faults.caches import config, digest_of
-from viewcache.api import session
 from viewcache.api.session import Cache
+from viewcache.materializer import pool
 from viewcache.materializer.job import Job
 from viewcache.materializer.pool import Event, WorkerPool
 
@@ -52,7 +52,7 @@ def main() -> None:
     """Read all batches again and again."""
     store, videos, life = Path(sys.argv[1]), Path(sys.argv[2]), Life(**json.loads(sys.argv[3]))
     _say("start")
-    with patch.object(session, "WorkerPool", _pool_of(life)):
+    with patch.object(pool, "WorkerPool", _pool_of(life)):
         cache = viewcache.open(config(store, videos, budget=life.budget, workers=life.workers, epochs=EPOCHS))
         _say("open")
         for _ in range(ROUNDS):

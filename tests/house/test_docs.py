@@ -103,6 +103,17 @@ def test_links_lead_somewhere(path: Path, target: str) -> None:
         assert anchor in {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+def test_every_policy_has_its_heading() -> None:
+    """docs/policies.md tells of each shipped eviction policy, and of each column that a policy may go by."""
+    from viewcache.catalog.eviction import CANDIDATES
+    from viewcache.catalog.statements import policy_names
+
+    text = (ROOT / "docs" / "policies.md").read_text()
+    assert set(re.findall(r"^### `(\w+)`$", text, re.MULTILINE)) == set(policy_names())
+    columns = text[text.index("| column of `candidates`") :]
+    assert re.findall(r"^\| `(\w+)` \| ", columns, re.MULTILINE) == CANDIDATES.names
+
+
 def test_design_notes_are_numbered() -> None:
     """No two notes share a number, and each has the five parts."""
     notes = sorted((ROOT / "docs" / "design").glob("*.md"))
@@ -132,6 +143,8 @@ def test_extras_are_documented() -> None:
         "demo": "make demo",
         "pg": "PostgreSQL",
         "s3": "S3",
+        "gcs": "Google Cloud Storage",
+        "azure": "Azure",
         "fast": "fastcrc",
         "http": "web server",
         "verify": "matplotlib",

@@ -50,6 +50,8 @@ FOREIGN = {
     "IndexError": "the sequence protocol",
     "SystemExit": "the end of a command or worker",
     "KeyboardInterrupt": "handed on",
+    "EOFError": "the end of a connection, and of what stands for one",
+    "BrokenPipeError": "the same, to who still speaks",
 }
 """Builtins that code may raise beside the tree, and why."""
 

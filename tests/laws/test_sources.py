@@ -88,7 +88,7 @@ def test_only_made_objects_are_candidates(tmp_path: Path, videos: Path) -> None:
     with open_cache(tmp_path, videos) as cache:
         pixels(cache)
         cache.catalog.flush()
-        offered = cache.catalog.eviction_candidates("local", 1 << 60)["object_id"].to_pylist()
+        offered = cache.catalog.victims("local", 1 << 60)["object_id"].to_pylist()
         stored = sql(cache, "select object_id from copies join objects using (object_id) where video is not null")
         assert sorted(offered) == sorted(int(str(each)) for (each,) in stored)
         assert sql(cache, "select distinct kind from objects where bytes is not null") == [("clip",)]

@@ -16,7 +16,9 @@ from tests.faults.caches import config, read_all, store_bytes
 from tests.servers.fault_proxy import proxied
 from tests.servers.seaweed import Seaweed, connected
 from tests.tiers.task import EPOCHS, TASK
+from viewcache.api.locate import Located
 from viewcache.api.session import Cache
+from viewcache.api.verify import verify
 from viewcache.materializer.ledger import LOCAL, MEMORY, REMOTE
 
 CLIPS = 32
@@ -124,17 +126,40 @@ def test_damage_in_the_bucket_is_rebuilt(
         make_all(cache, tmp_path / "cache")
         hurt = set(cache._ledger.copies(REMOTE)) - set(cache._ledger.copies(LOCAL))
         assert hurt
-        with connected(seaweed) as client:
-            for key in hurt:
-                shards = client.list_objects_v2(Bucket=bucket, Prefix=f"cache/objects/{key[:2]}/{key}/c.")["Contents"]
-                for shard in (each["Key"] for each in shards):
-                    if damage == "gone":
-                        client.delete_object(Bucket=bucket, Key=shard)
-                        continue
-                    body = bytearray(client.get_object(Bucket=bucket, Key=shard)["Body"].read())
-                    body[len(body) // 2] ^= 1
-                    client.put_object(Bucket=bucket, Key=shard, Body=bytes(body))
+        for key in hurt:
+            if damage == "flipped":
+                _change(seaweed, bucket, key)
+                continue
+            with connected(seaweed) as client:
+                for name in _shards(client, bucket, key):
+                    client.delete_object(Bucket=bucket, Key=name)
         assert dict(read_all(cache, EPOCHS)) == truth
+
+
+def test_verify_reads_every_tier(tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed) -> None:
+    """A changed byte in the bucket is found without reading a batch, and dropped."""
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        make_all(cache, tmp_path / "cache")
+        key = next(iter(cache._ledger.copies(REMOTE)))
+        copies = len(cache._ledger.copies(REMOTE)) + len(cache._ledger.copies(LOCAL))
+    _change(seaweed, bucket, key)
+    found = verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache")))
+    assert (found.objects, len(found.damaged), found.strays, found.repaired) == (copies, 1, (), True)
+    assert verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache"))).damaged == ()
+
+
+def _change(seaweed: Seaweed, bucket: str, key: str) -> None:
+    """Flip a bit of an object in the bucket."""
+    with connected(seaweed) as client:
+        for name in _shards(client, bucket, key):
+            body = bytearray(client.get_object(Bucket=bucket, Key=name)["Body"].read())
+            body[len(body) // 2] ^= 1
+            client.put_object(Bucket=bucket, Key=name, Body=bytes(body))
+
+
+def _shards(client: Any, bucket: str, key: str) -> list[str]:
+    found = client.list_objects_v2(Bucket=bucket, Prefix=f"cache/objects/{key[:2]}/{key}/c.")
+    return [each["Key"] for each in found["Contents"]]
 
 
 _VICTIM = """
@@ -152,7 +177,7 @@ sys.stdin.read()
 def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
     """The next start finds folder and bucket as they are; nothing is made again, memory is gone without a trace."""
     described = tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6)
-    before = set(Path("/dev/shm").iterdir())
+    before = _shared_memory()
     victim = subprocess.Popen(
         [sys.executable, "-c", _VICTIM, json.dumps(described)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -161,12 +186,17 @@ def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Pa
     victim.kill()
     assert victim.wait() == -signal.SIGKILL
     victim.communicate()
-    assert set(Path("/dev/shm").iterdir()) <= before
+    assert _shared_memory() <= before
     with viewcache.open(described) as cache:
         assert cache.recovered.walked
         assert len(cache._ledger.copies(REMOTE)) == remote > 0
         assert dict(read_all(cache, EPOCHS)) == truth
         assert cache.task("t").spent.misses <= CLIPS - below
+
+
+def _shared_memory() -> set[str]:
+    """Names of shared memory, without that of the database servers that other tests run."""
+    return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("PostgreSQL.")}
 
 
 def test_a_full_bucket_gives_up_what_is_needed_last(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:

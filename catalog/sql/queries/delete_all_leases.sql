@@ -1,2 +1,2 @@
--- Forget the leases of an owner that is gone; only for a catalog with one owner.
+-- Forget the leases of an owner that is gone.
 delete from lease

@@ -6,7 +6,7 @@
 --   codec: raw, lz4 or zstd1
 --   chunk_rows: rows of axis 0 in one inner chunk
 --   crc: crc32c over the chunks' checksums
---   created_tick: place in the order in which one run wrote its copies; 0 = found at a start
---   access_tick: as created_tick; this release does not count reads
+--   created_tick: when it was written, on a clock that goes on with each write and read; 0 = found at a start
+--   access_tick: when it was read last, on the same clock; reads are noted some thousands at a time
 select object_id, tier, physical, bytes, codec, chunk_rows, crc, created_tick, access_tick
 from object_copy

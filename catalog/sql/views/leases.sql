@@ -1,4 +1,4 @@
--- Objects that a reader or worker holds; empty in this release, whose one process counts holds in its memory.
+-- Objects that somebody holds until a given time. Readers and workers of the owning process hold theirs in its memory.
 --   object_id: number of the object
 --   holder: who
 --   expires_at: seconds since 1970-01-01 UTC

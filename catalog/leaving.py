@@ -1,0 +1,78 @@
+"""Verbs of the door about what leaves the store, and what may not: copies gone, policies, leases.
+
+A part of ``door.Catalog``, which has the others; it stands here because a policy, its order and its victims are one
+subject.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from viewcache.catalog import eviction
+from viewcache.catalog.engine import Engine, Session
+from viewcache.catalog.pending import Pending
+from viewcache.catalog.records import PolicyRow
+
+__all__ = ["Leaving"]
+
+T = TypeVar("T")
+
+
+class Leaving(ABC):
+    """See ``door.Catalog``."""
+
+    def mark_gone(self, object_ids: Iterable[int], reason: str, *, tier: str) -> None:
+        """The objects have no copy in the tier any more (small); ``reason`` is what ``evictions`` will say."""
+        why = dict.fromkeys(int(object_id) for object_id in object_ids)
+        self._note(lambda pending: pending.mark_gone(why, reason, tier))
+
+    def mark_evicted(self, why: Mapping[int, str | None], policy: str | None, *, tier: str) -> None:
+        """The same of copies that a policy gave up for room, with its reason for each (small)."""
+        self._note(lambda pending: pending.mark_gone(why, "evict", tier, policy))
+
+    def victims(
+        self, tier: str, need_bytes: int, spare: Sequence[int] = (), policy: str = eviction.DEFAULT
+    ) -> pa.Table:
+        """Copies to give up for so many bytes, ``eviction.VICTIMS``; arguments as for `eviction.victims`."""
+        return eviction.victims(self._reading(), policy, tier, need_bytes, spare)
+
+    def candidates(self, tier: str, spare: Sequence[int] = ()) -> pa.Table:
+        """Every copy that may be given up, ``eviction.CANDIDATES``; arguments as for `eviction.candidates`."""
+        return eviction.candidates(self._reading(), tier, spare)
+
+    def wanted_among(self, object_ids: Sequence[int]) -> set[int]:
+        """Which of these objects are still to be read, themselves or by what would have to be made from them."""
+        asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
+        return set(self._reading().query("wanted_among", None, asked)["object_id"].to_pylist())
+
+    def set_policies(self, rows: Sequence[PolicyRow]) -> None:
+        """Record the eviction policies that there are, in place of earlier ones."""
+        self._call(lambda session: eviction.record(session, rows))
+
+    def hold(self, object_ids: Iterable[int], *, holder: str, expires_at: float) -> None:
+        """Publish that ``holder`` has the objects until then, seconds since 1970 UTC (small)."""
+        ids = [int(object_id) for object_id in object_ids]
+        self._note(lambda pending: pending.lease(ids, holder, expires_at))
+
+    def release(self, object_ids: Iterable[int], *, holder: str) -> None:
+        """Publish that ``holder`` has them no more (small)."""
+        ids = [int(object_id) for object_id in object_ids]
+        self._note(lambda pending: pending.lease(ids, holder, None))
+
+    def forget_leases(self) -> None:
+        """Nobody holds anything: those who did are gone."""
+        self._call(lambda session: session.run("delete_all_leases"))
+
+    @abstractmethod
+    def _reading(self) -> Engine:
+        """The database, to read from."""
+
+    @abstractmethod
+    def _note(self, change: Callable[[Pending], None]) -> None:
+        """Make a small change."""
+
+    @abstractmethod
+    def _call(self, work: Callable[[Session], T]) -> T:
+        """Make a change and wait until it is committed."""

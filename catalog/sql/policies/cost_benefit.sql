@@ -1,0 +1,6 @@
+-- What saves the fewest seconds a byte leaves first: uses to come, times making it again less loading it.
+-- Given: candidates (object_id bigint, bytes bigint, refs bigint, cost_s double, load_s double)
+-- Columns: object_id bigint, bytes bigint, reason text
+select object_id, bytes, case when refs = 0 then 'nothing wants it' else 'saves least for its bytes' end as reason
+from candidates
+order by refs * (cost_s - coalesce(load_s, 0)) / greatest(bytes, 1), object_id

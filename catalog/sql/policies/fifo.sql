@@ -1,0 +1,6 @@
+-- What was made longest ago leaves first; what comes is not asked.
+-- Given: candidates (object_id bigint, bytes bigint, created_tick bigint)
+-- Columns: object_id bigint, bytes bigint, reason text
+select object_id, bytes, 'made longest ago' as reason
+from candidates
+order by created_tick, object_id

@@ -1,0 +1,6 @@
+-- What was read longest ago leaves first; what comes is not asked.
+-- Given: candidates (object_id bigint, bytes bigint, access_tick bigint)
+-- Columns: object_id bigint, bytes bigint, reason text
+select object_id, bytes, 'read longest ago' as reason
+from candidates
+order by access_tick, object_id

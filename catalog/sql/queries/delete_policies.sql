@@ -1,0 +1,2 @@
+-- Forget the eviction policies of the last opening.
+delete from policy

@@ -1,0 +1,101 @@
+"""Errors of remote stores are understood by what they say, whichever library raises them."""
+
+import errno
+import random
+
+import pytest
+
+from viewcache.store.retry import Verdict, judge, pause_s, said
+
+
+class _Service(Exception):
+    """An error with whatever a library puts on it."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__("no")
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+def _boto(status: int, code: str = "") -> Exception:
+    return _Service(response={"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}})
+
+
+def _from(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+class FlexibleChecksumError(Exception):
+    """As aiobotocore's: neither an OSError nor with a status."""
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (FileNotFoundError("x"), Verdict.MISSING),
+        (_from(FileNotFoundError("x"), _boto(404, "NoSuchKey")), Verdict.MISSING),
+        (_from(FileNotFoundError("x"), _boto(404, "NoSuchBucket")), Verdict.FINAL),
+        (_from(FileNotFoundError("x"), _Service(error_code="ContainerNotFound", status_code=404)), Verdict.FINAL),
+        (FileExistsError("x"), Verdict.EXISTS),
+        (_from(OSError(errno.EINVAL, "x"), _boto(412, "PreconditionFailed")), Verdict.EXISTS),
+        (_Service(code=412), Verdict.EXISTS),
+        (_from(FileExistsError("x"), _Service(status_code=409)), Verdict.EXISTS),
+        (_from(OSError(errno.EINVAL, "x"), _boto(416, "InvalidRange")), Verdict.SHORT),
+        (_from(OSError(errno.EBUSY, "x"), _boto(503, "SlowDown")), Verdict.AGAIN),
+        (_from(OSError(errno.EBUSY, "x"), _boto(409, "ConditionalRequestConflict")), Verdict.AGAIN),
+        (_from(OSError(errno.EINVAL, "x"), _boto(400, "BadDigest")), Verdict.AGAIN),
+        (_boto(500), Verdict.AGAIN),
+        (_Service(status=429), Verdict.AGAIN),
+        (_Service(code=503), Verdict.AGAIN),
+        (_from(RuntimeError("x"), FlexibleChecksumError("x")), Verdict.AGAIN),
+        (FlexibleChecksumError("x"), Verdict.AGAIN),
+        (_from(FlexibleChecksumError("x"), _Service(code=400)), Verdict.AGAIN),  # as aiohttp's ClientPayloadError
+        (TimeoutError(), Verdict.AGAIN),
+        (ConnectionResetError(), Verdict.AGAIN),
+        (EOFError(), Verdict.AGAIN),
+        (OSError(errno.EIO, "x"), Verdict.AGAIN),
+        (OSError(errno.ENOSPC, "x"), Verdict.FULL),
+        (_boto(507), Verdict.FULL),
+        (_from(PermissionError("x"), _boto(403, "AccessDenied")), Verdict.FINAL),
+        (_boto(301, "PermanentRedirect"), Verdict.FINAL),
+        (_boto(501), Verdict.FINAL),
+        (ValueError("x"), Verdict.FINAL),
+        (PermissionError("x"), Verdict.FINAL),
+    ],
+)
+def test_errors_are_judged(error: Exception, verdict: Verdict) -> None:
+    """What may pass is asked again; an answer that is an error too is an answer; the rest ends at once."""
+    assert judge(error) is verdict
+
+
+def test_pauses_grow_with_full_jitter() -> None:
+    """Every pause lies between zero and a bound that doubles up to five seconds, and they spread over it."""
+    rng = random.Random(3)
+    for attempt, bound in enumerate((0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0)):
+        pauses = [pause_s(attempt, rng) for _ in range(500)]
+        assert 0 <= min(pauses) < 0.1 * bound < 0.9 * bound < max(pauses) <= bound
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://account/x?sv=1&sig=hunter2&se=3",
+        "aws_secret_access_key = hunter2",
+        '{"token": "hunter2"}',
+        "AccountKey=hunter2;EndpointSuffix=x",
+        "Authorization: hunter2",
+    ],
+)
+def test_messages_have_no_secrets(text: str) -> None:
+    """What looks like a credential in a library's message is not repeated."""
+    shown = said(OSError(text))
+    assert "hunter2" not in shown
+    assert shown.startswith("OSError: ")
+
+
+def test_messages_are_one_short_line() -> None:
+    """A page of HTML from a gateway does not become the message."""
+    assert said(OSError("first\n" + "x" * 10_000)) == "OSError: first"
+    assert len(said(OSError("x" * 10_000))) < 400
+    assert said(TimeoutError()) == "TimeoutError"
