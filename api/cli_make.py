@@ -40,6 +40,7 @@ def add_commands(commands: "Commands") -> None:
         "--epochs", type=int, metavar="N", help="only the first N epochs of each task, and the rest of their generation"
     )
     run.add_argument("--dry-run", action="store_true", help="say what would be made, make nothing")
+    run.add_argument("--trace", metavar="FILE", help="write a trace for ui.perfetto.dev, .json or .json.gz")
     run.add_argument("--json", action="store_true", help="the summary as JSON")
     run.set_defaults(command=_run)
 
@@ -116,6 +117,8 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             found = previews(config, generations_of(config, arguments.epochs), progress=bar.at)
         _show_previews(found, terminal)
         return 0
+    if arguments.trace is not None:
+        config = config.with_trace(arguments.trace)
     with terminal.progress("looking at videos") as bar:
         cache = session.Cache(config, progress=bar.at)
     with cache:

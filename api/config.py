@@ -28,7 +28,10 @@ from viewcache.materializer.spec import (
     TaskSpec,
 )
 
-__all__ = ["Config", "Source", "assemble", "load", "read_documents"]
+__all__ = ["TRACE_SUFFIXES", "Config", "Source", "assemble", "load", "read_documents"]
+
+TRACE_SUFFIXES = (".json", ".json.gz")
+"""What a trace's file may be called: what is there already is replaced, and must not be a video by mistake."""
 
 _MOST_MEMORY = 8 << 30
 """Bytes of ``memory`` when none is given, on a machine that has twice as much."""
@@ -93,6 +96,16 @@ class Config:
         grown = replace(local, budget_bytes=default_budget(local.url, used))
         tiers = tuple(grown if tier is local else tier for tier in self.cache.tiers)
         return replace(self, cache=replace(self.cache, tiers=tiers))
+
+    def with_trace(self, path: str) -> "Config":
+        """The same with a trace written to a file, seen from the working directory.
+
+        Raises:
+            BadInput: it does not end as a trace's file does.
+        """
+        if not path.endswith(TRACE_SUFFIXES):
+            raise BadInput(f"a trace is a file that ends in .json or .json.gz, got {path!r}")
+        return replace(self, cache=replace(self.cache, trace=os.path.abspath(path)))
 
 
 def load(source: Source | Iterable[Source]) -> Config:
@@ -226,8 +239,19 @@ def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
         worker_kind=entries.value("worker_kind"),
         durability=entries.value("durability"),
         op_modules=_import_ops(entries),
+        trace=_trace(entries, folder),
     )
     return spec, budget_given
+
+
+def _trace(entries: Entries, folder: str) -> str | None:
+    url = entries.value("trace")
+    path = None if url is None else local_path(url, folder)
+    if url is not None and (path is None or not path.endswith(TRACE_SUFFIXES)):
+        raise error_at(
+            entries.place("trace"), f"cache.trace is a local file that ends in .json or .json.gz, got {url!r}"
+        )
+    return path
 
 
 def _default_memory() -> int:

@@ -116,6 +116,13 @@ _CACHE = Section(
             (),
             "none",
         ),
+        Key(
+            "trace",
+            "url",
+            "File, `.json` or `.json.gz`, that gets a trace of the run for ui.perfetto.dev, instead of the last run's.",
+            None,
+            "none",
+        ),
     ),
 )
 

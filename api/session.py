@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from viewcache.api.config import Config, Source, load, load_more
 from viewcache.api.loader import Loader
 from viewcache.api.making import Making
+from viewcache.api.metrics import observer_of
 from viewcache.api.storage import Storage, open_storage
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
@@ -35,6 +36,7 @@ from viewcache.materializer.job import Place
 from viewcache.materializer.keep import Keeper, KeepSettings
 from viewcache.materializer.moving import Mover, Water
 from viewcache.materializer.names import stem
+from viewcache.materializer.observe import Observer
 from viewcache.materializer.pool import job_bytes, start_pool
 from viewcache.materializer.read import Reader
 from viewcache.materializer.recover import Recovered, claim, plan_again
@@ -141,6 +143,9 @@ class Cache:
         self._mover: Mover | None = None
         self.making: Making | None = None
         """What `materialize` is making or has made."""
+        self.observer = Observer()
+        """Told of jobs, reads, plans and evictions."""
+        self._readers: dict[str, Reader] = {}
         spec = config.cache
         root = spec.local.url
         where = root if spec.catalog == "duckdb" else spec.catalog
@@ -163,7 +168,8 @@ class Cache:
             self.recovered: Recovered = storage.recovered
             self.config, self.tier, self.tiers, self._ledger = storage.config, tier, storage.tiers, storage.ledger
             self._groups: dict[int, Group] = {}
-            self._readers = {task.name: self._reader(task, progress) for task in config.tasks}
+            self.observer = observer_of(self)
+            self._readers |= {task.name: self._reader(task, progress) for task in config.tasks}
             self._share()
             self._check_budget()
             plan_again(self.catalog, [reader.task for reader in self._readers.values()])
@@ -173,6 +179,7 @@ class Cache:
             self._let_go(clean=storage is not None)
             raise
         self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has)
+        self._keeper.observer = self.observer
         self._codecs = storage.codecs(self.catalog, self._keeper.byte_s)
         self._ahead = LookAhead(self._engine_now, self._keeper)
         _open_caches.append(self)
@@ -180,6 +187,7 @@ class Cache:
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
+        task.observer = self.observer
         return Reader(
             task, self.catalog, self.tiers, self._engine_now, lambda *place: self._ahead.reading(task, *place)
         )
@@ -364,6 +372,7 @@ class Cache:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = start_pool(cache)
+                pool.observer = self.observer
                 place = Place(self.tier.root, cache.durability == "durable")
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 water = Water(cache.eviction.high_water, cache.eviction.low_water)
@@ -420,6 +429,7 @@ class Cache:
 
     def _let_go(self, *, clean: bool) -> None:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
+        self.observer.close()
         try:
             if clean:
                 self.catalog.set_setting(CLEAN, "yes")

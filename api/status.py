@@ -6,20 +6,12 @@ from dataclasses import dataclass
 
 from viewcache.api.cli_terminal import duration, size
 from viewcache.api.sql_door import ask, copied, question
+from viewcache.materializer.stalls import CAUSES
 
 __all__ = ["PARTS", "Status", "status"]
 
 PARTS = ("tasks", "objects", "tiers", "waiting", "errors")
 """Each is the question ``status_<part>``."""
-
-_WORDS = {
-    "decode": "decoding",
-    "convert": "conversion to RGB and resize",
-    "augment": "augmentation",
-    "store": "writing to the store",
-    "load": "reading from the store",
-    "start": "workers to start, or other work before it",
-}
 
 Table = tuple[str, Sequence[str], list[tuple[object, ...]]]
 
@@ -87,7 +79,7 @@ class Status:
         rows: list[tuple[object, ...]] = [
             (
                 row["task"],
-                _WORDS.get(str(row["waiting_for"]), row["waiting_for"]),
+                CAUSES.get(str(row["waiting_for"]), row["waiting_for"]),
                 duration(_number(row["seconds"])),
                 f"{_number(row['share']):.0%}",
             )

@@ -48,6 +48,7 @@ class Catalog(Leaving):
     Attributes:
         quarantined: files that could not be used and were moved aside at open. When there are any, rows that told of
             copies may be lost and the store must be walked.
+        backlog: gives the number of small changes that wait to be committed.
     """
 
     def __init__(self, opened: Opened, *, writable: bool):
@@ -58,6 +59,7 @@ class Catalog(Leaving):
         name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
         upkeep = self._upkeep.tick if self._upkeep else lambda: None
         self._writer = Writer(opened.engine, opened.journal, name, opened.make_room, upkeep) if writable else None
+        self.backlog: Callable[[], int] = self._writer.backlog if self._writer else lambda: 0
 
     @classmethod
     def open(
@@ -392,8 +394,6 @@ class Catalog(Leaving):
         if self._upkeep is None:
             raise errors.Misuse("only a writable DuckDB catalog has a snapshot; connect to PostgreSQL itself")
         return self._own().between(self._upkeep.publish)
-
-    # --- plumbing ---
 
     def _check(self) -> None:
         if os.getpid() != self._pid:

@@ -91,6 +91,10 @@ class Writer:
         """Why the last write failed; None when it did not."""
         return self._failure
 
+    def backlog(self) -> int:
+        """How many small changes wait to be committed."""
+        return self._pending.rows
+
     def note(self, change: Callable[[Pending], None]) -> None:
         """Add a small change; returns at once.
 

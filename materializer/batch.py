@@ -5,7 +5,7 @@ would cost too.
 """
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import getrefcount
 
@@ -40,6 +40,9 @@ class Batch:
     """(b) content keys of the clips."""
     waited_s: float = field(default=0.0, compare=False)
     """How long the read waited for clips to be made."""
+    stalls: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """Where the read's time went: seconds by cause (`stalls.CAUSES`). All but ``load``, ``plan`` and ``draw`` add up to
+    ``waited_s``, with what a worker loaded of kept pictures."""
 
 
 def rank_share(videos: int, samples: int, rank: int, world: int) -> slice:

@@ -7,11 +7,12 @@ two readers that together want more than the budget holds take turns instead of 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
 from viewcache.materializer.ledger import Copy, Ledger
+from viewcache.materializer.stalls import Arrival, Times, explain
 from viewcache.materializer.work import RowState, Work
 
 __all__ = ["Board", "Fetched"]
@@ -29,6 +30,8 @@ class Fetched:
     missed: int
     """How many were not there when they were asked for."""
     waited_s: float
+    stalls: Mapping[str, float] = field(default_factory=dict)
+    """The same by cause, see `explain`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +41,9 @@ class _Waiting:
     work: Work
     rows: list[int]
     error: ViewcacheError | None = None
+    arrivals: list[Arrival] = field(default_factory=list)
+    tight: list[Times] = field(default_factory=list)
+    """When the dispatcher looked for room for readers."""
 
 
 class Board:
@@ -56,6 +62,8 @@ class Board:
         """Keys that a reader wanted who went away without them, until they are asked for again."""
         self._places: dict[int, tuple[int, float]] = {}
         """Task → what its reader needs next, and its seconds an iteration."""
+        self._tight_since: float | None = None
+        """Since when the dispatcher has been looking for room for a demand."""
         self._fatal: BaseException | None = None
         self._closing = False
 
@@ -96,12 +104,19 @@ class Board:
                     if cancelled.is_set():
                         raise Closed("the reader was cancelled")
                     copies = self._held(waiting)
-                return Fetched(copies, missed, time.monotonic() - begun)
+                return self._fetched(waiting, copies, missed, begun)
             except ViewcacheError:
                 self.given_up.update(work.key(row) for row in self._missing(waiting))
                 raise
             finally:
                 self._waiting.remove(waiting)
+                if not self._waiting:
+                    self._tight_since = None
+
+    def _fetched(self, waiting: _Waiting, copies: list[Copy], missed: int, begun: float) -> Fetched:
+        now = time.monotonic()
+        tight = [*waiting.tight, *([] if self._tight_since is None else [(self._tight_since, now)])]
+        return Fetched(copies, missed, now - begun, explain(begun, now, waiting.arrivals, tight))
 
     def _held(self, waiting: _Waiting) -> list[Copy] | None:
         return self._ledger.hold([waiting.work.key(row) for row in waiting.rows])
@@ -196,6 +211,31 @@ class Board:
     def is_waited_on(self) -> bool:
         """Whether any reader waits."""
         return bool(self._waiting)
+
+    def waiting(self) -> int:
+        """How many readers wait."""
+        return len(self._waiting)
+
+    def arrived(self, key: str, arrival: Arrival) -> None:
+        """An object is about to be there: let who waits for it know how that came about."""
+        with self.changed:
+            for waiting in self._waiting:
+                if any(waiting.work.key(row) == key for row in waiting.rows):
+                    waiting.arrivals.append(arrival)
+
+    def tight(self, *, demanded: bool) -> None:
+        """There is no room for a job; what readers wait for waits for that, if it is ``demanded``."""
+        if demanded and self._tight_since is None:
+            self._tight_since = time.monotonic()
+
+    def eased(self) -> None:
+        """There was room for a job."""
+        if self._tight_since is None:
+            return
+        with self.changed:
+            for waiting in self._waiting:
+                waiting.tight.append((self._tight_since, time.monotonic()))
+            self._tight_since = None
 
     def works(self) -> list[Work]:
         """All work that readers or look-ahead know of."""

@@ -19,9 +19,10 @@ from viewcache.materializer.chooser import Chooser, EngineSettings
 from viewcache.materializer.codecs import trial_rows
 from viewcache.materializer.job import Made, Report
 from viewcache.materializer.ledger import LOCAL, Copy, Ledger
+from viewcache.materializer.observe import ENGINE_THREAD
 from viewcache.materializer.pool import Event, Pool
 from viewcache.materializer.room import Room
-from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, reserve, worth_making
+from viewcache.materializer.running import Running, Wanted, by_work, bytes_of, describe, no_room, reserve, worth_making
 from viewcache.materializer.tiers import Tiers
 from viewcache.materializer.work import RowState, Work
 from viewcache.store import find_written
@@ -61,7 +62,7 @@ class Engine:
         """As in the settings; larger when a task with larger batches joins."""
         self._on_bad_clip = on_bad_clip
         self._board = Board(ledger)
-        self.room = Room(ledger, tiers, self._board, self._works, self._freed)
+        self.room = Room(ledger, tiers, self._board, self._works, self._freed, pool.observer)
         """What leaves for what."""
         self.chooser = Chooser(self._board, settings)
         """Who is next; another may be put in its place before anybody reads."""
@@ -190,13 +191,11 @@ class Engine:
         """Have the dispatcher look again, starting it if need be; the board's lock is held."""
         if self._closing:
             raise Closed("the cache was closed; open it again")
-        self._full = False
-        self._moves += 1
         self.on_change()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="viewcache-engine", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
             self._thread.start()
-        self._pool.wake()
+        self._freed()
 
     def _freed(self) -> None:
         """Look again: there is more room, or more to make; the board's lock is held."""
@@ -257,6 +256,7 @@ class Engine:
             running = self._prepare(work, rows, demanded=choice.demanded)
             if running is not None:
                 self._pool.submit(running.job, unwanted)
+                self._board.eased()
             elif not choice.demanded and tight is None and not work.is_soon(rows[0]):
                 tight = moves  # what is only kept evicts nothing, but what is read soon does
             elif not choice.demanded:
@@ -265,7 +265,7 @@ class Engine:
                 # Final only if nobody else had, has or is about to have what could leave instead.
                 alone = not self._running and not held and holds == self._ledger.holds
                 if alone and self._board.is_oldest(work, rows):
-                    self._board.fail(work, rows, self._no_room(work, rows))
+                    self._board.fail(work, rows, no_room(work, rows, self._tier))
                 break
         if self._board.next_demand() is not None:
             self._pool.ask_to_yield(self.chooser.unwanted(self._running))
@@ -306,6 +306,7 @@ class Engine:
         whole = max(least, min(whole, memory))
         for size in (whole, least) if soon else (whole,):
             if self._tier.free_bytes < size + keep_free:
+                self._board.tight(demanded=demanded)
                 self.room.evict(size + keep_free, before_s)
             if self._tier.free_bytes >= size + keep_free:
                 break
@@ -334,17 +335,13 @@ class Engine:
         self._making.update(dict.fromkeys(wanted, running))
         return running
 
-    def _no_room(self, work: Work, rows: list[int]) -> Full:
-        used, budget = self._tier.used_bytes, self._tier.budget_bytes
-        what = f"{len(rows)} objects of up to {work.bound(rows[0])} bytes: {used} of {budget} bytes are in use"
-        return Full(f"no room for {what} and nothing can be evicted; raise cache.budget")
-
     # What workers say ----------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         running = self._running.get(event.job.number)
         if running is None:
             return
+        running.fresh = event.fresh
         if event.made is not None:
             self._made(running, event.made)
         elif event.report is not None:
@@ -357,9 +354,8 @@ class Engine:
         running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
         wanted = self._take(running, made.key)
         work, row = wanted[0]
+        self._board.arrived(made.key, running.took(made))  # before readers can find it
         self._ledger.add(work.copy(made, row), made.written)
-        running.made.append(made.written)
-        running.seconds.update(made.seconds)
         self.frames.update(objects=1, object_bytes=made.written.raw_bytes)
         self.busy.update(made.seconds)
         for work, rows in by_work(wanted):

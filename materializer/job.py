@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.program import Program
 from viewcache.materializer.trial import Trial
 from viewcache.store import Stored, Written
@@ -102,6 +103,8 @@ class Job:
     """How long it should take; a worker that is silent much longer counts as hung."""
     bases: tuple[Base, ...] = ()
     """Pictures that need not be decoded."""
+    laps: bool = False
+    """Whether to say when each stage was on."""
     trial: bool = False
     """Try all codecs on the first object."""
 
@@ -125,6 +128,8 @@ class Made:
     """Where, how many bytes, and how to read them."""
     seconds: dict[str, float]
     """Busy seconds by stage since the last word of this job."""
+    span: Span = UNKNOWN
+    """Since that word, or the job's begin."""
 
     @property
     def stored(self) -> Stored:
@@ -154,3 +159,5 @@ class Report:
     error: str = ""
     """Why the whole job failed (the disk is full, say); empty if it did not."""
     error_kind: str = ""
+    span: Span = UNKNOWN
+    """Since the last object, or the job's begin."""

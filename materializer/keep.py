@@ -7,6 +7,7 @@ a clip that is not in the store is made when it is read.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from viewcache.materializer.cost import CostModel
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Recipe, Source
 from viewcache.materializer.ledger import MEMORY
+from viewcache.materializer.observe import Observer
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.pool import job_bytes
 from viewcache.materializer.program import Instruction
@@ -169,6 +171,8 @@ class Keeper:
 
     def __init__(self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool]) -> None:
         """Nothing is decided yet; ``has`` says whether an object is in the store, by its content key."""
+        self.observer = Observer()
+        """Told of decisions."""
         self._catalog = catalog
         self._has = has
         self._settings = settings
@@ -196,7 +200,9 @@ class Keeper:
                 place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 before = self._decided.get(born)
                 if before is None or before.differs(place) or cost.moved(before.cost):
+                    begun = time.monotonic()
                     self._decided[born] = self._decide_or_not(born, mine, place, cost, guard)
+                    self.observer.decided(begun)
             for born in self._decided.keys() - together.keys():
                 del self._decided[born]
 

@@ -63,6 +63,8 @@ class Ledger:
         """By tier and key."""
         self.holds = 0
         """How often readers took hold of objects since the start."""
+        self.gone: Counter[tuple[str, str]] = Counter()
+        """Copies that are gone since the start, by tier and reason."""
         self.eviction = Eviction(catalog)
         """Who chooses what leaves."""
         self._chosen: dict[tuple[str, int], Victim] = {}
@@ -222,13 +224,13 @@ class Ledger:
 
     def drop(self, copy: Copy, reason: str) -> bool:
         """Forget a copy before its bytes are deleted; False if another thread was first."""
-        if not self._forget([copy], unless_held=False):
+        if not self._forget([copy], reason, unless_held=False):
             return False
         self._chosen.pop((copy.tier, copy.object_id), None)
         self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
         return True
 
-    def _forget(self, copies: list[Copy], *, unless_held: bool) -> list[Copy]:
+    def _forget(self, copies: list[Copy], reason: str, *, unless_held: bool) -> list[Copy]:
         with self._lock:
             gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
             if unless_held:
@@ -239,6 +241,7 @@ class Ledger:
                 self._read[copy.tier].pop(copy.object_id, None)
                 if not any(copy.key in copies for copies in self._copies.values()):
                     del self._keys[copy.object_id]
+                self.gone[copy.tier, reason] += 1
         return gone
 
     def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
@@ -257,7 +260,7 @@ class Ledger:
 
         The catalog is told what the policy said of each when it was asked last.
         """
-        gone = self._forget(copies, unless_held=True)
+        gone = self._forget(copies, "evict", unless_held=True)
         why: dict[str | None, dict[int, str | None]] = {}
         for copy in gone:
             victim = self._chosen.pop((copy.tier, copy.object_id), None)

@@ -4,7 +4,6 @@ A frame lives from its decoding to its last consumer and no longer (SAND §5.4).
 order in which the clips that need them are due: the most urgent clip is out first, the rest of the video follows.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewcache.errors import Broken, ViewcacheError
+from viewcache.materializer.clock import Clock
 from viewcache.materializer.decode import DecodeStats, decode
 from viewcache.materializer.job import Job, Made, Recipe, Report
 from viewcache.materializer.kept import KeptPictures, root_of
@@ -50,29 +50,11 @@ class _Clip:
     """Source frames still to come."""
 
 
-class _Clock:
-    """Busy seconds by stage."""
+class _Clock(Clock):
+    """Of one job."""
 
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-        self.converted = 0
-        """Conversions to RGB so far."""
-        self._last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        """Charge the time since the last lap to a stage."""
-        now = time.perf_counter()
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + now - self._last
-        self._last = now
-
-    def skip(self) -> None:
-        """Charge the time since the last lap to nobody: another job had it."""
-        self._last = time.perf_counter()
-
-    def take(self) -> dict[str, float]:
-        """What was charged since the last call."""
-        seconds, self._seconds = self._seconds, {}
-        return seconds
+    converted = 0
+    """Conversions to RGB so far."""
 
 
 class _Frame:
@@ -133,8 +115,8 @@ class _Maker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.clock = _Clock(laps=job.laps)
         self.index = VideoIndex.from_bytes(job.index)
-        self.clock = _Clock()
         self.stats = DecodeStats()
         self.trials: tuple[Trial, ...] = ()
         self.failed: dict[str, str] = {}
@@ -254,8 +236,8 @@ class _Maker:
         self.clock.lap("store")
         if self.job.trial and not self.trials:
             self.trials = try_codecs(array[: recipe.chunk_shape[0]])
-            self.clock.skip()
-        return Made(recipe.key, written, self.clock.take())
+            self.clock.lap("trial")
+        return Made(recipe.key, written, *self.clock.take())
 
 
 def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
@@ -292,4 +274,6 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     if error:
         maker.returned = [key for key in maker.open if key not in maker.failed]
     damaged = tuple(maker.kept.damaged)
-    yield Report(maker.clock.take(), counts, maker.failed, tuple(maker.returned), damaged, maker.trials, error, kind)
+    seconds, span = maker.clock.take()
+    returned = tuple(maker.returned)
+    yield Report(seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span)

@@ -9,6 +9,7 @@ in time stays up, and of the rest only what is needed later makes room for what 
 import logging
 import math
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -248,7 +249,7 @@ class Mover:
         return _Move(copy, target, reservation, falls)
 
     def _move(self, move: _Move) -> None:
-        copy, target = move.copy, move.target
+        copy, target, begun = move.copy, move.target, time.monotonic()
         try:
             chunk = math.prod(copy.stored.shape[1:]) * copy.stored.chunk_rows
             codec = self._codecs.pick(target.name, chunk, uses=1.0)
@@ -259,6 +260,7 @@ class Mover:
                 move.reservation.commit(0 if counted else written.bytes)
             stored = Made(copy.key, written, {}).stored
             self._ledger.add(Copy(copy.object_id, copy.key, stored, written.bytes, target.name), written)
+            self._room.observer.moved(begun, copy, target.name)
         except ChunkDamaged as damage:
             _log.warning("rebuilding an object: %s", damage, extra={"action": "rebuild"})
             self._room.damaged(copy)
@@ -277,10 +279,11 @@ class Mover:
 
     def _drop(self, copies: list[Copy]) -> None:
         """Let copies of one tier leave it, unless somebody reads them."""
-        gone = self._ledger.leave(copies)
+        begun, gone = time.monotonic(), self._ledger.leave(copies)
         for copy in gone:
             self._tiers.delete(copy)
         self._room.left(gone)
+        self._room.observer.evicted(begun, sum(copy.bytes for copy in copies), gone)
 
 
 def _bound(copy: Copy) -> int:

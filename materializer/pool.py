@@ -16,13 +16,14 @@ import struct
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
 from viewcache.materializer.child import start_child
 from viewcache.materializer.job import Job, Made, Report
 from viewcache.materializer.limits import private_bytes
+from viewcache.materializer.observe import Observer
 from viewcache.materializer.spec import CacheSpec
 
 __all__ = ["Event", "Held", "Pool", "Word", "Worker", "WorkerPool", "job_bytes", "start_pool"]
@@ -54,6 +55,10 @@ class Event:
     report: Report | None = None
     reason: str = ""
     """For ``died``: signal or exit status, in words."""
+    worker: int = 0
+    """Its id (`Worker.id`)."""
+    fresh: bool = False
+    """Whether this is the worker's first job, so that it had to start for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +83,21 @@ class Worker(ABC):
         self.silent_since = 0.0
         self.asked: set[int] = set()
         """Numbers of the jobs that it was asked to give up."""
+        self.first = 0
+        """Number of its first job."""
 
     @property
     def number(self) -> int:
         """Number of the job that it is on; 0 = none."""
         return self.jobs[-1].number if self.jobs else 0
 
-    def give(self, job: Job) -> None:
-        """Send a job; it goes before what the worker is on."""
+    def give(self, job: Job, *, laps: bool = False) -> None:
+        """Send a job; it goes before what the worker is on. With ``laps`` it says when each stage was on."""
         self.jobs.append(job)
+        self.first = self.first or job.number
         self.silent_since = time.monotonic()
         try:
-            self.tell(job)
+            self.tell(replace(job, laps=True) if laps else job)
         except BlockingIOError:
             self.silent_since = -math.inf  # it does not listen: poll() gives it up at once
         except OSError:
@@ -107,11 +115,11 @@ class Worker(ABC):
         self.silent_since = time.monotonic()
         job = next((job for job in self.jobs if job.number == number), None)
         if job is not None and isinstance(said, Made):
-            yield Event("made", job, made=said)
+            yield Event("made", job, made=said, worker=self.id, fresh=number == self.first)
         elif job is not None and isinstance(said, Report):
             self.jobs.remove(job)
             self.asked.discard(number)
-            yield Event("report", job, report=said)
+            yield Event("report", job, report=said, worker=self.id, fresh=number == self.first)
 
     @abstractmethod
     def tell(self, what: Job | int) -> None:
@@ -135,6 +143,11 @@ class Worker(ABC):
     def end(self) -> str:
         """End it as far as that is possible, and say how it ended."""
 
+    @property
+    @abstractmethod
+    def id(self) -> int:
+        """What the system calls it: a process id, or that of a thread, which no process has at the time."""
+
     def held_bytes(self) -> int:
         """Bytes of memory above its size without a job, measured; 0 where that cannot be told."""
         return 0
@@ -148,6 +161,8 @@ class Pool(ABC):
 
     def __init__(self, workers: int, grace_s: float = GRACE_S) -> None:
         """Set how many workers, and the seconds of silence after which a busy one counts as hung."""
+        self.observer = Observer()
+        """Told of jobs and what becomes of them."""
         self._size = workers
         self._grace_s = grace_s
         self._workers: list[Worker] = []
@@ -192,7 +207,9 @@ class Pool(ABC):
             self._workers.append(worker)
         worker = worker or self._least(unwanted)
         assert worker is not None, "there was no room for a job"
-        worker.give(job)
+        paused = worker.number
+        worker.give(job, laps=self.observer.laps)
+        self.observer.given(job, worker.id, paused)
 
     def _least(self, unwanted: Set[int]) -> Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
@@ -222,7 +239,10 @@ class Pool(ABC):
         connections = [worker.connection for worker in self._workers if worker.connection is not None]
         if self._wake_out in wait([*connections, self._wake_out], timeout=timeout_s):
             os.read(self._wake_out, 4096)
-        return [event for worker in list(self._workers) for event in self._receive(worker)] + self._hung()
+        events = [event for worker in list(self._workers) for event in self._receive(worker)] + self._hung()
+        for event in events:
+            self.observer.heard(event)
+        return events
 
     def _receive(self, worker: Worker) -> list[Event]:
         events: list[Event] = []
@@ -245,7 +265,7 @@ class Pool(ABC):
         self._workers.remove(worker)
         reason = before + worker.end()
         _log.warning("a worker ended: %s", reason, extra={"action": "worker_died"})
-        return [Event("died", job, reason=reason) for job in worker.jobs]
+        return [Event("died", job, reason=reason, worker=worker.id) for job in worker.jobs]
 
     def close(self) -> bool:
         """End all workers; running jobs leave only temporary files, which are swept. True if all have ended."""
@@ -277,6 +297,10 @@ class _Process(Worker):
         self.connection = Connection(ours.detach())
         self._idle_bytes: int | None = None
         """Its size when it had loaded all that it needs, and before any job; None until it says so."""
+
+    @property
+    def id(self) -> int:
+        return self.process.pid
 
     def held_bytes(self) -> int:
         """Its anonymous memory above its size before any job."""

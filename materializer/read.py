@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,14 @@ from viewcache.catalog.records import EventRow, ProgressRow
 from viewcache.errors import Broken, Closed
 from viewcache.materializer.batch import Batch, Buffers, rank_share
 from viewcache.materializer.board import Fetched
+from viewcache.materializer.clock import Clock
 from viewcache.materializer.engine import Engine
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.program import grow, source_frames
 from viewcache.materializer.single import Singles
+from viewcache.materializer.stalls import NOTICED_S, Reading
 from viewcache.materializer.task import Task
 from viewcache.materializer.tiers import Tiers, load_samples
 from viewcache.materializer.work import READ_TRIES
@@ -47,7 +49,7 @@ class Spent:
     rebuilt: int = 0
     """Clips whose stored bytes were damaged."""
     stalls: Counter[str] = field(default_factory=Counter)
-    """Seconds waited by what workers did meanwhile: ``decode``, ``convert``, ``augment``, ``store`` or ``start``."""
+    """Seconds of reads by cause, see `stalls.CAUSES`."""
 
 
 class Reader:
@@ -108,21 +110,27 @@ class Reader:
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
+        reading = self._begin(epoch, iteration, rank)
+        self.task.check_iteration(epoch, iteration)
+        planned_s = reading.clock.lap("plan")
         active, rows = self.rows(epoch, iteration, rank, world)
+        drawn_s = reading.clock.lap("draw")
         self._ahead(active.plan.number, epoch)
+        planned_s += reading.clock.lap("plan")
+        self._stalled(reading, {cause: s for cause, s in (("plan", planned_s), ("draw", drawn_s)) if s >= NOTICED_S})
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
-        waited = 0.0
         for _ in range(READ_TRIES):
             try:
-                seconds, keys = self._fill(active, rows, out, cancelled)
+                keys = self._fill(active, rows, out, cancelled, reading)
             except Closed:
                 if cancelled is not None and cancelled.is_set():
                     return None
                 raise
-            waited += seconds
             if keys is not None:
                 self._note_progress(active, epoch, iteration, rank, world)
-                return self._batch(active.plan, epoch, iteration, rows, out, keys, waited)
+                batch = self._batch(active.plan, rows, out, keys, reading)
+                self.task.observer.read(reading)
+                return batch
         raise self._too_damaged(epoch, iteration)
 
     def clips(
@@ -135,11 +143,12 @@ class Reader:
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
+        reading = self._begin(epoch, iteration, rank)
         active, rows = self.rows(epoch, iteration, rank, world)
         rows = rows[which.start : which.stop]
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         for _ in range(READ_TRIES):
-            if self._fill(active, rows, out, None)[1] is not None:
+            if self._fill(active, rows, out, None, reading) is not None:
                 return out
         raise self._too_damaged(epoch, iteration)
 
@@ -150,10 +159,11 @@ class Reader:
             ViewNotFound: no such epoch or iteration.
             BadInput: the batch is too small for so many ranks.
         """
+        reading = self._begin(epoch, iteration, rank)
         active, rows = self.rows(epoch, iteration, rank, world)
         plan = active.plan
         nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
-        return self._batch(plan, epoch, iteration, rows, nothing, tuple(plan.hex_keys[row] for row in rows), 0.0)
+        return self._batch(plan, rows, nothing, tuple(plan.hex_keys[row] for row in rows), reading)
 
     def _too_damaged(self, epoch: int, iteration: int) -> Broken:
         return Broken(
@@ -173,48 +183,58 @@ class Reader:
         rows = active.rows(epoch, iteration)
         return active, rows[rank_share(len(rows) // samples, samples, rank, world)]
 
+    def _begin(self, epoch: int, iteration: int, rank: int) -> Reading:
+        return Reading(self.spec.name, epoch, iteration, rank, time.monotonic(), Clock(laps=self.task.observer.laps))
+
     def _fill(
-        self, active: ActiveGeneration, rows: list[int], out: NDArray[np.uint8], cancelled: threading.Event | None
-    ) -> tuple[float, tuple[str, ...] | None]:
-        """Read the clips into ``out``; returns the seconds waited, and the keys unless some clips were damaged."""
+        self,
+        active: ActiveGeneration,
+        rows: list[int],
+        out: NDArray[np.uint8],
+        cancelled: threading.Event | None,
+        reading: Reading,
+    ) -> tuple[str, ...] | None:
+        """Read the clips into ``out``; returns their keys, unless some were damaged."""
         engine = self._engine()
-        busy_before = engine.busy.copy()
+        reading.clock.skip()
         with engine.fetch(active, rows, cancelled=cancelled) as fetched:
-            begun = time.perf_counter()
+            if fetched.waited_s:
+                reading.clock.lap("wait")
+            reading.clock.skip()
             wrong, loaded = self._tiers.read_slots(fetched.copies, out)
-            loaded_s = time.perf_counter() - begun
+            loaded_s = reading.clock.lap("load")
         damaged = engine.room.rebuild(fetched.copies, wrong)
         self._catalog.add_io_samples(load_samples(loaded))
-        self._account(fetched, engine.busy - busy_before, loaded_s, damaged)
-        return fetched.waited_s, None if wrong else tuple(copy.key for copy in fetched.copies)
+        self._account(reading, fetched, loaded_s, damaged)
+        return None if wrong else tuple(copy.key for copy in fetched.copies)
 
-    def _account(self, fetched: Fetched, busy: Counter[str], loaded_s: float, damaged: int) -> None:
-        """Note hits, misses and where the time went; a wait is shared out by what the workers did meanwhile."""
+    def _account(self, reading: Reading, fetched: Fetched, loaded_s: float, damaged: int) -> None:
+        """Note hits, misses and where the time went."""
         task_id, hits = self.task.task_id, len(fetched.copies) - fetched.missed
-        total = sum(busy.values())
-        shares = {stage: seconds / total for stage, seconds in busy.items()} if total else {"start": 1.0}
+        # Whatever happened to a clip that had to be made again, its damage is why the reader waited.
+        stalls = {"rebuild": fetched.waited_s} if reading.rebuilt and fetched.waited_s else dict(fetched.stalls)
+        stalls["load"] = stalls.get("load", 0.0) + loaded_s
         with self._lock:
-            spent = self.spent
-            spent.waited_s += fetched.waited_s
-            spent.loaded_s += loaded_s
-            spent.hits += hits
-            spent.misses += fetched.missed
-            spent.rebuilt += damaged
-            if fetched.waited_s:
-                spent.stalls.update({stage: share * fetched.waited_s for stage, share in shares.items()})
-        events = [EventRow("stall", task_id, seconds=loaded_s, detail="load")]
-        if hits:
-            events.append(EventRow("hit", task_id, count=hits))
-        if fetched.missed:
-            events.append(EventRow("miss", task_id, count=fetched.missed))
-        if fetched.waited_s:
-            events += [
-                EventRow("stall", task_id, seconds=share * fetched.waited_s, detail=stage)
-                for stage, share in shares.items()
-            ]
-        if damaged:
-            events.append(EventRow("rebuild", task_id, count=damaged))
-        self._catalog.add_events(events)
+            self.spent.loaded_s += loaded_s
+            for total in (self.spent, reading):
+                total.waited_s += fetched.waited_s
+                total.hits += hits
+                total.misses += fetched.missed
+                total.rebuilt += damaged
+        self._stalled(reading, stalls)
+        counts = {"hit": hits, "miss": fetched.missed, "rebuild": damaged}
+        self._catalog.add_events([EventRow(kind, task_id, count=count) for kind, count in counts.items() if count])
+
+    def _stalled(self, reading: Reading, stalls: Mapping[str, float]) -> None:
+        """Note seconds of a read by cause."""
+        if not stalls:
+            return
+        reading.stalls.update(stalls)
+        with self._lock:
+            self.spent.stalls.update(stalls)
+        self._catalog.add_events(
+            [EventRow("stall", self.task.task_id, seconds=s, detail=cause) for cause, s in stalls.items()]
+        )
 
     def _note_progress(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, world: int) -> None:
         """The next iteration is needed next; pace is smoothed over the last few."""
@@ -246,12 +266,10 @@ class Reader:
     def _batch(
         self,
         plan: GenerationPlan,
-        epoch: int,
-        iteration: int,
         rows: list[int],
         out: NDArray[np.uint8],
         keys: tuple[str, ...],
-        waited: float,
+        reading: Reading,
     ) -> Batch:
         videos = plan.video[rows]
         recipes = [plan.recipe(row) for row in rows]
@@ -260,8 +278,8 @@ class Reader:
         times = np.stack([index_of(int(v)).times_s(shown) for v, shown in zip(videos, frames, strict=True)])
         return Batch(
             task=self.spec.name,
-            epoch=epoch,
-            iteration=iteration,
+            epoch=reading.epoch,
+            iteration=reading.iteration,
             video=out,
             label=self.task.dataset.labels(plan.videos.ids[videos]),
             index=plan.videos.ids[videos],
@@ -269,7 +287,8 @@ class Reader:
             time_s=times,
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),
             keys=keys,
-            waited_s=waited,
+            waited_s=reading.waited_s,
+            stalls=dict(reading.stalls),
         )
 
     def finish(self, video: Any) -> Any:

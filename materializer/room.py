@@ -4,11 +4,13 @@ What is needed sooner may take the place of what is needed later, never the othe
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.board import Board
 from viewcache.materializer.ledger import LOCAL, REMOTE, Copy, Ledger
+from viewcache.materializer.observe import Observer
 from viewcache.materializer.tiers import Tiers
 from viewcache.materializer.work import Work
 
@@ -30,6 +32,7 @@ class Room:
         board: Board,
         works: Callable[[], list[Work]],
         freed: Callable[[], None],
+        observer: Observer,
     ) -> None:
         """Work on these tiers.
 
@@ -39,7 +42,9 @@ class Room:
             board: who waits for what.
             works: all work that somebody knows of.
             freed: called, with the board's lock held, when bytes were freed or an object has to be made again.
+            observer: told of evictions.
         """
+        self.observer = observer
         self._ledger = ledger
         self._tiers = tiers
         self._board = board
@@ -55,7 +60,7 @@ class Room:
                 holds and the oldest reader does not wait for.
             only_copied: only what lies in the remote tier too.
         """
-        tier = self._tiers.local
+        begun, tier = time.monotonic(), self._tiers.local
 
         def may_leave(copy: Copy) -> bool:
             if only_copied and self._ledger.find(copy.key, REMOTE) is None:
@@ -70,6 +75,7 @@ class Room:
         for copy in victims:
             self._tiers.delete(copy)
         self.left(victims)
+        self.observer.evicted(begun, need, victims)
 
     def damaged(self, copy: Copy) -> None:
         """Forget a copy whose bytes are not what they were; whoever needs it has it made again."""
@@ -109,6 +115,10 @@ class Room:
         """Keys of the next objects that readers will need, the soonest first; about ``count`` of each task."""
         with self._board.changed:
             return self._board.coming(count)
+
+    def waiting(self) -> int:
+        """How many readers wait now."""
+        return self._board.waiting()
 
     def protected(self) -> set[str]:
         """Keys of all that the oldest waiting reader wants."""

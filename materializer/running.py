@@ -4,16 +4,19 @@ A job is one decode of one video. It makes what somebody wants of that video now
 tasks want of it in the same time, so that tasks over the same videos decode them once (SAND §5.2).
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from viewcache.materializer.job import Base, Job, Place, Recipe
+from viewcache.errors import Full
+from viewcache.materializer.job import Base, Job, Made, Place, Recipe
 from viewcache.materializer.ledger import Copy
+from viewcache.materializer.stalls import Arrival, Stretch
 from viewcache.materializer.work import SECONDS_PER_FRAME, Work
 from viewcache.store import LocalTier, Reservation, Written
 
-__all__ = ["Running", "Wanted", "by_work", "bytes_of", "describe", "reserve", "worth_making"]
+__all__ = ["Running", "Wanted", "by_work", "bytes_of", "describe", "no_room", "reserve", "worth_making"]
 
 Wanted = tuple[Work, int]
 """A row of some work."""
@@ -33,6 +36,20 @@ class Running:
     made: list[Written] = field(default_factory=list)
     seconds: Counter[str] = field(default_factory=Counter)
     """Busy seconds by stage."""
+    given: float = field(default_factory=time.monotonic)
+    """When, of `time.monotonic`."""
+    fresh: bool = False
+    """Whether the worker was started for it."""
+    stretches: list[Stretch] = field(default_factory=list)
+    """What the worker said of its work, in order."""
+
+    def took(self, made: Made) -> Arrival:
+        """Note an object that was made; returns how it came to be, for who waited for it."""
+        self.made.append(made.written)
+        self.seconds.update(made.seconds)
+        if made.span.ended:  # else the worker died before it could say
+            self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
+        return Arrival(self.given, self.fresh, tuple(self.stretches))
 
     @property
     def declared(self) -> int:
@@ -140,3 +157,10 @@ def describe(
         trial=trial,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
     )
+
+
+def no_room(work: Work, rows: Sequence[int], tier: LocalTier) -> Full:
+    """What a reader is told when the budget cannot hold what it waits for."""
+    what = f"{len(rows)} objects of up to {work.bound(rows[0])} bytes"
+    used = f"{tier.used_bytes} of {tier.budget_bytes} bytes are in use"
+    return Full(f"no room for {what}: {used} and nothing can be evicted; raise cache.budget")

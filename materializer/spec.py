@@ -182,6 +182,8 @@ class CacheSpec:
     """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
     op_modules: tuple[str, ...] = ()
     """Modules that may register custom ops; nothing else is imported."""
+    trace: str | None = None
+    """Path of the file that gets a trace of the run, absolute."""
 
     @property
     def local(self) -> TierSpec:

@@ -5,6 +5,7 @@ record, and the plan in memory is computed again from the draws at every start (
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from viewcache.materializer.drawn import (
 )
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.graph_check import AbstractGraph
+from viewcache.materializer.observe import Observer
 from viewcache.materializer.order import Order, draw_substitute, substitute_place
 from viewcache.materializer.plan import GenerationPlan, plan_generation
 from viewcache.materializer.spec import TaskSpec
@@ -77,6 +79,8 @@ class Task:
         """Take what the session prepared; the engine is attached when one is needed."""
         self.group: Group | None = None
         """Tasks whose order is drawn together with this one's."""
+        self.observer = Observer()
+        """Told of what is planned."""
         self.spec = spec
         self.graph = graph
         self.task_id = task_id
@@ -213,7 +217,9 @@ class Task:
         with self._planning:  # readers of other generations go on meanwhile
             active = self._generations.get(number)
             if active is None:
+                begun = time.monotonic()
                 active = self._generations[number] = self._plan(number)
+                self.observer.planned(self.spec.name, number, begun)
                 while len(self._generations) > KEEP_GENERATIONS:
                     del self._generations[next(iter(self._generations))]
             return active

@@ -72,6 +72,10 @@ class _Thread(Worker):
                 self.failure = f"{type(error).__name__}: {error}"
                 self._wake()
 
+    @property
+    def id(self) -> int:
+        return self.thread.native_id or 0  # never None: `start` waits until it runs
+
     def tell(self, what: Job | int) -> None:
         self.line.told.put(what)
 

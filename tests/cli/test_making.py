@@ -1,5 +1,6 @@
 """plan and run: look before anything happens, make ahead, stop and go on."""
 
+import json
 import re
 import signal
 import time
@@ -71,6 +72,21 @@ def test_run_prints_progress_without_a_terminal(site: Site) -> None:
     out = site.run("run")
     assert "12 clips ready" in out
     assert "making clips: 12/12" in site.words
+
+
+def test_run_writes_a_trace(site: Site) -> None:
+    """The option goes before the key; every job is there; a name that is no trace's is refused before anything is."""
+    site.edit("workers: 1", "workers: 1\n  trace: key.json")
+    site.run("run", "train.yaml", "--trace", "video.mp4", code=2)
+    assert "ends in .json or .json.gz, got 'video.mp4'" in site.words
+    assert not site.store.exists()
+    site.run("run", "train.yaml", "--trace", "option.json")
+    events = json.loads(Path("option.json").read_text())
+    jobs = [event for event in events if "job" in event.get("args", {})]
+    assert sum(event["args"]["made"] for event in jobs) == 12
+    assert not Path("key.json").exists()
+    site.run("run", "train.yaml")
+    assert json.loads(Path("key.json").read_text())
 
 
 def test_dry_run_makes_nothing(site: Site) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.config.samples import FIGURE_9, refused, single, task
 from viewcache.api.config import Config, load
 from viewcache.api.config_tiers import BUDGET_FRACTION, default_budget
-from viewcache.errors import BadInput, NotFound, ViewNotFound
+from viewcache.errors import BadInput, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.materializer.spec import Branch, OpCall, Place
 
@@ -198,6 +198,18 @@ def test_catalogs_of_other_kinds_are_refused() -> None:
             "<mapping>: cache.catalog must be duckdb or a postgresql:// URL"
         )
     assert load({"cache": {"catalog": "postgresql://me@db:5432/x?sslmode=verify-full"}}).tasks == ()
+
+
+def test_a_trace_is_a_file_that_may_be_replaced(tmp_path: Path) -> None:
+    """It starts at the file's folder; what is no local ``.json`` or ``.json.gz`` is refused at its place."""
+    path = tmp_path / "train.yaml"
+    path.write_text(f"cache:\n  trace: out/run.json.gz\ndataset: {json.dumps(task())}\n")
+    assert load(path).cache.trace == str(tmp_path / "out" / "run.json.gz")
+    assert load({"dataset": task()}).cache.trace is None
+    for wrong in ("videos/a.mp4", "s3://bucket/run.json", "run.gz"):
+        path.write_text(f"cache:\n  trace: {wrong}\ndataset: {json.dumps(task())}\n")
+        with pytest.raises(ConfigError, match=rf"train.yaml:2:10: cache.trace is a local file .* got '{wrong}'"):
+            load(path)
 
 
 def test_a_store_must_be_a_folder_apart_from_the_videos(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 import signal
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
 from tests.engine.stopped import KINDS, STOPPED, StoppedPool, StoppedProcess, plain_pool
+from tests.engine.trace_events import check, end, inner, read, tracks
 from viewcache.materializer import pool as pools
 from viewcache.materializer.pressure import Pressure
+from viewcache.materializer.trace import Trace
 
 
 @pytest.fixture(params=KINDS)
@@ -89,6 +92,30 @@ def test_what_cannot_be_paused_gives_up_the_rest(
     made = {key for job in pool.given[1:] for key in job.keys}
     assert made >= set(report.returned)
     kitchen.assert_counted()
+
+
+def test_a_paused_job_holds_the_other_in_the_trace(
+    tmp_path: Path, store: Path, videos: Path, pool: StoppedPool
+) -> None:
+    """On a worker's track the reader's job lies within the one that was paused for it; stages overlap nowhere."""
+    pool.observer = Trace(str(tmp_path / "trace.json"), dict)
+    with Kitchen(store, videos, pool) as kitchen:
+        kitchen.engine.look_ahead([kitchen.active])
+        until(lambda: len(pool.given) == 1, "a job of look-ahead")
+        reading = Reading(kitchen, [_row_of_another_video(kitchen)])
+        until(lambda: len(pool.given) == 2, "the reader's job")
+        pool.go()
+        assert reading.end() is None
+        _decoded(kitchen)
+    pool.observer.close()
+    events = read(tmp_path / "trace.json")
+    check(events)
+    (track,) = (slices for name, slices in tracks(events).items() if name.startswith("worker "))
+    jobs = {each["args"]["job"]: each for each in track if "job" in each.get("args", {})}
+    assert jobs[2] in inner(track, jobs[1])
+    laps = [each for each in track if each not in jobs.values()]
+    assert all(end(one) <= round(other["ts"] * 1000) for one, other in pairwise(laps))
+    assert [event["args"]["pauses_job"] for event in events if "pauses_job" in event.get("args", {})] == [1]
 
 
 def test_under_pressure_nothing_is_paused(kitchen: Kitchen, pool: StoppedPool) -> None:

@@ -148,6 +148,7 @@ def test_extras_are_documented() -> None:
         "fast": "fastcrc",
         "http": "web server",
         "verify": "matplotlib",
+        "metrics": "Prometheus",
     }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]

@@ -1,0 +1,61 @@
+"""Where the time of one piece of work goes: a clock whose laps are charged to stages, such as decode or store.
+
+A lap ends where the next one begins, so stages add up to the whole. Times are those of `time.monotonic`, which on Linux
+is one clock for all processes of a machine: what a worker notes can be laid beside what a reader waited for.
+"""
+
+import time
+from dataclasses import dataclass
+
+__all__ = ["UNKNOWN", "Clock", "Lap", "Span"]
+
+Lap = tuple[str, float, float]
+"""Stage, begin and end, of `time.monotonic`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when something was done, of `time.monotonic`."""
+
+    begun: float = 0.0
+    ended: float = 0.0
+    laps: tuple[Lap, ...] = ()
+    """When each stage was on; only if somebody asked, because a clip has hundreds."""
+
+
+UNKNOWN = Span()
+"""Nobody has said when."""
+
+
+class Clock:
+    """Seconds by stage, and when each stage was on if that is asked for."""
+
+    def __init__(self, *, laps: bool = False) -> None:
+        """Begin now."""
+        self._seconds: dict[str, float] = {}
+        self._laps: list[Lap] | None = [] if laps else None
+        self._last = self._begun = time.monotonic()
+
+    def lap(self, stage: str) -> float:
+        """Charge the time since the last lap to a stage, and return it."""
+        now = time.monotonic()
+        seconds, last, self._last = now - self._last, self._last, now
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+        if self._laps is not None:
+            if self._laps and self._laps[-1][0] == stage and self._laps[-1][2] == last:
+                last = self._laps.pop()[1]
+            self._laps.append((stage, last, now))
+        return seconds
+
+    def skip(self) -> None:
+        """Charge the time since the last lap to nobody: other work had it."""
+        self._last = time.monotonic()
+
+    def take(self) -> tuple[dict[str, float], Span]:
+        """Seconds by stage since the last call, and from when to when that was; what is missing had other work."""
+        now = time.monotonic()
+        seconds, span = self._seconds, Span(self._begun, now, tuple(self._laps or ()))
+        self._begun, self._seconds = now, {}
+        if self._laps is not None:
+            self._laps = []
+        return seconds, span
