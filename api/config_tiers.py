@@ -70,6 +70,7 @@ def read_tiers(cache: Entries, folder: str) -> tuple[tuple[TierSpec, ...], bool]
 
 def _tier(tier: Entries, kind: str, folder: str, cache: Entries) -> TierSpec:
     url, budget, codec = tier.value("url"), tier.value("budget"), str(tier.value("codec"))
+    timeout = float(tier.value("timeout"))
     if kind == "local":
         if tier.has("budget") and cache.has("budget"):
             raise error_at(tier.place("budget"), "the budget is given here and as cache.budget; remove one")
@@ -78,7 +79,6 @@ def _tier(tier: Entries, kind: str, folder: str, cache: Entries) -> TierSpec:
         _check_protocol(url, tier)
     if budget is None:
         raise error_at(tier.place("url"), f"the {kind} tier {url} needs a budget of its own, such as budget: 16GB")
-    timeout = float(tier.value("timeout"))
     return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, timeout, kind)
 
 

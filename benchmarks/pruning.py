@@ -82,7 +82,7 @@ def _real(args: Namespace) -> Iterator[Result]:
         for repeat in range(args.repeats):
             for rule in order.sample(list(RULES), len(RULES)):
                 race = Race(
-                    TOGETHER, str(args.videos), "", args.seed + repeat, args.epochs,
+                    TOGETHER, str(args.videos), "", "pair", args.seed + repeat, args.epochs,
                     budget_bytes=int(CLIP_BYTES * share), videos_per_batch=2, keep=rule,
                 )  # fmt: skip
                 runs[rule].append(run_race(race, args.dir))

@@ -14,6 +14,7 @@ from viewcache.catalog import eviction
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import PolicyRow
+from viewcache.catalog.rows import from_table
 
 __all__ = ["Leaving"]
 
@@ -48,8 +49,14 @@ class Leaving(ABC):
         return set(self._reading().query("wanted_among", None, asked)["object_id"].to_pylist())
 
     def set_policies(self, rows: Sequence[PolicyRow]) -> None:
-        """Record the eviction policies that there are, in place of earlier ones."""
-        self._call(lambda session: eviction.record(session, rows))
+        """Record the eviction policies that there are, in place of earlier ones.
+
+        Nothing is written when they are the same: a cache opens on a full disk too, and DuckDB 1.5.6 ends the process
+        when it cannot commit a row that was deleted and put in again under one key.
+        """
+        known = from_table(PolicyRow, self._reading().query("read_policies"))
+        if known != sorted(rows, key=lambda row: row.name):
+            self._call(lambda session: eviction.record(session, rows))
 
     def hold(self, object_ids: Iterable[int], *, holder: str, expires_at: float) -> None:
         """Publish that ``holder`` has the objects until then, seconds since 1970 UTC (small)."""

@@ -76,6 +76,8 @@ class FaultProxy:
         """Faults that really happened, by name."""
         self.requests: list[Request] = []
         """All that came in, in order."""
+        self.object_bytes = 0
+        """Of the bodies of objects that went out."""
         self.port = 0
         self._host, self._target = host, port
         self._rng = random.Random(seed)
@@ -201,6 +203,7 @@ class FaultProxy:
             writer.write(part)
             await writer.drain()
             sent += len(part)
+            self.object_bytes += len(part) * is_object
         return cut == length and head.fields.get(b"connection", b"").lower() != b"close"
 
 
