@@ -24,7 +24,7 @@ from viewcache.materializer.bases import BaseObject, BaseWork, Keeping, base_rec
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Recipe, Source
-from viewcache.materializer.ledger import MEMORY
+from viewcache.materializer.ledger import REMOTE
 from viewcache.materializer.observe import Observer
 from viewcache.materializer.plan import GenerationPlan
 from viewcache.materializer.pool import job_bytes
@@ -63,13 +63,19 @@ class KeepSettings:
     """Of the objects, ``auto`` if that is chosen for each."""
     most_bytes: int
     """Raw bytes of the largest object that a worker can hold."""
+    remote_bytes: int = 0
+    """Of the budget, where nothing is made."""
+
+    def local_bytes(self) -> int:
+        """Of the budget, where objects are made."""
+        return self.budget_bytes - self.remote_bytes
 
     @classmethod
     def of(cls, cache: CacheSpec) -> "KeepSettings":
         """What the settings of a cache say."""
         most = job_bytes(cache.memory_bytes, cache.worker_count)
-        room = sum(tier.budget_bytes for tier in cache.tiers if tier.name != MEMORY)
-        return cls(room, cache.keep, cache.local.codec, most)
+        remote = sum(tier.budget_bytes for tier in cache.tiers if tier.name == REMOTE)
+        return cls(cache.local.budget_bytes + remote, cache.keep, cache.local.codec, most, remote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +280,7 @@ class Keeper:
                 for work in works:
                     work.recognize(self._has)
             plans = to_come(mine)
-        free = free_bytes_for([each.plan for each in plans], self._settings.budget_bytes)
+        free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
         before = old.before(self._has) if old is not None else {}
         refused = old.refused() if old is not None else frozenset[str]()
         chosen = choose(plans, cost, self._settings, free, before, refused)

@@ -191,8 +191,8 @@ class Mover:
             yield move
 
     def _near(self) -> list[str]:
-        """What is read next, as much as half of the local tier holds: it stays there, or is brought there."""
-        left = self._tiers.local.budget_bytes // 2
+        """What is read next, as much as a quarter of the local tier holds: it stays there, or is brought there."""
+        left = self._tiers.local.budget_bytes // 4
         near = []
         for key in self._room.coming(NEAR):
             copy = self._lower(key)

@@ -81,7 +81,7 @@ def decide(
         plans.append(ToCome(section.plan, section.index_of, rows, ready))
     if not any(each.rows.any() for each in plans):
         return Decision((None,) * len(works))
-    free = free_bytes_for([each.plan for each in plans], settings.budget_bytes)
+    free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
     known = {trace.videos.keys[video]: each for video, each in before.items()}
     chosen = choose(plans, cost, settings, free, known)
     if chosen is None:
