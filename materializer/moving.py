@@ -216,22 +216,19 @@ class Mover:
             elif remote is not None and (copy.key, REMOTE) not in self._moving:
                 move = self._begin(copy, remote, falls=True)
                 if move is None:
-                    self._clear_remote(remote, _bound(copy), self._room.need_s(copy.key))
+                    self._clear_remote(remote, _bound(copy))
                     return
                 yield move
 
-    def _clear_remote(self, remote: Tier, size: int, need_s: float | None) -> None:
-        """Make room in the remote tier, by what is needed later than what shall move there."""
+    def _clear_remote(self, remote: Tier, size: int) -> None:
+        """Make room in the remote tier by what nothing wants.
+
+        What is wanted stays, also when it is needed later than what has no room: else two that want one place would
+        push each other out, and be made again, for ever.
+        """
         share = max(size, int(remote.budget_bytes * (self._water.high - self._water.low)))
-
-        def may_leave(copy: Copy) -> bool:
-            later = self._room.need_s(copy.key)
-            return later is None or need_s is None or later > need_s
-
-        victims = self._ledger.victims(REMOTE, share, self._room.protected(), may_leave)
-        for copy in victims:
-            self._tiers.delete(copy)
-        self._room.left(victims)
+        candidates = self._ledger.candidates(REMOTE, share, self._room.protected())
+        self._drop([copy for copy, wanted in candidates if not wanted])
 
     def _lower(self, key: str) -> Copy | None:
         return self._ledger.find(key, LOCAL) or (self._ledger.find(key, REMOTE) if REMOTE in self._tiers else None)
