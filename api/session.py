@@ -8,7 +8,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -191,9 +191,6 @@ class Cache:
         return Reader(
             task, self.catalog, self.tiers, self._engine_now, lambda *place: self._ahead.reading(task, *place)
         )
-
-    def _ahead_of(self, task: Task) -> Callable[[int, int], None]:
-        return lambda number, epoch: self._ahead.reading(task, number, epoch)
 
     def _share(self) -> None:
         """Let tasks that have videos in common share them."""

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
 from viewcache.catalog.policies import LIMITS, SHIPPED, Policy, all_policies, ask, find_policy
@@ -85,17 +87,15 @@ class Eviction:
         """
         policy = self._policy
         if policy is None or policy.source == SHIPPED:
-            return self._shipped(tier, need, spared, policy.name if policy is not None else DEFAULT)[0]
+            return self._shipped(tier, need, spared, policy.name if policy is not None else DEFAULT)
         chosen, freed = self._own(policy, tier, need, spared)
         if freed < need:
             spared = [*spared, *(victim.object_id for victim in chosen)]
-            chosen += self._shipped(tier, need - freed, spared, DEFAULT)[0]
+            chosen += self._shipped(tier, need - freed, spared, DEFAULT)
         return chosen
 
-    def _shipped(self, tier: str, need: int, spared: Sequence[int], name: str) -> tuple[list[Victim], int]:
-        rows = self._catalog.victims(tier, need, spared, name)
-        pairs = zip(rows["object_id"].to_pylist(), rows["reason"].to_pylist(), strict=True)
-        return [Victim(object_id, reason, name) for object_id, reason in pairs], sum(rows["bytes"].to_pylist())
+    def _shipped(self, tier: str, need: int, spared: Sequence[int], name: str) -> list[Victim]:
+        return _named(self._catalog.victims(tier, need, spared, name), name)
 
     def _own(self, policy: Policy, tier: str, need: int, spared: Sequence[int]) -> tuple[list[Victim], int]:
         if self._clock() < self._asks_again_at:
@@ -110,8 +110,13 @@ class Eviction:
             _log.warning("%s; %s chooses for %g s", said, DEFAULT, PAUSE_S, extra={"action": "policy_failed"})
             self._catalog.add_events([EventRow("error", detail=f"{QueryRefused.kind}: {said}")])
             return [], 0
-        pairs = zip(rows["object_id"].to_pylist(), rows["reason"].to_pylist(), strict=True)
-        return [Victim(object_id, reason, policy.name) for object_id, reason in pairs], sum(rows["bytes"].to_pylist())
+        return _named(rows, policy.name), sum(rows["bytes"].to_pylist())
+
+
+def _named(rows: pa.Table, policy: str) -> list[Victim]:
+    """What a policy gave up, ``VICTIMS``, with its name."""
+    pairs = zip(rows["object_id"].to_pylist(), rows["reason"].to_pylist(), strict=True)
+    return [Victim(object_id, reason, policy) for object_id, reason in pairs]
 
 
 def _one_of_a_name(found: Sequence[Policy]) -> list[Policy]:

@@ -167,7 +167,7 @@ class Mover:
         for copy in window.values():
             if copy.tier != MEMORY and (copy.key, MEMORY) not in self._moving:
                 if memory.free_bytes < _bound(copy):
-                    self._drop([each for each in self._ledger.copies(MEMORY).values() if each.key not in window])
+                    self._room.drop([each for each in self._ledger.copies(MEMORY).values() if each.key not in window])
                 move = self._begin(copy, memory, falls=False)
                 if move is None:
                     return
@@ -212,7 +212,7 @@ class Mover:
         near = set(self._near())
         for copy, wanted in self._ledger.candidates(LOCAL, need, self._room.protected() | near):
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
-                self._drop([copy])
+                self._room.drop([copy])
             elif remote is not None and (copy.key, REMOTE) not in self._moving:
                 move = self._begin(copy, remote, falls=True)
                 if move is None:
@@ -228,10 +228,10 @@ class Mover:
         """
         share = max(size, int(remote.budget_bytes * (self._water.high - self._water.low)))
         candidates = self._ledger.candidates(REMOTE, share, self._room.protected())
-        self._drop([copy for copy, wanted in candidates if not wanted])
+        self._room.drop([copy for copy, wanted in candidates if not wanted])
 
     def _lower(self, key: str) -> Copy | None:
-        return self._ledger.find(key, LOCAL) or (self._ledger.find(key, REMOTE) if REMOTE in self._tiers else None)
+        return self._ledger.find(key, LOCAL) or self._ledger.find(key, REMOTE)
 
     # Moving --------------------------------------------------------------------------------------------------------
 
@@ -271,16 +271,8 @@ class Mover:
             self._ledger.release([copy])
             self._moving.discard((copy.key, target.name))
         if move.falls and self._ledger.find(copy.key, target.name) is not None:
-            self._drop([copy])
+            self._room.drop([copy])
         self.wake()
-
-    def _drop(self, copies: list[Copy]) -> None:
-        """Let copies of one tier leave it, unless somebody reads them."""
-        begun, gone = time.monotonic(), self._ledger.leave(copies)
-        for copy in gone:
-            self._tiers.delete(copy)
-        self._room.left(gone)
-        self._room.observer.evicted(begun, sum(copy.bytes for copy in copies), gone)
 
 
 def _bound(copy: Copy) -> int:

@@ -71,10 +71,18 @@ class Room:
             return need_s is None or need_s > before_s
 
         share = max(need - tier.free_bytes, tier.budget_bytes // SHARE)
-        victims = self._ledger.victims(LOCAL, share, self._board.protected_keys(), may_leave)
+        self._gone(begun, need, self._ledger.victims(LOCAL, share, self._board.protected_keys(), may_leave))
+
+    def drop(self, copies: list[Copy]) -> None:
+        """Let copies of one tier leave it, unless somebody reads them."""
+        begun = time.monotonic()
+        self._gone(begun, sum(copy.bytes for copy in copies), self._ledger.leave(copies))
+
+    def _gone(self, begun: float, need: int, victims: list[Copy]) -> None:
+        """Delete what the ledger has forgotten, and tell who needs it or watches."""
         for copy in victims:
             self._tiers.delete(copy)
-        self.left(victims)
+        self._left(victims)
         self.observer.evicted(begun, need, victims)
 
     def damaged(self, copy: Copy) -> None:
@@ -82,7 +90,7 @@ class Room:
         with self._board.changed:  # no job may make the object again before its old bytes are gone
             if self._ledger.drop(copy, "rebuild"):
                 self._tiers.delete(copy)
-                self.left([copy])
+                self._left([copy])
 
     def rebuild(self, copies: Sequence[Copy], wrong: Mapping[int, Exception]) -> int:
         """Drop what a reader found damaged of some copies; returns how many those were.
@@ -95,7 +103,7 @@ class Room:
             self.damaged(copies[k])
         return len(damaged)
 
-    def left(self, copies: Sequence[Copy]) -> None:
+    def _left(self, copies: Sequence[Copy]) -> None:
         """Copies have left their tiers: what lies in no other one is to be made again for who needs it."""
         if not copies:
             return

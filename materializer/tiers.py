@@ -121,19 +121,6 @@ class Tiers:
             loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
         return {positions[k]: damage for k, damage in found.items()}
 
-    def read(self, copy: Copy, out: NDArray[np.uint8]) -> None:
-        """Read one object.
-
-        Raises:
-            ChunkDamaged: it is missing or damaged.
-            StoreUnreachable: its tier does not answer.
-        """
-        try:
-            self._tiers[copy.tier].read(copy.stored, out)
-        except StoreUnreachable as error:
-            self.pass_over(copy.tier, error)
-            raise
-
     def pass_over(self, name: str, error: StoreUnreachable) -> None:
         """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
         if self._ledger.pass_over(name, time.monotonic() + RETRY_S):
