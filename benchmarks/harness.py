@@ -19,9 +19,11 @@ import os
 import platform
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +32,21 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-__all__ = ["Aim", "Comparison", "Figure", "Result", "Stopwatch", "Timing", "compare", "cpu_seconds", "machine", "main"]
+__all__ = [
+    "Aim",
+    "Comparison",
+    "Figure",
+    "Result",
+    "Stopwatch",
+    "Timing",
+    "compare",
+    "cpu_seconds",
+    "machine",
+    "main",
+    "run_apart",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("numpy", "av", "duckdb", "pyarrow", "numcodecs", "google-crc32c", "zarr", "torch", "opencv-python-headless")
@@ -292,6 +307,30 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+
+
+def run_apart(module: str, setting: object, where: Path | None, keep: str = "") -> dict[str, Any]:
+    """Run one setting of a benchmark, ``python -m module --one SETTING``, in a process of its own with a folder.
+
+    Args:
+        module: of the benchmark.
+        setting: a dataclass of plain values; its field ``folder`` is filled in.
+        where: below which an empty folder is made, and removed afterwards; None = where temporary files are.
+        keep: a folder that is there and stays, instead.
+
+    Returns:
+        The JSON object on the last line that it printed.
+    """
+    folder = keep or tempfile.mkdtemp(prefix=f"viewcache-{module.rpartition('.')[2]}-", dir=where)
+    try:
+        text = json.dumps(asdict(setting) | {"folder": folder})  # type: ignore[call-overload] # any dataclass
+        command = [sys.executable, "-m", module, "--one", text]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return said
+    finally:
+        if not keep:
+            shutil.rmtree(folder)
 
 
 def main(

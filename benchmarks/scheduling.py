@@ -8,11 +8,8 @@ there is to make. Each run is a process of its own with empty folders; switches 
 
 import json
 import random
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from argparse import ArgumentParser, Namespace
@@ -23,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, main
+from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, main, run_apart
 from viewcache.materializer.board import Board
 from viewcache.materializer.chooser import Choice, Chooser, EngineSettings
 from viewcache.materializer.pressure import Pressure
@@ -151,14 +148,7 @@ def _waits(title: str, runs: dict[str, list[Took]], name: str, rival: str) -> It
 
 def _run(run: Run, where: Path | None) -> Took:
     """One run in a process of its own, with an empty folder below ``where``."""
-    folder = tempfile.mkdtemp(prefix="viewcache-scheduling-", dir=where)
-    try:
-        text = json.dumps(asdict(replace(run, folder=folder)))
-        command = [sys.executable, "-m", "benchmarks.scheduling", "--one", text]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        return Took(**json.loads(done.stdout.splitlines()[-1]))
-    finally:
-        shutil.rmtree(folder)
+    return Took(**run_apart("benchmarks.scheduling", run, where))
 
 
 def _config(run: Run) -> dict[str, Any]:

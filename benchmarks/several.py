@@ -8,23 +8,20 @@ that of all processes in the ten epochs, closing included; decoded frames are th
 
 import json
 import random
-import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, main
+from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, main, run_apart
 from benchmarks.rivals import Batches, Setting, _data_loader, _OnDemand
 
 TOGETHER, APART, ON_DEMAND = "one cache for all", "a cache for each", "on demand"
@@ -112,14 +109,7 @@ def _searched(runs: dict[str, list[Took]], timings: tuple[Timing, ...], epochs: 
 
 def run_race(race: Race, where: Path | None) -> Took:
     """Run one system in a process of its own, with empty folders below ``where``."""
-    folder = tempfile.mkdtemp(prefix="viewcache-several-", dir=where)
-    try:
-        text = json.dumps(asdict(replace(race, folder=folder)))
-        command = [sys.executable, "-m", "benchmarks.several", "--one", text]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        return Took(**json.loads(done.stdout.splitlines()[-1]))
-    finally:
-        shutil.rmtree(folder)
+    return Took(**run_apart("benchmarks.several", race, where))
 
 
 def _config(race: Race, folder: str, budget: int, *tasks: str) -> dict[str, Any]:

@@ -5,8 +5,6 @@ under parts of that room and at several paces, and then really done, each in a p
 """
 
 import json
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT, Figure, Result, main
+from benchmarks.harness import ROOT, Figure, Result, main, run_apart
 
 EVERYTHING = 10**12
 """Bytes that are never full."""
@@ -93,15 +91,7 @@ def read(run: Run) -> Counted:
 
 def read_apart(run: Run, where: Path | None, keep: str = "") -> Counted:
     """`read` in a process of its own with an empty store; ``keep`` names a folder where the store stays."""
-    folder = keep or tempfile.mkdtemp(prefix="viewcache-what-if-", dir=where)
-    try:
-        text = json.dumps(asdict(replace(run, folder=folder)))
-        command = [sys.executable, "-m", "benchmarks.what_if", "--one", text]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        return Counted(**json.loads(done.stdout.splitlines()[-1]))
-    finally:
-        if not keep:
-            shutil.rmtree(folder)
+    return Counted(**run_apart("benchmarks.what_if", run, where, keep))
 
 
 def predicted(run: Run) -> tuple[Counted, int]:
