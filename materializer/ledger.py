@@ -338,7 +338,7 @@ class Ledger:
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         loaded = frames.get("loaded", 0)
         work = {
-            "decode": (frames.get("decoded", 0), frame_bytes),
+            "decode": (frames.get("packets", 0), frame_bytes),  # a skipped frame takes decoding too
             "convert": (frames.get("converted", 0), frame_bytes),
             "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
             "augment": (len(made), clip_bytes // max(1, len(made))),
