@@ -1,9 +1,9 @@
 -- Measured work: what each kind of operation costs on objects of each size.
---   op: decode, convert, augment or store
+--   op: decode, convert, augment, store, load; of codecs that were tried: pack, unpack, and packed, whose bytes are what was left
 --   size_bucket: log2 of the bytes of one, rounded down
 --   codec: of the objects that were made: raw, lz4 or zstd1
 --   tier: where they were put
---   n: how many frames (decode, convert) or clips (augment, store)
+--   n: how many packets (decode), frames (convert) or objects (the others)
 --   seconds: in all
 --   bytes: of pixels, in all
 --   seconds_each: seconds / n
