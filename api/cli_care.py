@@ -136,10 +136,10 @@ def _collect(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.data(found.as_dict() | {"dry_run": arguments.dry_run})
         return 0
     verb = "would remove" if arguments.dry_run else "removed"
-    terminal.show(
-        f"{verb} {counted(found.objects, 'object')} of {size(found.bytes)} and "
-        f"{counted(len(found.unfinished), 'unfinished file')} of dead processes"
-    )
+    for each in found.tiers:
+        where = f" from the {each.tier.name} tier" if len(found.tiers) > 1 else ""
+        terminal.show(f"{verb} {counted(each.objects, 'object')} of {size(each.bytes)}{where}")
+    terminal.show(f"{verb} {counted(len(found.unfinished), 'unfinished file')} of dead processes")
     if found.quarantined:
         ask = "" if arguments.quarantined else "; kept: --quarantined removes them"
         terminal.show(f"{counted(len(found.quarantined), 'file')} that could not be read and were moved aside{ask}")

@@ -29,6 +29,7 @@ def add_commands(commands: "Commands") -> None:
     )
     evict.add_argument("--policy", metavar="NAME", help="what leaves first (default: the configuration's, else demand)")
     evict.add_argument("--need", metavar="SIZE", help="bytes to free, such as 10GB")
+    evict.add_argument("--tier", choices=("local", "remote"), default="local", help="from which tier (default: local)")
     evict.add_argument("--folder", metavar="DIR", help="policies of your own (default: the configuration's)")
     evict.add_argument("--list", action="store_true", help="only list the policies, each tried on a sample")
     evict.add_argument("--dry-run", action="store_true", help="only say what would leave, and why")
@@ -60,7 +61,8 @@ def _evict(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise BadInput(f"--need {arguments.need!r} is no size; write 10GB, 1.5TiB or a number of bytes") from None
     located = locate(arguments.where)
     found, active = policies_of(located, folder)
-    done = evict(located, find_policy(arguments.policy or active, found), need, dry_run=arguments.dry_run)
+    policy = find_policy(arguments.policy or active, found)
+    done = evict(located, policy, need, tier=arguments.tier, dry_run=arguments.dry_run)
     if terminal.json:
         terminal.data(done.as_dict())
     else:
@@ -106,6 +108,8 @@ def _show(done: "Evicted", terminal: Terminal) -> None:
     if more > 0:
         terminal.say(f"and {more} more; --json lists all")
     verb = "would free" if done.dry_run else "freed"
-    terminal.show(f"{done.policy} {verb} {size(done.bytes)} with {counted(len(done.leaves), 'object')}")
+    terminal.show(
+        f"{done.policy} {verb} {size(done.bytes)} of the {done.tier} tier with {counted(len(done.leaves), 'object')}"
+    )
     if done.bytes < done.need_bytes:
         terminal.say(f"{size(done.need_bytes)} were wanted; nothing else may leave")

@@ -13,9 +13,10 @@ from importlib import metadata
 from pathlib import Path
 
 from viewcache.api.cli_terminal import counted, size
-from viewcache.api.doctor_cache import Finding, clock, damage, failures, journal, moved_aside, objects
+from viewcache.api.doctor_cache import Finding, bucket, clock, damage, failures, journal, moved_aside, objects
 from viewcache.api.locate import Located
 from viewcache.errors import NotFound, ViewcacheError
+from viewcache.materializer.ledger import LOCAL
 
 __all__ = ["Finding", "doctor", "revision_of"]
 
@@ -54,6 +55,7 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
             ("journal", lambda: journal(located)),
             ("quarantine", lambda: moved_aside(located)),
             ("objects", lambda: objects(located)),
+            ("bucket", lambda: bucket(located)),
             ("disk", lambda: _disk(located)),
             ("errors", lambda: failures(located)),
             ("clock", lambda: clock(located)),
@@ -235,14 +237,15 @@ def _disk(located: Located) -> Iterator[Finding]:
 
 
 def _budget(located: Located) -> tuple[int, int]:
-    """The store's budget and what it holds, as last configured; zeros if it was never opened."""
+    """The budget of the store's folder and what it holds, as last configured; zeros if it was never opened."""
     from viewcache.api.sql_door import ask, question
 
     try:
         rows = ask(located.catalog, question("status_tiers")).dicts()
     except NotFound:
         rows = []
-    recorded = next(((int(str(row["budget_bytes"])), int(str(row["used_bytes"]))) for row in rows), (0, 0))
+    sizes = ((int(str(row["budget_bytes"])), int(str(row["used_bytes"]))) for row in rows if row["tier"] == LOCAL)
+    recorded = next(sizes, (0, 0))
     if located.config is not None and located.config.budget_given:
         return located.config.cache.local.budget_bytes, recorded[1]
     return recorded

@@ -1,4 +1,4 @@
-"""What `viewcache doctor` says of a cache's own files: catalog, journal, objects, what was moved aside, what failed.
+"""What `viewcache doctor` says of a cache's own: catalog, journal, objects, bucket, what was moved aside, what failed.
 
 Everything that it finds wrong mends itself: the cure names the command that would do it now. Changes nothing.
 """
@@ -17,18 +17,23 @@ from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import is_postgresql, journal_of
-from viewcache.errors import CatalogDamaged, ChunkDamaged, Misuse, NotFound
+from viewcache.errors import CatalogDamaged, ChunkDamaged, Misuse, NotFound, ViewcacheError
 from viewcache.materializer.collect import QUARANTINED
+from viewcache.materializer.ledger import LOCAL, REMOTE
+from viewcache.store import open_tier
 from viewcache.store.format import check_physical
 from viewcache.store.reader import scan_object
 
-__all__ = ["Finding", "clock", "damage", "failures", "journal", "moved_aside", "objects"]
+__all__ = ["Finding", "bucket", "clock", "damage", "failures", "journal", "moved_aside", "objects"]
 
 _FUTURE_S = 60.0
 """A file this much newer than now says that the clock was set back, seconds."""
 _REBUILD = "the next `viewcache run` rebuilds it from the journal and the store: no draw and no object is lost"
+_STRAYS = "taken in by the next start after an unclean end, or `viewcache gc`"
 _MOST_COMPARED = 500_000
 """Objects."""
+_ANSWERS_S = 15.0
+"""A bucket that takes longer counts as one that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +105,85 @@ def moved_aside(located: Located) -> Iterator[Finding]:
 
 
 def objects(located: Located) -> Iterator[Finding]:
-    """Whether the catalog and the store tell the same; nothing is compared while a run changes both."""
-    if not is_postgresql(located.catalog) and owner_of(located.catalog):
+    """Whether the catalog and the store's folder tell the same; nothing is compared while a run changes both."""
+    if (recorded := _recorded(located)) is None:
         return
-    try:
-        answer = ask(located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
-    except NotFound:
-        return
-    rows = answer.rows
-    if answer.truncated:
+    rows, truncated = recorded
+    if truncated:
         yield Finding("ok", "objects", f"more than {len(rows)}", "`viewcache gc --dry-run` compares all with the store")
         return
-    recorded = {str(physical): int(str(taken)) for physical, taken, _ in rows}
+    known = {row.physical: row.bytes for row in rows if row.tier == LOCAL}
     there, foreign = _walked(Path(located.root))
-    strays, missing = there - recorded.keys(), recorded.keys() - there
+    strays, missing = there - known.keys(), known.keys() - there
     broken = [physical for physical in strays if not _is_whole(located.root, physical)]
     if strays:
         what = f"{counted(len(strays), 'object')} without a row, of which {len(broken)} are not whole"
-        yield Finding("ok", "strays", what, "taken in by the next start after an unclean end, or `viewcache gc`")
+        yield Finding("ok", "strays", what, _STRAYS)
     if missing:
         what = f"{counted(len(missing), 'row')} without an object"
         yield Finding("warn", "missing", what, "made again when they are read; somebody deletes in the store's folder")
     if foreign:
         what = f"{', '.join(foreign[:3])}{' and more' if len(foreign) > 3 else ''} in objects/ are not viewcache's"
         yield Finding("warn", "foreign", what, "they are left alone and not counted; move them elsewhere")
-    used, budget = sum(recorded.values()), max((int(str(row[2])) for row in rows), default=0)
+    used, budget = sum(known.values()), max((row.budget for row in rows if row.tier == LOCAL), default=0)
     if used > budget:
         yield Finding("warn", "budget", f"{size(used)} of {size(budget)} are used", "the next start evicts the rest")
     elif not (strays or missing):
         yield Finding("ok", "objects", f"{counted(len(there), 'object')} of {size(used)}, each with its row")
+
+
+def bucket(located: Located) -> Iterator[Finding]:
+    """Whether the bucket of the last run answers, and has what the catalog says; that only while nobody changes it."""
+    try:
+        tiers = ask(located.catalog, question("status_tiers")).dicts()
+    except NotFound:
+        return
+    url = next((str(row["url"]) for row in tiers if row["tier"] == REMOTE), None)
+    if url is None:
+        return
+    began = time.monotonic()
+    try:
+        tier = open_tier(REMOTE, url, 1, _ANSWERS_S)
+    except ViewcacheError as error:
+        yield Finding("fail", "bucket", str(error), "training goes on without it: what lies there is made again")
+        return
+    try:
+        yield Finding("ok", "bucket", f"{url} answers, in {time.monotonic() - began:.2f} s")
+        if (recorded := _recorded(located)) is None or recorded[1]:
+            return
+        known = {row.physical for row in recorded[0] if row.tier == REMOTE}
+        there = {physical for physical, _ in tier.iter_objects()}
+    finally:
+        tier.close()
+    if strays := there - known:
+        yield Finding("ok", "bucket strays", f"{counted(len(strays), 'object')} without a row", _STRAYS)
+    if missing := known - there:
+        what = f"{counted(len(missing), 'row')} without an object"
+        yield Finding("warn", "bucket missing", what, "made again when they are read; somebody deletes in the bucket")
+    if known == there:
+        yield Finding("ok", "bucket objects", f"{counted(len(there), 'object')}, each with its row")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A copy, as the catalog has it."""
+
+    tier: str
+    physical: str
+    bytes: int
+    budget: int
+
+
+def _recorded(located: Located) -> tuple[list[_Row], bool] | None:
+    """The copies that the catalog has, and whether there are more; None while they change, or without a catalog."""
+    if not is_postgresql(located.catalog) and owner_of(located.catalog):
+        return None
+    try:
+        answer = ask(located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
+    except NotFound:
+        return None
+    rows = [_Row(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
+    return rows, answer.truncated
 
 
 def _walked(root: Path) -> tuple[set[str], list[str]]:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from viewcache.api.lasting import lasting_tiers
 from viewcache.api.locate import Located
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
@@ -22,7 +23,6 @@ from viewcache.catalog.policies import Policy, all_policies
 from viewcache.errors import NotFound
 from viewcache.materializer.evict import Eviction
 from viewcache.materializer.ledger import LOCAL
-from viewcache.store import LocalTier
 
 __all__ = ["Evicted", "Leaves", "evict", "policies_of"]
 
@@ -45,6 +45,7 @@ class Evicted:
     """What was given up, or would be."""
 
     policy: str
+    tier: str
     need_bytes: int
     leaves: tuple[Leaves, ...]
     """First victim first."""
@@ -78,41 +79,48 @@ def policies_of(located: Located | None, folder: str | None = None) -> tuple[lis
     return all_policies(folder), spec.policy if spec is not None else DEFAULT
 
 
-def evict(located: Located, policy: Policy, need_bytes: int, *, dry_run: bool = False) -> Evicted:
+def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCAL, dry_run: bool = False) -> Evicted:
     """Give up copies of a cache that nobody has open until so many bytes are free.
 
     Args:
         located: which cache.
         policy: says what leaves first.
         need_bytes: to free; less is freed if all that may leave is less.
+        tier: from which tier; a copy in another one stays.
         dry_run: only say what would leave.
 
     Raises:
-        NotFound: there is no catalog.
+        NotFound: there is no catalog, or no such tier.
         CatalogBusy: another process owns the cache.
+        StoreUnreachable: a remote tier does not answer.
         QueryRefused: a policy of the user's own failed.
     """
-    with _owned(located), Catalog.open(located.catalog, create=False, writable=not dry_run) as catalog:
-        victims = Eviction(catalog, policy, falls_back=False).choose(LOCAL, need_bytes, [])
+    with (
+        _owned(located),
+        Catalog.open(located.catalog, create=False, writable=not dry_run) as catalog,
+        lasting_tiers(catalog, located) as tiers,
+    ):
+        if tier not in tiers:
+            raise NotFound(f"this cache has no {tier} tier whose bytes outlive a process; it has {', '.join(tiers)}")
+        victims = Eviction(catalog, policy, falls_back=False).choose(tier, need_bytes, [])
         ids = pa.array([victim.object_id for victim in victims], pa.int64())
-        rows = _by_id(catalog.candidates(LOCAL), ids)
+        rows = _by_id(catalog.candidates(tier), ids)
         leaves = tuple(
             Leaves(row["key"], row["kind"], row["video"], row["bytes"], victim.reason, victim.policy or policy.name)
             for victim in victims
             for row in (rows[victim.object_id],)
         )
         if not dry_run and victims:
-            tier = LocalTier(located.root, 1)  # it deletes; nothing is reserved here
             copies = catalog.load_copies()
-            places = _by_id(copies.filter(pc.equal(copies["tier"], LOCAL)), ids)
+            places = _by_id(copies.filter(pc.equal(copies["tier"], tier)), ids)
             why: dict[str | None, dict[int, str | None]] = {}
             for victim in victims:
-                tier.delete(places[victim.object_id]["physical"])
+                tiers[tier].delete(places[victim.object_id]["physical"])
                 why.setdefault(victim.policy, {})[victim.object_id] = victim.reason
             for name, reasons in why.items():
-                catalog.mark_evicted(reasons, name, tier=LOCAL)
+                catalog.mark_evicted(reasons, name, tier=tier)
             catalog.flush()
-    return Evicted(policy.name, need_bytes, leaves, dry_run)
+    return Evicted(policy.name, tier, need_bytes, leaves, dry_run)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 
+from viewcache.api.lasting import lasting_tiers
 from viewcache.api.locate import Located
 from viewcache.api.session import CLEAN
 from viewcache.catalog import Catalog
@@ -10,7 +11,6 @@ from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import NotFound
 from viewcache.materializer.collect import Garbage, collect, survey
-from viewcache.store import LocalTier
 from viewcache.store.local import MARKER
 
 __all__ = ["collected"]
@@ -27,6 +27,7 @@ def collected(located: Located, *, quarantined: bool = False, dry_run: bool = Fa
     Raises:
         NotFound: there is no catalog or no store.
         CatalogBusy: another process owns it.
+        StoreUnreachable: a remote tier does not answer; the next start finds what is left there.
     """
     root = Path(located.root)
     if not (root / MARKER).is_file():
@@ -37,12 +38,12 @@ def collected(located: Located, *, quarantined: bool = False, dry_run: bool = Fa
         catalog = held.enter_context(
             Catalog.open(located.catalog, create=False, writable=not dry_run, beside=located.root)
         )
-        tier = LocalTier(root, 1)  # counts and deletes; nothing is reserved here
-        garbage = survey(catalog, tier, {root})
+        tiers = held.enter_context(lasting_tiers(catalog, located))
+        garbage = survey(catalog, tiers.values(), root)
         if not dry_run:
             # Killed before the end, the next start walks the store.
             before = catalog.setting(CLEAN) or "no"
             catalog.set_setting(CLEAN, "no")
-            collect(catalog, tier, garbage, quarantined=quarantined)
+            collect(catalog, garbage, quarantined=quarantined)
             catalog.set_setting(CLEAN, before)
     return garbage

@@ -5,20 +5,18 @@ needs the object; finding it early only saves that read the wait.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.evidence import Evidence, Recipes, gather
+from viewcache.api.lasting import lasting_tiers
 from viewcache.api.locate import Located
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged, NotFound
 from viewcache.materializer.dataset import Progress
-from viewcache.materializer.ledger import LOCAL, REMOTE
-from viewcache.store import LocalTier, Tier, open_tier
 from viewcache.store.format import ChunkTable
 from viewcache.store.local import MARKER
 
@@ -75,10 +73,10 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
             pass
     except FileNotFoundError:
         raise NotFound(f"no store in {located.root}; `viewcache run` makes one") from None
-    with Catalog.open(located.catalog, create=False, writable=repair) as catalog, ExitStack() as opened:
-        tiers = _tiers(catalog, located)
-        for tier in tiers.values():
-            opened.callback(tier.close)
+    with (
+        Catalog.open(located.catalog, create=False, writable=repair) as catalog,
+        lasting_tiers(catalog, located) as tiers,
+    ):
         copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
         recipes = Recipes(catalog)
         damaged: list[str] = []
@@ -118,15 +116,6 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         repaired=repair and bool(damaged),
         evidence=evidence,
     )
-
-
-def _tiers(catalog: Catalog, located: Located) -> dict[str, Tier]:
-    """The tiers whose bytes outlive a process, as they were configured last; they only count and delete here."""
-    tiers: dict[str, Tier] = {LOCAL: LocalTier(located.root, 1)}
-    for row in catalog.query("read_tiers").to_pylist():
-        if row["tier"] == REMOTE:
-            tiers[REMOTE] = open_tier(REMOTE, row["url"], 1)
-    return tiers
 
 
 def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:

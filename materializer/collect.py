@@ -5,7 +5,7 @@ than any run. The trade-off: what was read for the last time is garbage too, alt
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
@@ -15,10 +15,10 @@ from viewcache.catalog.replay import REBUILT
 from viewcache.errors import ChunkDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.recover import copy_row
-from viewcache.store import FoundObject, LocalTier
+from viewcache.store import FoundObject, Tier
 from viewcache.store.temporary import TEMPORARY, is_abandoned
 
-__all__ = ["QUARANTINED", "Garbage", "Stray", "collect", "survey"]
+__all__ = ["QUARANTINED", "Garbage", "Stray", "TierGarbage", "collect", "survey"]
 
 QUARANTINED = "*.quarantined-*"
 """Files that were moved aside because they could not be read."""
@@ -29,7 +29,7 @@ _UNFINISHED = ("snapshot.tmp", "*.journal.new")
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An object in the store that no row tells of."""
+    """An object in a tier that no row tells of."""
 
     physical: str
     bytes: int
@@ -40,14 +40,47 @@ class Stray:
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
-    """What can go."""
+class TierGarbage:
+    """What can go from one tier."""
 
+    tier: Tier
     unneeded: tuple[tuple[int, str, int], ...]
     """(object id, place, bytes) of copies that no use to come needs."""
     strays: tuple[Stray, ...]
     missing: tuple[int, ...]
     """Ids of objects that have a row and are not there."""
+
+    @property
+    def worthless(self) -> tuple[Stray, ...]:
+        """The strays that nobody needs."""
+        return tuple(stray for stray in self.strays if not stray.object_id)
+
+    @property
+    def objects(self) -> int:
+        """Objects that go."""
+        return len(self.unneeded) + len(self.worthless)
+
+    @property
+    def bytes(self) -> int:
+        """Of those objects."""
+        return sum(size for _, _, size in self.unneeded) + sum(stray.bytes for stray in self.worthless)
+
+    def as_dict(self) -> dict[str, int]:
+        """In numbers."""
+        return {
+            "unneeded": len(self.unneeded),
+            "strays": len(self.worthless),
+            "missing": len(self.missing),
+            "objects": self.objects,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What can go."""
+
+    tiers: tuple[TierGarbage, ...]
     unfinished: tuple[Path, ...]
     """Of dead writers."""
     quarantined: tuple[Path, ...]
@@ -57,80 +90,94 @@ class Garbage:
 
     @property
     def objects(self) -> int:
-        """Objects that go."""
-        return len(self.unneeded) + sum(not stray.object_id for stray in self.strays)
+        """Objects that go, over all tiers."""
+        return sum(each.objects for each in self.tiers)
 
     @property
     def bytes(self) -> int:
         """Of those objects."""
-        own = sum(size for _, _, size in self.unneeded)
-        return own + sum(stray.bytes for stray in self.strays if not stray.object_id)
+        return sum(each.bytes for each in self.tiers)
+
+    @property
+    def missing(self) -> int:
+        """Rows without an object, over all tiers."""
+        return sum(len(each.missing) for each in self.tiers)
 
     def as_dict(self) -> dict[str, object]:
         """In numbers."""
-        numbers: dict[str, object] = {
-            "unneeded": len(self.unneeded),
-            "strays": sum(not stray.object_id for stray in self.strays),
-            "missing": len(self.missing),
+        return {
+            "tiers": {each.tier.name: each.as_dict() for each in self.tiers},
             "unfinished": len(self.unfinished),
             "quarantined": len(self.quarantined),
             "waiting": self.waiting,
+            "objects": self.objects,
+            "bytes": self.bytes,
         }
-        return numbers | {"objects": self.objects, "bytes": self.bytes}
 
 
-def survey(catalog: Catalog, tier: LocalTier, folders: Iterable[Path]) -> Garbage:
+def survey(catalog: Catalog, tiers: Iterable[Tier], root: Path) -> Garbage:
     """Find what can go; changes nothing.
 
     Args:
         catalog: nobody else has it open.
-        tier: the store.
-        folders: in which files were moved aside.
+        tiers: to look at.
+        root: folder of the store, in which files were moved aside.
+
+    Raises:
+        StoreUnreachable: a remote tier does not answer.
     """
-    rows = [row for row in catalog.load_copies().to_pylist() if row["tier"] == tier.name]
-    there = dict(tier.iter_objects())
-    recorded = {row["physical"] for row in rows}
     waiting = catalog.setting(REBUILT) == "yes"
-    unneeded = [] if waiting else catalog.query("read_unneeded", tier=tier.name, now_s=time()).to_pylist()
-    strays = [] if waiting else [each for each in there if each not in recorded]
-    places = sorted(set(folders))
     return Garbage(
-        tuple((row["object_id"], row["physical"], row["bytes"]) for row in unneeded if row["physical"] in there),
-        tuple(_strays(catalog, tier, {each: there[each] for each in strays})),
-        tuple(row["object_id"] for row in rows if row["physical"] not in there),
-        tuple(_unfinished(Path(tier.root), places)),
-        tuple(path for folder in places for path in sorted(folder.glob(QUARANTINED))),
+        tuple(_of_tier(catalog, tier, waiting=waiting) for tier in tiers),
+        tuple(_unfinished(root)),
+        tuple(sorted(root.glob(QUARANTINED))),
         waiting,
     )
 
 
-def collect(catalog: Catalog, tier: LocalTier, garbage: Garbage, *, quarantined: bool = False) -> None:
+def _of_tier(catalog: Catalog, tier: Tier, *, waiting: bool) -> TierGarbage:
+    rows = [row for row in catalog.load_copies().to_pylist() if row["tier"] == tier.name]
+    there = dict(tier.iter_objects())
+    recorded = {row["physical"] for row in rows}
+    unneeded = [] if waiting else catalog.query("read_unneeded", tier=tier.name, now_s=time()).to_pylist()
+    strays = [] if waiting else [each for each in there if each not in recorded]
+    return TierGarbage(
+        tier,
+        tuple((row["object_id"], row["physical"], row["bytes"]) for row in unneeded if row["physical"] in there),
+        tuple(_strays(catalog, tier, {each: there[each] for each in strays})),
+        tuple(row["object_id"] for row in rows if row["physical"] not in there),
+    )
+
+
+def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) -> None:
     """Remove it. Rows go first: killed in between, what lies there without a row is found the next time.
 
     Args:
         catalog: nobody else has it open.
-        tier: the store.
         garbage: what `survey` found, since when nothing has changed.
         quarantined: also files that were moved aside.
+
+    Raises:
+        StoreUnreachable: a remote tier does not answer any more; what lies there without a row is found the next time.
     """
-    catalog.mark_gone(garbage.missing, "missing", tier=tier.name)
-    catalog.mark_gone([object_id for object_id, _, _ in garbage.unneeded], "gc", tier=tier.name)
-    needed = [(stray.object_id, stray.found) for stray in garbage.strays if stray.object_id]
-    catalog.mark_ready([copy_row(object_id, tier.name, found) for object_id, found in needed if found is not None])
+    for each in garbage.tiers:
+        name = each.tier.name
+        catalog.mark_gone(each.missing, "missing", tier=name)
+        catalog.mark_gone([object_id for object_id, _, _ in each.unneeded], "gc", tier=name)
+        needed = [(stray.object_id, stray.found) for stray in each.strays if stray.object_id]
+        catalog.mark_ready([copy_row(object_id, name, found) for object_id, found in needed if found is not None])
     catalog.flush()
     failpoint("gc.recorded")
-    for _, physical, _ in garbage.unneeded:
-        tier.delete(physical)
-    for stray in garbage.strays:
-        if not stray.object_id:
-            tier.delete(stray.physical)
-    tier.sweep()
+    for each in garbage.tiers:
+        for physical in (*(place for _, place, _ in each.unneeded), *(stray.physical for stray in each.worthless)):
+            each.tier.delete(physical)
+        each.tier.sweep()
     for path in (*garbage.unfinished, *(garbage.quarantined if quarantined else ())):
         if path.parent.name != TEMPORARY:  # those are swept
             path.unlink(missing_ok=True)
 
 
-def _strays(catalog: Catalog, tier: LocalTier, there: dict[str, int]) -> Iterator[Stray]:
+def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Stray]:
     found: dict[str, FoundObject] = {}
     for physical in there:
         try:
@@ -145,10 +192,9 @@ def _strays(catalog: Catalog, tier: LocalTier, there: dict[str, int]) -> Iterato
         yield Stray(physical, size, each, needed.get(each.key, 0) if each is not None else 0)
 
 
-def _unfinished(root: Path, folders: Sequence[Path]) -> Iterator[Path]:
+def _unfinished(root: Path) -> Iterator[Path]:
     temporary = root / TEMPORARY
     names = sorted(os.listdir(temporary)) if temporary.is_dir() else []
     yield from (temporary / name for name in names if is_abandoned(name))
-    for folder in folders:
-        for pattern in _UNFINISHED:
-            yield from sorted(folder.glob(pattern))
+    for pattern in _UNFINISHED:
+        yield from sorted(root.glob(pattern))

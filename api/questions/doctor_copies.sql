@@ -1,5 +1,5 @@
--- What should lie in the store's folder, and how much may?
-select c.physical, c.bytes, t.budget_bytes
+-- What should lie in each tier, and how much may?
+select c.tier, c.physical, c.bytes, t.budget_bytes
 from copies c
 join tiers t on t.tier = c.tier
-where c.tier = 'local'
+where c.tier <> 'memory'

@@ -164,7 +164,7 @@ class GcMachine(RuleBasedStateMachine):
         garbage, before = self._garbage(), self._foreign()
         located = Located(str(self.store), str(self.store))
         found = collected(located, quarantined=quarantined, dry_run=dry)
-        numbers = found.objects, len(found.missing), len(found.unfinished), len(found.quarantined)
+        numbers = found.objects, found.missing, len(found.unfinished), len(found.quarantined)
         assert numbers == (len(garbage), len(self.rows - self.files), self.temporary, self.aside)
         if not dry:
             self.files -= garbage

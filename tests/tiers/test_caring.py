@@ -1,0 +1,123 @@
+"""`viewcache gc`, `evict` and `doctor` over a folder and a real bucket."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import viewcache
+from tests.servers.fault_proxy import proxied
+from tests.servers.seaweed import Seaweed, connected
+from tests.tiers.test_moving import CLIPS, make_all, tiered
+from viewcache.api.config import load
+from viewcache.api.doctor_cache import bucket as look_at_bucket
+from viewcache.api.evict import evict, policies_of
+from viewcache.api.garbage import collected
+from viewcache.api.locate import Located
+from viewcache.catalog.policies import find_policy
+from viewcache.errors import NotFound, StoreUnreachable
+from viewcache.materializer.ledger import LOCAL, REMOTE
+from viewcache.store import ArrayMeta, open_tier
+
+
+def objects_in(seaweed: Seaweed, bucket: str) -> set[str]:
+    """Keys of the objects in the bucket."""
+    with connected(seaweed) as client:
+        found: list[dict[str, Any]] = client.list_objects_v2(Bucket=bucket, Prefix="cache/objects/").get("Contents", [])
+    return {each["Key"].split("/")[3] for each in found}
+
+
+def made(folder: Path, videos: Path, bucket: str) -> tuple[Located, int, int]:
+    """A cache with everything made: where it is, and the copies in folder and bucket."""
+    with viewcache.open(tiered(folder, videos, bucket)) as cache:
+        make_all(cache, folder)
+        counts = len(cache._ledger.copies(LOCAL)), len(cache._ledger.copies(REMOTE))
+    return Located(str(folder), str(folder)), *counts
+
+
+def findings(located: Located) -> dict[str, str]:
+    """What the doctor says of the bucket: level by what it is about."""
+    return {finding.about: finding.level for finding in look_at_bucket(located)}
+
+
+def test_gc_empties_folder_and_bucket_of_what_nobody_needs(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed
+) -> None:
+    """Nothing goes while it is needed, nor in a dry run; everything goes when its task has left."""
+    located, local, remote = made(tmp_path / "cache", videos, bucket)
+    assert remote > 0
+    found = collected(located)
+    assert (found.objects, found.missing) == (0, 0)
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        cache.leave("t")
+    dry = collected(located, dry_run=True)
+    assert {each.tier.name: each.objects for each in dry.tiers} == {LOCAL: local, REMOTE: remote}
+    assert len(objects_in(seaweed, bucket)) == remote
+    gone = collected(located)
+    assert gone.as_dict() == dry.as_dict()
+    assert not objects_in(seaweed, bucket)
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        assert (cache.tiers[LOCAL].used_bytes, cache.tiers[REMOTE].used_bytes) == (0, 0)
+        assert not cache.recovered.walked
+
+
+def test_gc_tells_strays_of_the_bucket_from_what_is_needed(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed
+) -> None:
+    """A needed object without a row gets one, another one goes, and a row without an object goes."""
+    located, _, remote = made(tmp_path / "cache", videos, bucket)
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        rows = {row["object_id"]: row for row in cache.catalog.load_copies().to_pylist() if row["tier"] == REMOTE}
+        orphan, lost = sorted(rows)[:2]
+        cache.catalog.mark_gone([orphan], "missing", tier=REMOTE)
+        cache.tiers[REMOTE].delete(rows[lost]["physical"])
+        stray = "0" * 32
+        tier = open_tier(REMOTE, cache.tiers[REMOTE].url, 10**6)
+        tier.reserve(10**5)
+        tier.write(stray, np.zeros(64, np.uint8), ArrayMeta((64,), (64,), "raw", {"kind": "clip"}))
+        tier.close()
+    assert findings(located) == {"bucket": "ok", "bucket strays": "ok", "bucket missing": "warn"}
+    found = collected(located)
+    assert (found.objects, found.missing) == (1, 1)
+    assert stray not in objects_in(seaweed, bucket)
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        now = {row["object_id"] for row in cache.catalog.load_copies().to_pylist() if row["tier"] == REMOTE}
+    assert now == rows.keys() - {lost}
+    assert len(now) == remote - 1
+    assert findings(located) == {"bucket": "ok", "bucket objects": "ok"}
+
+
+def test_evict_frees_the_tier_that_is_named(tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed) -> None:
+    """What leaves the bucket stays in the folder; a tier that there is not is an error."""
+    located, local, remote = made(tmp_path / "cache", videos, bucket)
+    found, active = policies_of(located)
+    policy = find_policy(active, found)
+    dry = evict(located, policy, 1, tier=REMOTE, dry_run=True)
+    assert (len(dry.leaves), len(objects_in(seaweed, bucket))) == (1, remote)
+    everything = evict(located, policy, 1 << 40, tier=REMOTE)
+    assert len(everything.leaves) == remote
+    assert not objects_in(seaweed, bucket)
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        assert (len(cache._ledger.copies(LOCAL)), len(cache._ledger.copies(REMOTE))) == (local, 0)
+    with pytest.raises(NotFound, match="no memory tier"):
+        evict(located, policy, 1, tier="memory")
+
+
+def test_a_bucket_that_does_not_answer_is_told(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor names it, gc changes nothing."""
+    with proxied(seaweed.host, seaweed.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+        located, local, remote = made(tmp_path / "cache", videos, bucket)
+        assert local + remote >= CLIPS
+        proxy.rates = {"503": 1.0}
+        monkeypatch.setattr("viewcache.api.doctor_cache._ANSWERS_S", 1.0)
+        assert findings(located) == {"bucket": "fail"}
+        described = tiered(tmp_path / "cache", videos, bucket)
+        described["cache"]["store"][1]["timeout"] = 1.0
+        with pytest.raises(StoreUnreachable):
+            collected(Located(located.catalog, located.root, load(described)))
+        proxy.rates = {}
+        assert len(objects_in(seaweed, bucket)) == remote
