@@ -19,7 +19,7 @@ from viewcache.materializer.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.decode import DecodeStats, decode_from
 from viewcache.materializer.feed import DAMAGE, configure, demux, only, pixel_limit
 from viewcache.materializer.pixels import ROTATIONS, plane_shapes, planes_of, to_rgb
-from viewcache.materializer.source import RangeFile, Source, open_container, open_source, shown
+from viewcache.materializer.source import Source, open_container, open_source, shown
 from viewcache.materializer.video import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex, too_large
 from viewcache.store.checksum import crc32c
 
@@ -178,7 +178,7 @@ class _Probe:
         context = stream.codec_context
         headers = Headers(self._codec, context.extradata or b"")
         found, output = _Packets(), _Output()
-        payloads = _Payloads(self._source, container)
+        payloads = _Payloads(self._source)
         # Fields may come in packets of their own, two to a frame.
         found.simple = self._codec != "h264" or context.field_order in PROGRESSIVE
 
@@ -332,9 +332,7 @@ class _Probe:
 class _Payloads:
     """Finds where a packet's payload lies in the file, contiguous and unchanged."""
 
-    def __init__(self, source: Source, container: "InputContainer") -> None:
-        # A remote file's blocks were fetched for the demuxer a moment ago, and are still there.
-        self._file = container.file if isinstance(container.file, RangeFile) else None
+    def __init__(self, source: Source) -> None:
         self._source = source
         self._missed = False
 
@@ -343,8 +341,7 @@ class _Payloads:
         if self._missed or packet.pos is None:
             self._missed = True
             return -1
-        read = self._file.pread if self._file is not None else self._source.read
-        around = memoryview(read(packet.pos, packet.size + PAYLOAD_OFFSETS[-1]))
+        around = memoryview(self._source.read(packet.pos, packet.size + PAYLOAD_OFFSETS[-1]))
         for offset in PAYLOAD_OFFSETS:
             if around[offset : offset + packet.size] == data:
                 return packet.pos + offset

@@ -39,8 +39,8 @@ FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf"
 """FFmpeg demuxers that may run. All of them read one file; none follows a reference to another."""
 BLOCK = 1 << 20
 """Bytes that a remote source fetches at once."""
-BLOCKS = 16
-"""Remote blocks kept: the demuxer reads on while the probe looks back at the same packets."""
+BLOCKS = 32
+"""Remote blocks kept: a scan looks at most packets twice, and is to fetch most files once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +167,47 @@ class RemoteSource(Source):
         if info.get("size") is None:
             raise BadVideo(f"{shown(uri)}: the server does not say how large it is, so it cannot be read in ranges")
         super().__init__(uri, stamp_of(info))
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def read(self, start: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``start``."""
-        end = min(start + size, self.stamp.size)
-        if end <= start:
-            return b""
-        return self.read_many([(start, end - start)])[0]
+        return self.read_many([(start, size)])[0]
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of several ranges, fetched in parallel by file systems that can."""
-        starts = [start for start, _ in ranges]
-        ends = [min(start + size, self.stamp.size) for start, size in ranges]
+        """The bytes of several ranges: out of the blocks that a demuxer had, the rest fetched in parallel."""
+        clipped = [(start, min(start + size, self.stamp.size)) for start, size in ranges]
+        kept = [self._kept(start, end) for start, end in clipped]
+        fetched = iter(self._fetch([each for each, part in zip(clipped, kept, strict=True) if part is None]))
+        return [next(fetched) if part is None else part for part in kept]
+
+    def block(self, number: int) -> bytes:
+        """``BLOCK`` bytes from ``number * BLOCK``, fewer at the end; the last `BLOCKS` are kept."""
+        block = self._blocks.get(number)
+        if block is None:
+            start, end = number * BLOCK, min((number + 1) * BLOCK, self.stamp.size)
+            block = self._blocks[number] = self._fetch([(start, end)])[0] if start < end else b""
+            if len(self._blocks) > BLOCKS:
+                self._blocks.popitem(last=False)
+        else:
+            self._blocks.move_to_end(number)
+        return block
+
+    def _kept(self, start: int, end: int) -> bytes | None:
+        """The bytes of a range whose blocks are all kept."""
+        if end <= start:
+            return b""
+        numbers = range(start // BLOCK, (end - 1) // BLOCK + 1)
+        if any(number not in self._blocks for number in numbers):
+            return None
+        whole = b"".join(map(self.block, numbers)) if len(numbers) > 1 else self.block(numbers[0])
+        first = numbers[0] * BLOCK
+        return whole[start - first : end - first]
+
+    def _fetch(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of (start, end) ranges, in parallel by file systems that can."""
+        if not ranges:
+            return []
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         try:
             parts = self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise")
         except Exception as failed:  # as in open_source
@@ -195,17 +224,16 @@ class RemoteSource(Source):
         return bytes(part)
 
     def target(self) -> "RangeFile":
-        """A file object over cached blocks."""
+        """A file object over the kept blocks."""
         return RangeFile(self)
 
 
 class RangeFile(io.RawIOBase):
-    """A seekable read-only file over a `Source`, with a few cached blocks."""
+    """A seekable read-only file over a remote source's blocks."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RemoteSource) -> None:
         self._source = source
         self._at = 0
-        self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def readable(self) -> bool:
         """Always."""
@@ -230,7 +258,7 @@ class RangeFile(io.RawIOBase):
         left = self._source.stamp.size - self._at if size is None or size < 0 else size
         parts: list[bytes] = []
         while left > 0:
-            block = self._block(self._at // BLOCK)
+            block = self._source.block(self._at // BLOCK)
             part = block[self._at % BLOCK :][:left]
             if not part:
                 break
@@ -238,24 +266,6 @@ class RangeFile(io.RawIOBase):
             self._at += len(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def pread(self, start: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``start``, out of the same cached blocks; the position stays."""
-        kept = self._at
-        self._at = start
-        data = self.read(size)
-        self._at = kept
-        return data
-
-    def _block(self, number: int) -> bytes:
-        block = self._blocks.get(number)
-        if block is None:
-            block = self._blocks[number] = self._source.read(number * BLOCK, BLOCK)
-            if len(self._blocks) > BLOCKS:
-                self._blocks.popitem(last=False)
-        else:
-            self._blocks.move_to_end(number)
-        return block
 
 
 def quiet_requests() -> None:

@@ -114,6 +114,14 @@ def test_only_ranges_travel(family: Callable[[str], Path], server: Server) -> No
     assert stats.bytes_read == server.sent < len(data) / 3
 
 
+@pytest.mark.parametrize("name", ["h264_bframes.mp4", "h264_stream.ts", "vp9_hidden.webm", "mpeg4_bframes.avi"])
+def test_a_scan_fetches_a_file_once(name: str, family: Callable[[str], Path], server: Server) -> None:
+    """What is looked at twice, to check the order of frames or to find payloads, travels once."""
+    server.files[f"/{name}"] = family(name).read_bytes()
+    probe(f"http://127.0.0.1:{server.server_port}/{name}")
+    assert server.sent == len(server.files[f"/{name}"])
+
+
 def test_a_server_without_ranges_gives_no_wrong_bytes(family: Callable[[str], Path], server: Server) -> None:
     """A server that answers every range with the whole file is understood."""
     path = family("h264_bframes.mp4")
