@@ -14,7 +14,7 @@ import numpy as np
 from av.packet import Packet
 from av.video.stream import VideoStream
 
-from viewcache.errors import BadVideo
+from viewcache.errors import BadVideo, Full
 from viewcache.materializer.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.decode import DecodeStats, decode_from
 from viewcache.materializer.feed import DAMAGE, configure, demux, only, pixel_limit
@@ -61,11 +61,12 @@ def probe(uri: str, max_pixels: int = DEFAULT_MAX_PIXELS) -> VideoIndex:
 
     Raises:
         BadVideo: the file gives no frames, or is not a video, or too large a one; the message names it and the reason.
+        Full: this process has too many files open, which says nothing about the file.
     """
     with open_source(uri) as source:
         try:
             return _Probe(source, max_pixels).run()
-        except BadVideo:
+        except (BadVideo, Full):
             raise
         except Exception as bad:  # hostile files raise nearly anything out of the bindings (RELIABILITY F12)
             raise BadVideo(f"{shown(uri)}: cannot be read as a video ({type(bad).__name__}: {bad})") from bad

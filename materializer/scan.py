@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 
-from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.errors import BadVideo, CatalogDamaged, Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.discover import Found, discover
 from viewcache.materializer.labels import Value, labels_for
@@ -107,6 +107,7 @@ def scan(
     Raises:
         DatasetNotFound: no folder, no videos, or no label table.
         BadInput: labels that cannot be read or do not fit.
+        Full: a scanning process may open no more files; no video is called bad for that.
     """
     found = discover(spec.uri)
     paths = [each.path for each in found]
@@ -246,10 +247,12 @@ class _Probes:
         file = worker.file
         assert file is not None
         try:
-            blob, error = worker.connection.recv()
+            blob, error, of_video = worker.connection.recv()
         except (EOFError, OSError):
             return file, b"", f"{shown(file.uri)}: the process that indexed it {self._bury(worker)}"
         worker.file = None
+        if not of_video:
+            raise Full(error)
         return file, blob, error
 
     def _bury(self, worker: _Worker) -> str:

@@ -7,7 +7,7 @@ closes.
 import sys
 from multiprocessing.connection import Connection
 
-from viewcache.errors import ViewcacheError
+from viewcache.errors import Full, ViewcacheError
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.probe import probe
 
@@ -15,16 +15,16 @@ __all__ = ["main"]
 
 
 def serve(connection: Connection) -> None:
-    """Take (URI, max_pixels), answer (index bytes, error), until the connection closes."""
+    """Take (URI, max_pixels), answer (index bytes, error, whether it is the video's), until the connection closes."""
     while True:
         try:
             uri, max_pixels = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            answer = (probe(uri, max_pixels).to_bytes(), "")
+            answer = (probe(uri, max_pixels).to_bytes(), "", True)
         except ViewcacheError as bad:
-            answer = (b"", str(bad))
+            answer = (b"", str(bad), not isinstance(bad, Full))
         connection.send(answer)
 
 

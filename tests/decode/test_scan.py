@@ -6,11 +6,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from viewcache.errors import DatasetNotFound
-from viewcache.materializer.scan import Known, Scanned, scan, video_key
+from viewcache.errors import DatasetNotFound, Full
+from viewcache.materializer.scan import Known, Scanned, _Worker, scan, video_key
 from viewcache.materializer.source import Stamp
 from viewcache.materializer.spec import DatasetSpec
 
@@ -130,6 +131,23 @@ def test_the_limit_of_pixels_is_that_of_the_task(family: Callable[[str], Path], 
     assert ("more pixels than max_pixels allows (100)" in again.error) == (after == 100)
     (same,) = scan(DatasetSpec(uri, max_pixels=before), known)
     assert (same.reused, same.error) == (True, first.error)
+
+
+def test_too_many_open_files_are_no_bad_video(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scanning process that may open no more files says nothing about a video: no policy may take another for it."""
+    give, given = _Worker.give, 0
+
+    def give_and_limit(self: _Worker, *which: Any) -> None:
+        nonlocal given
+        given += 1
+        if given == 2:  # by then it has loaded what it needs
+            open_now = len(os.listdir(f"/proc/{self.process.pid}/fd"))
+            resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (open_now, open_now))
+        give(self, *which)
+
+    monkeypatch.setattr(_Worker, "give", give_and_limit)
+    with pytest.raises(Full, match="ulimit -n"):
+        list(scan(DatasetSpec(str(dataset)), workers=1))
 
 
 def test_labels_come_with_the_records(dataset: Path, tmp_path: Path) -> None:
