@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.materializer.names import SUFFIXES
-from viewcache.materializer.source import Stamp, is_local, local_path, quiet_requests, shown, stamp_of
+from viewcache.materializer.source import Stamp, is_local, local_path, shown, stamp_of
+from viewcache.store.quiet import quiet_requests
 
 __all__ = ["Found", "discover"]
 

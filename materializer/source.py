@@ -7,7 +7,6 @@ formats and protocols allowed, so that a playlist posing as a video cannot make 
 
 import errno
 import io
-import logging
 import os
 import stat
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadVideo, Full
+from viewcache.store.quiet import quiet_requests
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -31,7 +31,6 @@ __all__ = [
     "local_path",
     "open_container",
     "open_source",
-    "quiet_requests",
     "shown",
 ]
 
@@ -266,13 +265,6 @@ class RangeFile(io.RawIOBase):
             self._at += len(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def quiet_requests() -> None:
-    """Keep requests out of logs at DEBUG, where the AWS libraries show signatures and session tokens (F16)."""
-    for name in ("botocore", "aiobotocore", "s3fs"):
-        logger = logging.getLogger(name)
-        logger.setLevel(max(logger.getEffectiveLevel(), logging.INFO))
 
 
 def stamp_of(info: dict[str, Any]) -> Stamp:

@@ -17,6 +17,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar, cast  # fsspec has no types
 
 from viewcache.errors import BadInput, Closed, Full, MissingExtra, StoreUnreachable
+from viewcache.store.quiet import quiet_requests
 from viewcache.store.retry import Verdict, judge, pause_s, said
 from viewcache.store.window import Window
 
@@ -31,7 +32,6 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "a
 _SLOWEST = 1 << 20  # bytes a second: an answer that comes slower counts as lost
 _CONNECT_S = 5.0
 _CLIENTS = ("_s3", "_session", "service_client")  # where s3fs, gcsfs and adlfs have what is to be closed
-_WIRE_LOGS = ("botocore", "aiobotocore", "s3fs", "azure", "google.auth", "gcsfs")
 
 
 def check_url(url: str) -> str:
@@ -262,7 +262,7 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
     from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-    _keep_signatures_out_of_logs()
+    quiet_requests()
     try:
         kind = fsspec.get_filesystem_class(scheme)
         if not kind.async_impl:
@@ -283,11 +283,3 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
         raise MissingExtra(f"a store at {scheme}:// needs a further package: {install}") from None
     made.retries = 1  # of s3fs: attempts, not retries
     return made
-
-
-def _keep_signatures_out_of_logs() -> None:
-    """At DEBUG level these libraries log whole requests, with tokens and signatures."""
-    for name in _WIRE_LOGS:
-        logger = logging.getLogger(name)
-        if logger.getEffectiveLevel() < logging.INFO:
-            logger.setLevel(logging.INFO)
