@@ -90,6 +90,17 @@ def no_threads_left() -> Iterator[None]:
     assert not left, f"threads left running: {left}; close what started them"
 
 
+@pytest.fixture(autouse=True)
+def usual_scheduling() -> Iterator[None]:
+    """A test that leaves the process with another scheduling policy fails: all that later tests start would have it."""
+    before = os.sched_getscheduler(0)
+    yield
+    after = os.sched_getscheduler(0)
+    if after != before:
+        os.sched_setscheduler(0, before, os.sched_param(0))
+        pytest.fail(f"scheduling policy {before} became {after}")
+
+
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """On request: no open file, child process or thread more than before the test."""
