@@ -10,6 +10,7 @@ import pytest
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
 from tests.engine.stopped import KINDS, STOPPED, StoppedPool, StoppedProcess, plain_pool
 from tests.engine.trace_events import check, end, inner, read, tracks
+from viewcache.materializer import chooser
 from viewcache.materializer import pool as pools
 from viewcache.materializer.pressure import Pressure
 from viewcache.materializer.trace import Trace
@@ -82,6 +83,7 @@ def test_what_cannot_be_paused_gives_up_the_rest(
 ) -> None:
     """With as many jobs begun as a worker may have, the innermost returns what it has not made; it is made later."""
     monkeypatch.setattr(pools, "DEPTH", 1)
+    monkeypatch.setattr(chooser, "PATIENCE_S", 0.0)
     reading = Reading(kitchen, [_row_of_another_video(kitchen)])
     until(lambda: bool(pool.asked()), "the job to be asked to give up")
     pool.go()
@@ -91,6 +93,22 @@ def test_what_cannot_be_paused_gives_up_the_rest(
     assert (number, bool(report.returned)) == (1, True)
     made = {key for job in pool.given[1:] for key in job.keys}
     assert made >= set(report.returned)
+    kitchen.assert_counted()
+
+
+def test_a_reader_waits_a_while_for_the_rest(
+    kitchen: Kitchen, pool: StoppedPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that cannot be paused is done whole if that is soon: nothing that is half made is made again."""
+    monkeypatch.setattr(pools, "DEPTH", 1)
+    monkeypatch.setattr(chooser, "PATIENCE_S", 600.0)
+    reading = Reading(kitchen, [_row_of_another_video(kitchen)])
+    until(lambda: kitchen.engine.chooser._stuck is not None, "the dispatcher to see the reader")
+    pool.go()
+    assert reading.end() is None
+    _decoded(kitchen)
+    assert not pool.asked()
+    assert not any(report.returned or report.error for _, report in pool.reports)
     kitchen.assert_counted()
 
 
