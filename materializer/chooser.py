@@ -4,6 +4,7 @@ Demand comes before look-ahead. Of look-ahead, what is due soonest comes first; 
 soonest, because what is half made holds memory until it is done.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,11 @@ from viewcache.materializer.pressure import Pace, Pressure, allowance, in_use
 from viewcache.materializer.running import Running
 from viewcache.materializer.work import Work, edges_of
 
-__all__ = ["Choice", "Chooser", "EngineSettings"]
+__all__ = ["PATIENCE_S", "Choice", "Chooser", "EngineSettings"]
+
+PATIENCE_S = 3.0
+"""How long a reader waits for a worker before a job of look-ahead gives up its rest, and with it work half done: a
+reader that always waits, because it reads as fast as it can, is served soonest by wasting nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,9 @@ class Chooser:
         self._job_bytes = settings.job_bytes
         self._declared_bytes = 0
         self._pace = Pace()
+        self._stuck: tuple[int, int] | None = None
+        """The oldest demand that no worker could be given: identity of the work, and row."""
+        self._stuck_since = 0.0
         self.pressure = Pressure(settings.memory_bytes)
 
     def next(self, *, ahead: bool, only_soon: bool) -> Choice | None:
@@ -101,6 +109,22 @@ class Chooser:
         """Numbers of the jobs that make nothing that a reader waits for: they may be interrupted for one."""
         wanted = self._board.wanted_keys()
         return frozenset(number for number, each in running.items() if not wanted & each.wanted.keys())
+
+    def to_yield(self, running: Mapping[int, Running], *, at_once: bool) -> frozenset[int]:
+        """Numbers of the jobs that are to give up their rest for a reader, which has waited a while for a worker.
+
+        Args:
+            running: all jobs.
+            at_once: the reader lacks room and not a worker; waiting would not help it. So it is while memory is short.
+        """
+        demand, now = self._board.next_demand(), time.monotonic()
+        stuck = None if demand is None else (id(demand[0]), demand[1][0])
+        if stuck != self._stuck:
+            self._stuck, self._stuck_since = stuck, now
+        at_once |= self.pressure.on
+        if stuck is None or (not at_once and now - self._stuck_since < PATIENCE_S):
+            return frozenset()
+        return self.unwanted(running)
 
     def forsaken(self, running: Mapping[int, Running]) -> frozenset[int]:
         """Numbers of the jobs to give up: their task has left or their reader has gone, and nobody else needs them."""

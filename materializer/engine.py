@@ -1,7 +1,7 @@
 """The dispatcher: one thread that owns the workers, gives them jobs and takes in what they made (DESIGN §8.7).
 
 A job takes one video and makes all of its clips that fit, so that a generation decodes a video once. When a reader
-waits for other videos, jobs that nobody waits for are paused; what cannot be paused is asked to give up the rest.
+waits for other videos, jobs that nobody waits for are paused; what cannot be paused gives up its rest if it takes long.
 """
 
 import logging
@@ -237,6 +237,7 @@ class Engine:
 
     def _give_jobs(self) -> None:
         tight: int | None = None
+        lacks_room = False
         while True:
             self.chooser.measure(self._pool.held(), self._running)
             choice = self.chooser.next(ahead=not self._full, only_soon=tight is not None)
@@ -266,9 +267,9 @@ class Engine:
                 alone = not self._running and not held and holds == self._ledger.holds
                 if alone and self._board.is_oldest(work, rows):
                     self._board.fail(work, rows, no_room(work, rows, self._tier))
+                lacks_room = True
                 break
-        if self._board.next_demand() is not None:
-            self._pool.ask_to_yield(self.chooser.unwanted(self._running))
+        self._pool.ask_to_yield(self.chooser.to_yield(self._running, at_once=lacks_room))
         self._pool.drop(self.chooser.forsaken(self._running))
 
     def _found_no_room(self, moves: int) -> None:

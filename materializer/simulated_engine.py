@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 
 from viewcache.errors import Full
+from viewcache.materializer.chooser import PATIENCE_S
 from viewcache.materializer.cost import CostModel
 from viewcache.materializer.pool import DEPTH
 from viewcache.materializer.simulated_room import MAKING, PLANNED, READY, Base, Item, Reading, Room
@@ -121,6 +122,9 @@ class Dispatcher:
     """Number of a video → its bases, there or not."""
     full: bool = False
     """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+    _stuck: tuple[int, int] | None = None
+    _stuck_since: float = 0.0
+    _lacks_room: bool = False
 
     def dispatch(self, now: float) -> None:
         """Give jobs to the workers, as `Engine._give_jobs` does.
@@ -128,7 +132,11 @@ class Dispatcher:
         Raises:
             Full: a reader waits for what there will never be room for.
         """
-        if self._give_jobs(now):
+        self._lacks_room = False
+        stuck = self._give_jobs(now)
+        if stuck != self._stuck:
+            self._stuck, self._stuck_since = stuck, now
+        if stuck is not None and (self._lacks_room or now - self._stuck_since >= PATIENCE_S):
             for worker in self.workers:
                 if worker.on is not None and worker.on is worker.jobs[-1] and self._unwanted(worker):
                     worker.yields = worker.on
@@ -160,14 +168,14 @@ class Dispatcher:
 
     # Choosing ------------------------------------------------------------------------------------------------------
 
-    def _give_jobs(self, now: float) -> bool:
-        """Give out what there is; True if a reader waits for what nobody works on."""
+    def _give_jobs(self, now: float) -> tuple[int, int] | None:
+        """Give out what there is; the oldest demand that nobody works on: identity of the generation, and rank."""
         tight = False
         while True:
             demand = self._next_demand()
             worker = self._worker_for(demand is not None)
             if worker is None:
-                return demand is not None
+                return None if demand is None else (id(demand[0]), demand[1][0])
             if demand is not None:
                 reading, ranks = demand
                 job = self._prepare(reading, ranks, demanded=True)
@@ -176,14 +184,15 @@ class Dispatcher:
                 elif (
                     any(each.jobs for each in self.workers) or self.room.held or self.waiting[0].reading is not reading
                 ):
-                    return True
+                    self._lacks_room = True
+                    return id(reading), ranks[0]
                 else:
                     raise Full(f"no room for {len(ranks)} clips under a budget of {self.room.budget} bytes")
                 continue
             ahead = None if self.full else self._next_ahead(tight)
             if ahead is None:
                 self.full |= tight
-                return False
+                return None
             what, rank = ahead
             made = (
                 self._prepare(what, [rank], demanded=False) if isinstance(what, Reading) else self._prepare_base(what)
