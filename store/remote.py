@@ -44,7 +44,7 @@ from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat
 from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
 from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
 from viewcache.store.temporary import TEMPORARY
-from viewcache.store.tier import Tier
+from viewcache.store.tier import Tier, another
 
 if TYPE_CHECKING:
     pass
@@ -162,6 +162,15 @@ class RemoteTier(Tier):
         # One byte more than the index, so that a longer shard is noticed.
         self._look(path, end, end + index_size(meta.chunks) + 1, check)
         return FoundObject(check_physical(physical), physical, meta, table, end + index_size(meta.chunks) + len(text))
+
+    def describe(self, stored: Stored) -> ArrayMeta:
+        """See `Tier.describe`; one request, since the digest in ``zarr.json`` is that of the chunk table."""
+        self._check_process()
+        _, meta, digest = self._metadata(stored.physical)
+        found = FoundObject(check_physical(stored.physical), stored.physical, meta, stored.table, 0)
+        if digest != stored.table.digest() or found.stored != stored:
+            raise another(self.url, stored)
+        return meta
 
     def verify(self, physical: str, table: ChunkTable | None = None) -> FoundObject:
         """Read every byte of an object and check it, by two requests; see `verify_object`."""

@@ -19,7 +19,7 @@ from viewcache.store.format import ArrayMeta, ChunkTable
 from viewcache.store.shard_reader import FoundObject, Stored, read_each
 from viewcache.store.shard_writer import Written
 
-__all__ = ["Tier", "copy_object"]
+__all__ = ["Tier", "another", "copy_object"]
 
 Bytes = NDArray[np.uint8]
 
@@ -72,6 +72,17 @@ class Tier(Budget, ABC):
     @abstractmethod
     def scan(self, physical: str) -> FoundObject:
         """Learn of an object from the tier alone; chunks are located, not yet read. Errors as in `scan_object`."""
+
+    def describe(self, stored: Stored) -> ArrayMeta:
+        """The array and the attributes of an object of which the caller knows where its chunks are.
+
+        Raises:
+            ChunkDamaged: it is missing or damaged, or another object lies there.
+        """
+        found = self.scan(stored.physical)
+        if found.stored != stored:
+            raise another(self.url, stored)
+        return found.meta
 
     @abstractmethod
     def verify(self, physical: str, table: ChunkTable | None = None) -> FoundObject:
@@ -135,11 +146,14 @@ def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str
         Full: no room in ``target``, or no memory; nothing is left behind.
         Broken: the target cannot be written for another reason.
     """
-    found = source.scan(stored.physical)
-    if found.stored != stored:
-        raise ChunkDamaged(f"{stored.physical} in {source.url} is not the object that was to be copied")
-    meta = ArrayMeta(found.meta.shape, found.meta.chunk, codec, found.meta.attributes)
+    found = source.describe(stored)
+    meta = ArrayMeta(found.shape, found.chunk, codec, found.attributes)
     return target.write(key, _checked(source, stored), meta, durable=durable)
+
+
+def another(url: str, stored: Stored) -> ChunkDamaged:
+    """The error of a tier that has another object where a caller knows one."""
+    return ChunkDamaged(f"{stored.physical} in {url} is not the object that the catalog has")
 
 
 def _checked(source: Tier, stored: Stored) -> Iterator[Bytes]:

@@ -35,7 +35,7 @@ def test_each_part_counts_each_policy(videos: Path, tmp_path: Path) -> None:
             "4 jobs, random 3/4 of a dataset",
             "5 jobs of different pace, 16 drawn ahead",
             "real clips",
-            "the recorded order",
+            "the recorded order of videos",
         )
         for _ in range(2)
     ]
