@@ -1,9 +1,10 @@
 """What the schedule is worth: demand and deadlines, shortest jobs first under pressure, processes against threads.
 
-A SlowFast-like and an MAE-like task over the same videos (each clip three times, as files of its own), two workers, each
-consumer taking a fixed time a batch (SAND Fig. 18: 42.6 % slower without a schedule). "In order" is the engine without
-one: videos in the order of the dataset, one task after the other, readers last, nothing paused. The last part starts workers of each kind and lets them make all
-there is to make. Each run is a process of its own with empty folders; switches are objects, not keys of a user's file.
+A SlowFast-like and an MAE-like task over the same videos (each clip three times, as files of its own), two workers,
+each consumer taking a fixed time a batch (SAND Fig. 18: 42.6 % slower without a schedule). "In order" is the engine
+without one: videos in the order of the dataset, one task after the other, readers last, nothing paused. The last part
+starts workers of each kind and lets them make all there is to make. Each run is a process of its own with empty
+folders; switches are objects, not keys of a user's file.
 """
 
 import json
