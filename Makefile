@@ -65,8 +65,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast,http,verify,metrics]'
 	@touch $@
 
-# The tools of the tests, checkers and benchmarks, and the extra that the tests of remote stores need.
+# The tools of the tests, checkers and benchmarks, and the extras that the tests of remote stores need.
 $(VENV)/.developed: $(VENV)/.installed
 	@echo "installing the tools of the tests"
-	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3]' --group dev
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure]' --group dev
 	@touch $@

@@ -274,7 +274,8 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
                 "retries": {"total_max_attempts": 1, "mode": "standard"},
                 "max_pool_connections": 64,
             }
-        made = fsspec.filesystem(scheme, asynchronous=True, **options)
+        # adlfs has its end closed by a loop at the process's exit, and without one it shows a traceback there.
+        made = fsspec.filesystem(scheme, asynchronous=_EXTRAS.get(scheme) != "azure", **options)
     except ValueError:
         raise BadInput(f"no file system has URLs that begin with {scheme}://; known are s3, gs and az") from None
     except ImportError as missing:
