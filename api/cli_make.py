@@ -143,6 +143,10 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         "worker_seconds": busy,
         "stored_bytes": cache.tier.used_bytes,
         "budget_bytes": cache.tier.budget_bytes,
+        "tiers": {
+            name: {"used_bytes": cache.tiers[name].used_bytes, "budget_bytes": cache.tiers[name].budget_bytes}
+            for name in cache.tiers.names()
+        },
     }
     making = cache.making
     assert making is not None  # `materialize` began it
@@ -154,8 +158,7 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         if predicted.objects:
             terminal.table(("", "predicted", "measured", "ratio"), list(_told(predicted, measured)))
         terminal.show(
-            f"{counted(counts.get('ready', 0), 'clip')} ready after {duration(seconds)}; the store holds "
-            f"{size(cache.tier.used_bytes)} of {size(cache.tier.budget_bytes)}"
+            f"{counted(counts.get('ready', 0), 'clip')} ready after {duration(seconds)}; the store holds {_held(cache)}"
         )
         if busy:
             parts = sorted(busy.items(), key=lambda item: -item[1])
@@ -171,6 +174,15 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         terminal.say(f"{counted(counts['planned'], 'clip')} not made: {failure}")
         return 1
     return 0
+
+
+def _held(cache: "Cache") -> str:
+    """How full the tiers are."""
+    tiers = [cache.tiers[name] for name in cache.tiers.names()]
+    parts = [f"{size(tier.used_bytes)} of {size(tier.budget_bytes)}" for tier in tiers]
+    if len(tiers) == 1:
+        return parts[0]
+    return ", ".join(f"{part} in the {tier.name} tier" for tier, part in zip(tiers, parts, strict=True))
 
 
 def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object, ...]]:

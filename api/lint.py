@@ -348,11 +348,11 @@ def _clip_bytes(task: TaskSpec) -> int:
 
 
 def _little(config: Config, task: TaskSpec, need: int) -> Iterator[Problem]:
-    budget = config.cache.local.budget_bytes
+    budget = config.cache.room_bytes
     kept = min(1.0, budget / need)
     if kept < LITTLE:
         text = (
-            f"task {task.name!r}: cache.budget {size(budget)} keeps about {kept:.0%} of the {size(need)} that a "
+            f"task {task.name!r}: a budget of {size(budget)} keeps about {kept:.0%} of the {size(need)} that a "
             "generation takes; the rest is made again when it is read"
         )
         yield Problem("warning", "budget_keeps_little", text, task.place)

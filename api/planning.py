@@ -281,7 +281,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         objects=objects,
         kept_clips=sum(each.kept for each in objects if each.kind == "clip"),
         summary=task.summary(number),
-        budget_bytes=budget,
+        budget_bytes=config.cache.room_bytes,
         minimum_bytes=minimum,
         warnings=warnings,
     )

@@ -21,7 +21,7 @@ from viewcache.api.config import Config, Source, load, load_more
 from viewcache.api.loader import Loader
 from viewcache.api.making import Making
 from viewcache.api.metrics import observer_of
-from viewcache.api.storage import Storage, open_storage
+from viewcache.api.storage import Storage, forget_volatile, open_storage
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import EventRow, ProgressRow, TaskRow
@@ -422,6 +422,7 @@ class Cache:
         clean = self._engine is None or self._engine.close()
         self._ledger.note_reads()
         self.tiers.close()
+        forget_volatile(self.catalog, self.tiers)
         self._let_go(clean=clean and not self.tiers.strays)
 
     def _let_go(self, *, clean: bool) -> None:

@@ -1,11 +1,13 @@
 """Where an open cache keeps its bytes: its tiers, opened and made to agree with the catalog, and the ledger of them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from viewcache.api.config import Config
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TierRow
+from viewcache.errors import ViewcacheError
 from viewcache.materializer.codecs import CodecChooser
 from viewcache.materializer.evict import Eviction
 from viewcache.materializer.ledger import LOCAL, Ledger
@@ -13,7 +15,7 @@ from viewcache.materializer.recover import Recovered, recover
 from viewcache.materializer.tiers import Tiers
 from viewcache.store import LocalTier, Tier, open_tier
 
-__all__ = ["Storage", "open_storage"]
+__all__ = ["Storage", "forget_volatile", "open_storage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,14 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     tiers = Tiers(opened, ledger)
     _shrink(tiers, ledger)
     return Storage(config, ledger, tiers, found)
+
+
+def forget_volatile(catalog: Catalog, tiers: Tiers) -> None:
+    """Forget copies that end with this process, so that nobody is told of them; the next start does it otherwise."""
+    with suppress(ViewcacheError):
+        for name in tiers.names():
+            if tiers[name].volatile:
+                forget_tier(catalog, name)
 
 
 def forget_tier(catalog: Catalog, name: str) -> None:

@@ -75,7 +75,7 @@ class KeepSettings:
         """What the settings of a cache say."""
         most = job_bytes(cache.memory_bytes, cache.worker_count)
         remote = sum(tier.budget_bytes for tier in cache.tiers if tier.name == REMOTE)
-        return cls(cache.local.budget_bytes + remote, cache.keep, cache.local.codec, most, remote)
+        return cls(cache.room_bytes, cache.keep, cache.local.codec, most, remote)
 
 
 @dataclass(frozen=True, slots=True)

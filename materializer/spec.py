@@ -186,6 +186,11 @@ class CacheSpec:
     """Path of the file that gets a trace of the run, absolute."""
 
     @property
+    def room_bytes(self) -> int:
+        """Of all tiers together but memory, which has only copies of what lies below."""
+        return sum(tier.budget_bytes for tier in self.tiers if tier.name != "memory")
+
+    @property
     def local(self) -> TierSpec:
         """The tier in which objects are made."""
         return next(tier for tier in self.tiers if tier.name == "local")

@@ -19,6 +19,7 @@ from tests.tiers.task import EPOCHS, TASK
 from viewcache.api.locate import Located
 from viewcache.api.session import Cache
 from viewcache.api.verify import verify
+from viewcache.catalog import Catalog
 from viewcache.materializer.ledger import LOCAL, MEMORY, REMOTE
 
 CLIPS = 32
@@ -96,6 +97,8 @@ def test_what_comes_next_lies_in_memory(tmp_path: Path, videos: Path, bucket: st
         assert cache._ledger.copies(MEMORY)
         assert {copy.stored.codec for copy in cache._ledger.copies(MEMORY).values()} == {"raw"}
         below = cache._ledger.copies(LOCAL).keys() | cache._ledger.copies(REMOTE).keys()
+    with Catalog.open(tmp_path / "cache", create=False, writable=False) as catalog:
+        assert set(catalog.load_copies()["tier"].to_pylist()) == {LOCAL, REMOTE}
     with viewcache.open(described) as cache:
         assert not cache._ledger.copies(MEMORY)
         assert dict(read_all(cache, EPOCHS)) == truth
