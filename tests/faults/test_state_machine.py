@@ -139,7 +139,7 @@ def test_one_sequence_with_every_fault_of_the_world(site: Site) -> None:
     assert site.steps.keys() >= {"clock_jump", "duplicate_job", "enospc_on", "worker_hang", "kill_worker", "crash"}
 
 
-@pytest.mark.timeout(900)  # the whole run, not a step: those have limits of their own
+@pytest.mark.timeout(3600)  # the whole long run, not a step: those have limits of their own
 def test_any_sequence_of_faults(site: Site) -> None:
     """Whatever happens in whatever order: right bytes or the expected error, counts that agree, and the budget."""
     many = settings().max_examples > 100  # the long profile
