@@ -57,7 +57,10 @@ class LookAhead:
         if queued:
             return
         decided = threading.Event()
-        self._planner.submit(self._plan, task, decided)
+        try:
+            self._planner.submit(self._plan, task, decided)
+        except RuntimeError:  # so an executor says that it was shut down
+            raise Closed("the cache was closed; open it again") from None
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)

@@ -12,10 +12,6 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers.seaweed import bucket, seaweed
-
-__all__ = ["bucket", "seaweed"]  # one server for all tests of a session
-
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
 settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile(

@@ -66,3 +66,11 @@ def test_going_away_in_the_middle(tmp_path: Path, videos: Path, cycles: int) -> 
         assert tier.reserved_bytes == 0
         assert_at_rest(store)
         assert time.monotonic() - begun < STUCK_S
+
+
+def test_a_read_that_comes_with_the_close_is_told(tmp_path: Path, videos: Path) -> None:
+    """Where the planner has ended and the cache is not closed yet, a reader gets the error of a closed cache."""
+    with viewcache.open(config(tmp_path / "store", videos)) as cache:
+        cache._ahead.close()
+        with pytest.raises(Closed):
+            cache.read("t", 0, 0)

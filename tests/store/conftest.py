@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.seaweed import bucket, seaweed
 from tests.store.objects import Bytes, Put, stored_of
 from viewcache import store
 
-__all__ = ["put", "tier"]
+__all__ = ["bucket", "put", "seaweed", "tier"]
 
 
 @pytest.fixture
