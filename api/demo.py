@@ -24,7 +24,7 @@ from viewcache.api.on_demand import PlainClip, decode_plainly
 from viewcache.api.session import Cache
 from viewcache.api.session import open as open_cache
 from viewcache.api.sheet import contact_sheet, write_sheet
-from viewcache.api.sql_door import ask, owner_of, question
+from viewcache.api.sql_door import ask_all, owner_of, question
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.generation import ActiveGeneration
 from viewcache.materializer.job import Recipe
@@ -302,7 +302,8 @@ def _report(
     folder: Path, phases: tuple[Phase, ...], rest: Phase, used: int, differing: list[str], terminal: Terminal
 ) -> None:
     cold, warm, plain = phases
-    answers = {name: ask(str(folder / "cache"), question(name)) for name in QUESTIONS}
+    asked = ask_all(str(folder / "cache"), [question(name) for name in QUESTIONS])
+    answers = dict(zip(QUESTIONS, asked, strict=True))
     if terminal.json:
         figures = [{key: value for key, value in asdict(each).items() if key != "digests"} for each in (*phases, rest)]
         terminal.data(

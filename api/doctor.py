@@ -13,7 +13,17 @@ from importlib import metadata
 from pathlib import Path
 
 from viewcache.api.cli_terminal import counted, size
-from viewcache.api.doctor_cache import Finding, bucket, clock, damage, failures, journal, moved_aside, objects
+from viewcache.api.doctor_cache import (
+    Finding,
+    Recorded,
+    bucket,
+    clock,
+    damage,
+    failures,
+    journal,
+    moved_aside,
+    objects,
+)
 from viewcache.api.locate import Located
 from viewcache.errors import NotFound, ViewcacheError
 from viewcache.materializer.ledger import LOCAL
@@ -49,15 +59,16 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
         ("limits", _limits),
     ]
     if located is not None:
+        recorded = Recorded(located)
         checks += [
             ("catalog", lambda: _catalog(located)),
             ("store", lambda: _store(located)),
             ("journal", lambda: journal(located)),
             ("quarantine", lambda: moved_aside(located)),
-            ("objects", lambda: objects(located)),
-            ("bucket", lambda: bucket(located)),
-            ("disk", lambda: _disk(located)),
-            ("errors", lambda: failures(located)),
+            ("objects", lambda: objects(located, recorded)),
+            ("bucket", lambda: bucket(recorded)),
+            ("disk", lambda: _disk(located, recorded)),
+            ("errors", lambda: failures(recorded)),
             ("clock", lambda: clock(located)),
         ]
     findings: list[Finding] = []
@@ -213,13 +224,13 @@ def _store(located: Located) -> Iterator[Finding]:
         yield Finding("ok", "unfinished", "nothing is left of dead writers")
 
 
-def _disk(located: Located) -> Iterator[Finding]:
+def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
     path = Path(located.root)
     while not path.exists() and path != path.parent:
         path = path.parent
     disk = os.statvfs(path)
     free = disk.f_bavail * disk.f_frsize
-    budget, used = _budget(located)
+    budget, used = _budget(located, recorded)
     left = max(0, budget - used)
     if budget and free < left:
         yield Finding(
@@ -236,19 +247,14 @@ def _disk(located: Located) -> Iterator[Finding]:
         yield Finding("warn", "inodes", f"{disk.f_favail} free", "each object takes five; free some")
 
 
-def _budget(located: Located) -> tuple[int, int]:
+def _budget(located: Located, recorded: Recorded) -> tuple[int, int]:
     """The budget of the store's folder and what it holds, as last configured; zeros if it was never opened."""
-    from viewcache.api.sql_door import ask, question
-
-    try:
-        rows = ask(located.catalog, question("status_tiers")).dicts()
-    except NotFound:
-        rows = []
+    rows = recorded.tiers()
     sizes = ((int(str(row["budget_bytes"])), int(str(row["used_bytes"]))) for row in rows if row["tier"] == LOCAL)
-    recorded = next(sizes, (0, 0))
+    budget, used = next(sizes, (0, 0))
     if located.config is not None and located.config.budget_given:
-        return located.config.cache.local.budget_bytes, recorded[1]
-    return recorded
+        budget = located.config.cache.local.budget_bytes
+    return budget, used
 
 
 def _command(pid: int) -> str:

@@ -8,11 +8,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from viewcache.api.cli_terminal import counted, size
 from viewcache.api.locate import Located
-from viewcache.api.sql_door import ask, copy_catalog, owner_of, question
+from viewcache.api.sql_door import Answer, ask_all, copy_catalog, owner_of, question
 from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines
@@ -24,7 +25,7 @@ from viewcache.store import open_tier
 from viewcache.store.format import check_physical
 from viewcache.store.reader import scan_object
 
-__all__ = ["Finding", "bucket", "clock", "damage", "failures", "journal", "moved_aside", "objects"]
+__all__ = ["Finding", "Recorded", "bucket", "clock", "damage", "failures", "journal", "moved_aside", "objects"]
 
 _FUTURE_S = 60.0
 """A file this much newer than now says that the clock was set back, seconds."""
@@ -55,6 +56,52 @@ class Finding:
     def as_dict(self) -> dict[str, str]:
         """The same as plain values."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of an object, as the catalog has it."""
+
+    tier: str
+    physical: str
+    bytes: int
+    budget: int
+
+
+class Recorded:
+    """What the catalog says, asked once for all checks."""
+
+    def __init__(self, located: Located) -> None:
+        """Ask on first use."""
+        self._located = located
+
+    @cached_property
+    def _answers(self) -> dict[str, Answer]:
+        """By question; none without a catalog."""
+        names = ["status_tiers", "doctor_failures"]
+        if is_postgresql(self._located.catalog) or not owner_of(self._located.catalog):
+            names.append("doctor_copies")
+        limits = QueryLimits(rows=_MOST_COMPARED)
+        try:
+            return dict(zip(names, ask_all(self._located.catalog, list(map(question, names)), limits), strict=True))
+        except NotFound:
+            return {}
+
+    def tiers(self) -> list[dict[str, object]]:
+        """Each tier, its budget and what it holds."""
+        return self._answers["status_tiers"].dicts() if self._answers else []
+
+    def failures(self) -> list[tuple[object, ...]] | None:
+        """(message, seconds since 1970-01-01 UTC), the last first; None without a catalog."""
+        return self._answers["doctor_failures"].rows if self._answers else None
+
+    def copies(self) -> tuple[list[Copy], bool] | None:
+        """The copies, and whether there are more; None while they change, or without a catalog."""
+        answer = self._answers.get("doctor_copies")
+        if answer is None:
+            return None
+        rows = [Copy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
+        return rows, answer.truncated
 
 
 def damage(located: Located) -> Finding | None:
@@ -104,11 +151,11 @@ def moved_aside(located: Located) -> Iterator[Finding]:
         yield Finding("warn", "quarantine", f"{', '.join(names)} could not be read and were moved aside", cure)
 
 
-def objects(located: Located) -> Iterator[Finding]:
+def objects(located: Located, recorded: Recorded) -> Iterator[Finding]:
     """Whether the catalog and the store's folder tell the same; nothing is compared while a run changes both."""
-    if (recorded := _recorded(located)) is None:
+    if (copies := recorded.copies()) is None:
         return
-    rows, truncated = recorded
+    rows, truncated = copies
     if truncated:
         yield Finding("ok", "objects", f"more than {len(rows)}", "`viewcache gc --dry-run` compares all with the store")
         return
@@ -132,26 +179,22 @@ def objects(located: Located) -> Iterator[Finding]:
         yield Finding("ok", "objects", f"{counted(len(there), 'object')} of {size(used)}, each with its row")
 
 
-def bucket(located: Located) -> Iterator[Finding]:
+def bucket(recorded: Recorded) -> Iterator[Finding]:
     """Whether the bucket of the last run answers, and has what the catalog says; that only while nobody changes it."""
-    try:
-        tiers = ask(located.catalog, question("status_tiers")).dicts()
-    except NotFound:
-        return
-    url = next((str(row["url"]) for row in tiers if row["tier"] == REMOTE), None)
+    url = next((str(row["url"]) for row in recorded.tiers() if row["tier"] == REMOTE), None)
     if url is None:
         return
     began = time.monotonic()
     try:
-        tier = open_tier(REMOTE, url, 1, _ANSWERS_S)
+        tier = open_tier(REMOTE, url, 1, _ANSWERS_S, make=False)
     except ViewcacheError as error:
         yield Finding("fail", "bucket", str(error), "training goes on without it: what lies there is made again")
         return
     try:
         yield Finding("ok", "bucket", f"{url} answers, in {time.monotonic() - began:.2f} s")
-        if (recorded := _recorded(located)) is None or recorded[1]:
+        if (copies := recorded.copies()) is None or copies[1]:
             return
-        known = {row.physical for row in recorded[0] if row.tier == REMOTE}
+        known = {row.physical for row in copies[0] if row.tier == REMOTE}
         there = {physical for physical, _ in tier.iter_objects()}
     finally:
         tier.close()
@@ -162,28 +205,6 @@ def bucket(located: Located) -> Iterator[Finding]:
         yield Finding("warn", "bucket missing", what, "made again when they are read; somebody deletes in the bucket")
     if known == there:
         yield Finding("ok", "bucket objects", f"{counted(len(there), 'object')}, each with its row")
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A copy, as the catalog has it."""
-
-    tier: str
-    physical: str
-    bytes: int
-    budget: int
-
-
-def _recorded(located: Located) -> tuple[list[_Row], bool] | None:
-    """The copies that the catalog has, and whether there are more; None while they change, or without a catalog."""
-    if not is_postgresql(located.catalog) and owner_of(located.catalog):
-        return None
-    try:
-        answer = ask(located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
-    except NotFound:
-        return None
-    rows = [_Row(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
-    return rows, answer.truncated
 
 
 def _walked(root: Path) -> tuple[set[str], list[str]]:
@@ -209,11 +230,9 @@ def _is_whole(root: str, physical: str) -> bool:
     return True
 
 
-def failures(located: Located) -> Iterator[Finding]:
+def failures(recorded: Recorded) -> Iterator[Finding]:
     """What went wrong last, as the catalog recorded it."""
-    try:
-        rows = ask(located.catalog, question("doctor_failures")).rows
-    except NotFound:
+    if (rows := recorded.failures()) is None:
         return
     if rows:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(float(str(rows[0][1]))))

@@ -1,11 +1,10 @@
 """What `viewcache status` shows: each part is the answer to a question that people can ask in SQL themselves."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from viewcache.api.cli_terminal import duration, size
-from viewcache.api.sql_door import ask, copied, question
+from viewcache.api.sql_door import ask_all, copied, question
 from viewcache.materializer.stalls import CAUSES
 
 __all__ = ["PARTS", "Status", "status"]
@@ -114,9 +113,9 @@ def status(where: str) -> Status:
         NotFound: there is no catalog.
         Timeout: another process owns it and did not publish a snapshot.
     """
-    with copied(where) as (state, seen), ThreadPoolExecutor(2, thread_name_prefix="viewcache-status") as pool:
-        answers = pool.map(lambda part: ask(state, question(f"status_{part}")).dicts(), PARTS)
-        return Status(dict(zip(PARTS, answers, strict=True)), seen)
+    with copied(where) as (state, seen):
+        answers = ask_all(state, [question(f"status_{part}") for part in PARTS])
+        return Status({part: answer.dicts() for part, answer in zip(PARTS, answers, strict=True)}, seen)
 
 
 def _number(value: object) -> float:

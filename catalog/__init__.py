@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from viewcache.catalog.door import Catalog
-    from viewcache.catalog.readonly import QueryLimits, QueryResult, run_query
+    from viewcache.catalog.readonly import QueryLimits, QueryResult, run_queries, run_query
     from viewcache.catalog.snapshot import read_snapshot
 
-__all__ = ["Catalog", "QueryLimits", "QueryResult", "read_snapshot", "run_query"]
+__all__ = ["Catalog", "QueryLimits", "QueryResult", "read_snapshot", "run_queries", "run_query"]
 
 _HOMES = {
     "Catalog": "viewcache.catalog.door",
     "QueryLimits": "viewcache.catalog.readonly",
     "QueryResult": "viewcache.catalog.readonly",
     "read_snapshot": "viewcache.catalog.snapshot",
+    "run_queries": "viewcache.catalog.readonly",
     "run_query": "viewcache.catalog.readonly",
 }
 

@@ -11,7 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class QueryLimits:
 
 
 def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits, data: bytes = b"") -> bytes:
-    """Run a module in a child process with limits and return what it answers, an Arrow IPC stream.
+    """Run a module in a child process with limits and return what it answers: Arrow IPC streams, one after the other.
 
     Args:
         module: its name; run as a program it calls ``serve_confined``.
@@ -83,18 +83,18 @@ def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits
     return child.stdout
 
 
-def serve_confined(answer: "Callable[[Mapping[str, Any], QueryLimits], pa.Table]") -> None:
+def serve_confined(answer: "Callable[[Mapping[str, Any], QueryLimits], Iterable[pa.Table]]") -> None:
     """The child's whole life: read a request, answer it, end."""
+    import pyarrow as pa
+
     request = json.loads(sys.stdin.buffer.readline())
     try:
-        table = answer(request, QueryLimits(**request["limits"]))
+        for table in answer(request, QueryLimits(**request["limits"])):
+            with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
+                writer.write_table(table)
     except errors.QueryRefused as error:
         sys.stderr.write("\n" + json.dumps({"error": str(error)}) + "\n")
         sys.exit(_REFUSED)
-    import pyarrow as pa
-
-    with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
-        writer.write_table(table)
 
 
 def confine(limits: QueryLimits, *, files: int) -> None:

@@ -169,7 +169,7 @@ def sample() -> pa.Table:
     return pa.Table.from_pylist(rows, CANDIDATES)
 
 
-def _answer(request: Mapping[str, Any], limits: QueryLimits) -> pa.Table:
+def _answer(request: Mapping[str, Any], limits: QueryLimits) -> list[pa.Table]:
     """What the child does: the policy over the candidates, then the cut."""
     import duckdb
 
@@ -191,7 +191,7 @@ def _answer(request: Mapping[str, Any], limits: QueryLimits) -> pa.Table:
             raise QueryRefused(f"the policy gives {reader.schema.names}; a policy gives {VICTIMS.names}")
         # More rows than there are candidates cannot be right, however many more there would be.
         batches = (pa.Table.from_batches([batch]).cast(VICTIMS) for batch in reader)
-        return cut(batches, request["need_bytes"], most_rows=len(candidates) + 1)
+        return [cut(batches, request["need_bytes"], most_rows=len(candidates) + 1)]
     except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError, MemoryError) as error:
         raise QueryRefused(f"the policy failed: {error}") from error
 

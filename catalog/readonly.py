@@ -1,8 +1,9 @@
-"""Read-only SQL for people: one SELECT, in a child process with limits, on data that it cannot change.
+"""Read-only SQL for people: SELECTs, in a child process with limits, on data that they cannot change.
 
 Each layer stops what the others let through (CATALOG.md §3.2, RELIABILITY F9): a copy of the database opened
 read-only, no access outside it and locked settings, a READ ONLY transaction, one statement of type SELECT or EXPLAIN,
-and a process with bounded memory, files and time. The price is the start of a process, a third of a second a query.
+and a process with bounded memory, files and time. The price is the start of a process, a third of a second; several
+queries can share it.
 
 What is seen: a catalog that nobody owns, as it is; one that is owned, as of a snapshot that its owner publishes on
 request; PostgreSQL, live.
@@ -12,7 +13,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from viewcache.catalog.confined import QueryLimits, ask_confined, check_one, con
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["QueryLimits", "QueryResult", "run_query"]
+__all__ = ["QueryLimits", "QueryResult", "run_queries", "run_query"]
 
 _PLAIN_EXPLAINS = [["explain", word] for word in ("select", "with", "values", "table", "from")]
 
@@ -63,17 +64,37 @@ def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *,
         NotFound: there is no catalog.
         Timeout: the owner did not publish a snapshot.
     """
+    return run_queries(where, [sql], limits, wait_s=wait_s)[0]
+
+
+def run_queries(
+    where: str | Path, queries: Sequence[str], limits: QueryLimits | None = None, *, wait_s: float = 10.0
+) -> list[QueryResult]:
+    """Run several such statements over one state of the catalog, in one process, with the limits on them together.
+
+    Args:
+        where: as for ``run_query``.
+        queries: the statements.
+        limits: the seconds and the memory are of all, the rows and the bytes of each.
+        wait_s: as for ``run_query``.
+
+    Raises:
+        QueryRefused: as for ``run_query``; the first that is refused ends all.
+        NotFound: there is no catalog.
+        Timeout: the owner did not publish a snapshot.
+    """
     from viewcache.catalog.opening import is_postgresql
 
     limits = limits or QueryLimits()
-    try:
-        sql.encode()
-    except UnicodeEncodeError as error:
-        raise errors.QueryRefused(f"the query is not valid UTF-8 at character {error.start}") from error
+    for sql in queries:
+        try:
+            sql.encode()
+        except UnicodeEncodeError as error:
+            raise errors.QueryRefused(f"the query is not valid UTF-8 at character {error.start}") from error
     if is_postgresql(where):
-        return _ask_child({"url": str(where)}, sql, limits, "postgresql", time.time())
+        return _ask_child({"url": str(where)}, queries, limits, "postgresql", time.time())
     with _readable(Path(where).absolute(), wait_s) as (database, source, as_of_s):
-        return _ask_child({"database": str(database)}, sql, limits, source, as_of_s)
+        return _ask_child({"database": str(database)}, queries, limits, source, as_of_s)
 
 
 @contextlib.contextmanager
@@ -104,23 +125,32 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
         yield copy, "file", as_of_s
 
 
-def _ask_child(target: dict[str, str], sql: str, limits: QueryLimits, source: str, as_of_s: float) -> QueryResult:
-    arrow = ask_confined(__name__, {"target": target, "sql": sql}, limits)
+def _ask_child(
+    target: dict[str, str], queries: Sequence[str], limits: QueryLimits, source: str, as_of_s: float
+) -> list[QueryResult]:
+    answered = ask_confined(__name__, {"target": target, "queries": list(queries)}, limits)
     import pyarrow as pa
 
-    schema = pa.ipc.open_stream(arrow).schema
-    truncated = (schema.metadata or {}).get(b"truncated") == b"1"
-    return QueryResult(tuple(schema.names), arrow, truncated, source, as_of_s)
+    results, streams = [], pa.BufferReader(answered)
+    for _ in queries:
+        began = streams.tell()
+        schema = pa.ipc.open_stream(streams).read_all().schema
+        truncated = (schema.metadata or {}).get(b"truncated") == b"1"
+        arrow = answered[began : streams.tell()]
+        results.append(QueryResult(tuple(schema.names), arrow, truncated, source, as_of_s))
+    return results
 
 
-def _answer(request: "Mapping[str, Any]", limits: QueryLimits) -> "pa.Table":
+def _answer(request: "Mapping[str, Any]", limits: QueryLimits) -> "Iterator[pa.Table]":
     """What the child does with a request."""
     answer = _on_postgresql if "url" in request["target"] else _on_duckdb
-    table, truncated = answer(request["target"], request["sql"], limits)
-    return table.replace_schema_metadata({"truncated": "1" if truncated else "0"})
+    for table, truncated in answer(request["target"], request["queries"], limits):
+        yield table.replace_schema_metadata({"truncated": "1" if truncated else "0"})
 
 
-def _on_duckdb(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[pa.Table, bool]":
+def _on_duckdb(
+    target: dict[str, str], queries: Sequence[str], limits: QueryLimits
+) -> "Iterator[tuple[pa.Table, bool]]":
     import duckdb
 
     from viewcache.catalog.duck import locked_down
@@ -129,10 +159,11 @@ def _on_duckdb(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[
     config = {**locked_down(limits.memory_bytes // 2, 2), "temp_directory": ""}
     connection = duckdb.connect(target["database"], read_only=True, config=dict(config))
     try:
-        _check_one_select(sql, [statement.type.name for statement in connection.extract_statements(sql)])
         connection.execute("begin transaction read only")
-        reader = connection.execute(sql).to_arrow_reader(2048)
-        return _first_rows(reader.schema, reader, limits)
+        for sql in queries:
+            _check_one_select(sql, [statement.type.name for statement in connection.extract_statements(sql)])
+            reader = connection.execute(sql).to_arrow_reader(2048)
+            yield _first_rows(reader.schema, reader, limits)
     except (duckdb.Error, MemoryError) as error:
         raise errors.QueryRefused(f"the query failed: {error}") from error
 
@@ -150,7 +181,9 @@ def _is_plain_explain(sql: str) -> bool:
     return [word.lower() for word in sql.split(None, 2)[:2]] in _PLAIN_EXPLAINS
 
 
-def _on_postgresql(target: dict[str, str], sql: str, limits: QueryLimits) -> "tuple[pa.Table, bool]":
+def _on_postgresql(
+    target: dict[str, str], queries: Sequence[str], limits: QueryLimits
+) -> "Iterator[tuple[pa.Table, bool]]":
     import psycopg
     import pyarrow as pa
 
@@ -167,20 +200,22 @@ def _on_postgresql(target: dict[str, str], sql: str, limits: QueryLimits) -> "tu
             "a PostgreSQL superuser can leave any read-only transaction: name a role that may only SELECT in the URL"
         )
     try:
-        # A server-side cursor takes one SELECT or VALUES and nothing that writes; the extended protocol one statement.
-        plain = _is_plain_explain(sql)
-        text = sql if plain else f"declare answer no scroll cursor for {sql.rstrip().rstrip(';')}\n"
-        connection.execute("begin transaction read only")
-        cursor = connection.execute(text.encode(), prepare=True)
-        if not plain:
-            cursor = connection.execute(f"fetch forward {limits.rows + 1} from answer".encode())
-        rows = cursor.fetchall()
-        names = [column.name for column in cursor.description or ()]
+        connection.execute("begin transaction isolation level repeatable read, read only")
+        for number, sql in enumerate(queries):
+            # A server-side cursor takes one SELECT or VALUES and nothing that writes; the extended protocol one
+            # statement.
+            plain = _is_plain_explain(sql)
+            text = sql if plain else f"declare answer{number} no scroll cursor for {sql.rstrip().rstrip(';')}\n"
+            cursor = connection.execute(text.encode(), prepare=True)
+            if not plain:
+                cursor = connection.execute(f"fetch forward {limits.rows + 1} from answer{number}".encode())
+            rows = cursor.fetchall()
+            names = [column.name for column in cursor.description or ()]
+            columns = [_column(values) for values in zip(*rows, strict=True)] if rows else [pa.nulls(0)] * len(names)
+            table = pa.table(columns, names=names)
+            yield _first_rows(table.schema, table.to_batches(2048), limits)
     except (psycopg.Error, MemoryError) as error:
         raise errors.QueryRefused(f"the query failed: {error}") from error
-    columns = [_column(values) for values in zip(*rows, strict=True)] if rows else [pa.nulls(0)] * len(names)
-    table = pa.table(columns, names=names)
-    return _first_rows(table.schema, table.to_batches(2048), limits)
 
 
 def _column(values: "tuple[object, ...]") -> "pa.Array":

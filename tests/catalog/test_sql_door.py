@@ -12,7 +12,7 @@ import pytest
 from tests.catalog.conftest import database_url, execute
 from tests.catalog.samples import copy, plan, registered
 from viewcache import errors
-from viewcache.catalog import Catalog, QueryLimits, read_snapshot, run_query
+from viewcache.catalog import Catalog, QueryLimits, read_snapshot, run_queries, run_query
 from viewcache.catalog.files import Layout
 
 COUNT = "select kind, state, count(*) as n, sum(bytes) as bytes from objects group by all order by all"
@@ -202,6 +202,20 @@ def test_rows_are_cut_off(filled: Path) -> None:
     assert not run_query(filled, "select * from range(5000)", QueryLimits(rows=5000)).truncated
 
 
+def test_several_questions_share_a_process(filled: Path) -> None:
+    """Each has its own columns, rows and cut; one that is refused ends all, and nothing is taken from another's."""
+    queries = ["select 7 as a, 'x' as b", "select * from range(100)", "select 1 as none where false"]
+    one, many, none = run_queries(filled, queries, QueryLimits(rows=10))
+    assert one.table().to_pylist() == [{"a": 7, "b": "x"}]
+    assert (one.columns, one.truncated) == (("a", "b"), False)
+    assert (many.table()["range"].to_pylist(), many.truncated) == (list(range(10)), True)
+    assert (none.table().num_rows, none.columns) == (0, ("none",))
+    assert run_queries(filled, []) == []
+    for wrong in ("delete from object", "select 1; select 2", "select nonsense"):
+        with pytest.raises(errors.QueryRefused):
+            run_queries(filled, ["select 1", wrong, "select 2"])
+
+
 @pytest.mark.parametrize(
     "sql",
     [
@@ -248,6 +262,10 @@ def test_postgresql_answers_live(reader: str) -> None:
     assert run_query(reader, "explain select 1").table().num_rows == 1
     assert run_query(reader, "select generate_series(1, 50)", QueryLimits(rows=10)).truncated
     assert run_query(reader, "select 1 as a where false").table().num_rows == 0
+    several = run_queries(reader, ["select 1 as a", "explain select 1", "select 2 as b;"])
+    assert [result.columns for result in several] == [("a",), ("QUERY PLAN",), ("b",)]
+    with pytest.raises(errors.QueryRefused):
+        run_queries(reader, ["select 1", "delete from object"])
 
 
 @pytest.mark.parametrize(
