@@ -114,8 +114,8 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
             copies = catalog.load_copies()
             places = _by_id(copies.filter(pc.equal(copies["tier"], tier)), ids)
             why: dict[str | None, dict[int, str | None]] = {}
+            list(tiers[tier].each(tiers[tier].delete, [places[each.object_id]["physical"] for each in victims]))
             for victim in victims:
-                tiers[tier].delete(places[victim.object_id]["physical"])
                 why.setdefault(victim.policy, {})[victim.object_id] = victim.reason
             for name, reasons in why.items():
                 catalog.mark_evicted(reasons, name, tier=tier)

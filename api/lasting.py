@@ -27,6 +27,6 @@ def lasting_tiers(catalog: Catalog, located: Located) -> Iterator[dict[str, Tier
         tiers: dict[str, Tier] = {LOCAL: LocalTier(located.root, 1)}
         for row in catalog.query("read_tiers").to_pylist():
             if row["tier"] == REMOTE:
-                tiers[REMOTE] = open_tier(REMOTE, row["url"], 1, timeouts.get(REMOTE, 60.0))
+                tiers[REMOTE] = open_tier(REMOTE, row["url"], 1, timeouts.get(REMOTE, 60.0), make=False)
                 opened.callback(tiers[REMOTE].close)
         yield tiers

@@ -81,10 +81,10 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
 
 def forget_volatile(catalog: Catalog, tiers: Tiers) -> None:
     """Forget copies that end with this process, so that nobody is told of them; the next start does it otherwise."""
-    with suppress(ViewcacheError):
-        catalog.flush()  # what was moved last waits to be written
-        for name in tiers.names():
-            if tiers[name].volatile:
+    for name in tiers.names():
+        if tiers[name].volatile:
+            with suppress(ViewcacheError):
+                catalog.flush()  # what was moved last waits to be written
                 forget_tier(catalog, name)
 
 

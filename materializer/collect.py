@@ -169,8 +169,8 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
     catalog.flush()
     failpoint("gc.recorded")
     for each in garbage.tiers:
-        for physical in (*(place for _, place, _ in each.unneeded), *(stray.physical for stray in each.worthless)):
-            each.tier.delete(physical)
+        places = [*(place for _, place, _ in each.unneeded), *(stray.physical for stray in each.worthless)]
+        list(each.tier.each(each.tier.delete, places))
         each.tier.sweep()
     for path in (*garbage.unfinished, *(garbage.quarantined if quarantined else ())):
         if path.parent.name != TEMPORARY:  # those are swept
@@ -178,18 +178,20 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
 
 
 def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Stray]:
-    found: dict[str, FoundObject] = {}
-    for physical in there:
+    def look(physical: str) -> FoundObject | None:
         try:
-            found[physical] = tier.scan(physical)
+            return tier.scan(physical)
         except ChunkDamaged:
-            continue
+            return None
+
+    scanned = zip(there, tier.each(look, there), strict=True)
+    found = {physical: each for physical, each in scanned if each is not None}
     wanted = set(catalog.query("read_needed", tier=tier.name)["object_id"].to_pylist()) if found else set()
     known = catalog.objects_by_key([each.key for each in found.values()]).to_pylist()
     needed = {row["key"]: row["object_id"] for row in known if row["object_id"] in wanted}
     for physical, size in there.items():
-        each = found.get(physical)
-        yield Stray(physical, size, each, needed.get(each.key, 0) if each is not None else 0)
+        whole = found.get(physical)
+        yield Stray(physical, size, whole, needed.get(whole.key, 0) if whole is not None else 0)
 
 
 def _unfinished(root: Path) -> Iterator[Path]:

@@ -7,7 +7,7 @@ plans find what is there. Idempotent: killed in the middle, it is done again.
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +112,7 @@ def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovere
     deleted = unknown = 0
     for k in range(0, len(strays), BATCH):
         found, broken = scan_strays(tier, strays[k : k + BATCH])
-        for physical in broken:
-            tier.delete(physical)
-        deleted += len(broken)
+        deleted += len(list(tier.each(tier.delete, broken)))
         ids, fresh = _adopt(catalog, found)
         unknown += fresh
         catalog.mark_ready([copy_row(ids[each.key], name, each) for each in found])
@@ -169,14 +167,20 @@ def _recorded(catalog: Catalog, tier: str) -> list[Copy]:
     return copies
 
 
-def scan_strays(tier: Tier, physicals: Iterable[str]) -> tuple[list[FoundObject], list[str]]:
+def scan_strays(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
     """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
-    found, broken = [], []
-    for physical in physicals:
+    found: list[FoundObject] = []
+    broken: list[str] = []
+
+    def look(physical: str) -> FoundObject | ChunkDamaged:
         try:
-            each = tier.scan(physical)
+            return tier.scan(physical)
         except ChunkDamaged as damage:
-            _log.warning("an object that was not whole is deleted: %s", damage, extra={"action": "delete"})
+            return damage
+
+    for physical, each in zip(physicals, tier.each(look, physicals), strict=True):
+        if isinstance(each, ChunkDamaged):
+            _log.warning("an object that was not whole is deleted: %s", each, extra={"action": "delete"})
             broken.append(physical)
         else:
             found.append(each)

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,9 +46,6 @@ from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
 from viewcache.store.temporary import TEMPORARY
 from viewcache.store.tier import Tier, another
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["RemoteTier"]
 
 Bytes = NDArray[np.uint8]
@@ -67,6 +64,7 @@ class RemoteTier(Tier):
     """Objects in a bucket, below a prefix that is one cache's own."""
 
     run_bytes = SPAN_BYTES
+    at_once = 16
 
     def __init__(
         self,
@@ -77,6 +75,7 @@ class RemoteTier(Tier):
         deadline_s: float = 60.0,
         stall_s: float = 10.0,
         seed: int | None = None,
+        make: bool = True,
     ):
         """Make the store, or accept the one that is there.
 
@@ -88,6 +87,7 @@ class RemoteTier(Tier):
             deadline_s: seconds until a request that is refused or not answered is given up.
             stall_s: seconds without an answer after which one attempt counts as lost.
             seed: of the jitter in the pauses between attempts.
+            make: mark what has nothing in it as a store; without it, only who writes an object writes.
 
         Raises:
             BadInput: the URL is not taken, or what lies there is not a store.
@@ -101,7 +101,7 @@ class RemoteTier(Tier):
         # One writer at a time for the keys of one prefix: two threads of this process never race for an object.
         self._turns = [threading.Lock() for _ in range(256)]
         try:
-            self._lay_out()
+            self._lay_out(make=make)
         except BaseException:
             self.close()
             raise
@@ -361,13 +361,15 @@ class RemoteTier(Tier):
                     continue
                 yield folder, files
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, *, make: bool) -> None:
         client = self._client
         if client.call(client.get(MARKER, 0, _LOOK_BYTES)) is None:
             for name in {*client.call(client.names(""))} & {_OBJECTS, TEMPORARY, METADATA_NAME, ".zgroup", ".zarray"}:
                 raise BadInput(
                     f"{self.url} holds {name!r} but no {MARKER}, so it is not a viewcache store; name another prefix"
                 )
+            if not make:
+                return
             client.call(client.put(MARKER, json.dumps({"viewcache_store": FORMAT}).encode() + b"\n"))
         try:
             version = self._look(MARKER, 0, _LOOK_BYTES, _version)

@@ -6,8 +6,9 @@ the tests that ours run (tests/store/tier_contract.py).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from viewcache.store.shard_writer import Written
 __all__ = ["Tier", "another", "copy_object"]
 
 Bytes = NDArray[np.uint8]
+T = TypeVar("T")
 
 
 class Tier(Budget, ABC):
@@ -35,6 +37,9 @@ class Tier(Budget, ABC):
 
     run_bytes: ClassVar[int] = 4 << 20
     """Raw bytes that one read of a copy asks for: enough to hide what a call costs here, few beside a budget."""
+
+    at_once: ClassVar[int] = 1
+    """Objects of which `each` has something done at a time: more where an answer takes long and costs nobody work."""
 
     def __init__(self, name: str, url: str, budget_bytes: int, unit: int = 1):
         """Remember the name.
@@ -108,6 +113,17 @@ class Tier(Budget, ABC):
             Misuse: ``physical`` is not the place of an object.
             Broken: the tier cannot be changed.
         """
+
+    def each(self, work: Callable[[str], T], places: Iterable[str]) -> Iterator[T]:
+        """Do something with each of several objects, such as ``tier.delete``, and give the results in their order.
+
+        The first that raises ends it: of the others those that had begun are done, and no more are begun.
+        """
+        if self.at_once == 1:
+            yield from map(work, places)
+            return
+        with ThreadPoolExecutor(self.at_once, thread_name_prefix="viewcache-each") as pool:
+            yield from pool.map(work, places)
 
     @abstractmethod
     def sweep(self, dead_pid: int | None = None) -> int:

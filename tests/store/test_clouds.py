@@ -12,7 +12,7 @@ from tests.servers.clouds import Cloud, azure, google, missing_for_azure, missin
 from tests.store.objects import pixels
 from tests.store.tier_contract import KEY, TierContract, put
 from viewcache import store
-from viewcache.store.format import physical_of
+from viewcache.store.format import physical_of, shard_name
 
 SHARD = "c.0.0"
 META = store.ArrayMeta((6, 50), (2, 50), "raw", {"kind": "clip"})
@@ -26,7 +26,7 @@ def reached(missing: str, start: Callable[[Path], AbstractContextManager[Cloud]]
     with start(folder) as cloud, pytest.MonkeyPatch.context() as environment:
         for name, value in cloud.environment.items():
             environment.setenv(name, value)
-        logging.getLogger("gcsfs").setLevel(logging.ERROR)  # without an account it warns of each bucket
+        environment.setattr(logging.getLogger("gcsfs"), "disabled", True)  # without an account it warns of each bucket
         files = cloud.filesystem()
         if not files.exists("bucket"):
             files.mkdir("bucket")
@@ -61,14 +61,14 @@ class CloudContract(TierContract):
     def damage(self, tier: store.Tier, stored: store.Stored, chunk: int) -> None:
         """By putting the shard anew."""
         place = stored.table.offsets[chunk] + stored.table.sizes[chunk] // 2
-        path = _place(tier, f"{stored.physical}/c{'.0' * len(stored.shape)}")
+        path = _place(tier, f"{stored.physical}/{shard_name(len(stored.shape))}")
         data = bytearray(self.files.cat_file(path))
         data[place] ^= 16
         self.files.pipe_file(path, bytes(data))
 
     def lose(self, tier: store.Tier, stored: store.Stored) -> None:
         """Both files go."""
-        for name in (f"c{'.0' * len(stored.shape)}", "zarr.json"):
+        for name in (shard_name(len(stored.shape)), "zarr.json"):
             self.files.rm_file(_place(tier, f"{stored.physical}/{name}"))
 
     def abandon(self, tier: store.Tier) -> int:

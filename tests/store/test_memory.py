@@ -283,6 +283,16 @@ def test_a_deletion_waits_for_those_who_read(tier: store.MemoryTier) -> None:
         pass
 
 
+@pytest.fixture
+def threads_take_turns() -> Iterator[None]:
+    """Fifty times as often as usual."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("threads_take_turns")
 def test_reads_beside_deletions(tier: store.MemoryTier) -> None:
     """While objects are deleted and written anew under their readers, each read is right or damaged."""
     array = pixels((2, 200_000))

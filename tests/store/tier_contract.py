@@ -256,6 +256,20 @@ class TierContract(ABC):
             with pytest.raises(Misuse):
                 tier.delete(physical)
 
+    def test_each_does_it_to_all_in_order(self, tier: store.Tier) -> None:
+        """Results come in the order asked for; the first that raises ends it, and what was deleted is counted once."""
+        written = [
+            put(tier, pixels((1, 300 + k)), store.ArrayMeta((1, 300 + k), (1, 300 + k), "raw")) for k in range(40)
+        ]
+        places = [each.physical for each in written]
+        assert [found.physical for found in tier.each(tier.scan, places)] == places
+        with pytest.raises(Misuse):
+            list(tier.each(tier.delete, ["objects", *places[20:]]))
+        list(tier.each(tier.delete, places[:20]))
+        left = dict(tier.iter_objects())
+        assert tier.used_bytes == sum(left.values())
+        assert left.keys() <= set(places[20:])
+
     def test_reserving_never_exceeds_the_budget(self, tmp_path: Path) -> None:
         """A reservation is granted exactly where `free_bytes` says so, and the budget is never exceeded (law 7)."""
         tier = self.open(tmp_path / "small", 100_000)

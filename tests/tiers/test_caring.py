@@ -8,9 +8,10 @@ import pytest
 
 import viewcache
 from tests.servers.fault_proxy import proxied
-from tests.servers.seaweed import Seaweed, connected
+from tests.servers.seaweed import Seaweed, connected, make_bucket
 from tests.tiers.test_moving import CLIPS, make_all, tiered
 from viewcache.api.config import load
+from viewcache.api.doctor_cache import Recorded
 from viewcache.api.doctor_cache import bucket as look_at_bucket
 from viewcache.api.evict import evict, policies_of
 from viewcache.api.garbage import collected
@@ -38,7 +39,7 @@ def made(folder: Path, videos: Path, bucket: str) -> tuple[Located, int, int]:
 
 def findings(located: Located) -> dict[str, str]:
     """What the doctor says of the bucket: level by what it is about."""
-    return {finding.about: finding.level for finding in look_at_bucket(located)}
+    return {finding.about: finding.level for finding in look_at_bucket(Recorded(located))}
 
 
 def test_gc_empties_folder_and_bucket_of_what_nobody_needs(
@@ -102,6 +103,22 @@ def test_evict_frees_the_tier_that_is_named(tmp_path: Path, videos: Path, bucket
         assert (len(cache._ledger.copies(LOCAL)), len(cache._ledger.copies(REMOTE))) == (local, 0)
     with pytest.raises(NotFound, match="no memory tier"):
         evict(located, policy, 1, tier="memory")
+
+
+def test_looking_at_an_emptied_bucket_writes_nothing(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed
+) -> None:
+    """The doctor tells what is missing, a dry run of gc what it would forget; the bucket stays empty."""
+    located, _, remote = made(tmp_path / "cache", videos, bucket)
+    with connected(seaweed) as client:
+        for each in client.list_objects_v2(Bucket=bucket)["Contents"]:
+            client.delete_object(Bucket=bucket, Key=each["Key"])
+        client.delete_bucket(Bucket=bucket)  # SeaweedFS lists folders that are empty, as no other service does
+        make_bucket(seaweed, bucket)
+        assert remote
+        assert findings(located) == {"bucket": "ok", "bucket missing": "warn"}
+        collected(located, dry_run=True)
+        assert "Contents" not in client.list_objects_v2(Bucket=bucket)
 
 
 def test_a_bucket_that_does_not_answer_is_told(

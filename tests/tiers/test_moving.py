@@ -129,13 +129,13 @@ def test_damage_in_the_bucket_is_rebuilt(
         make_all(cache, tmp_path / "cache")
         hurt = set(cache._ledger.copies(REMOTE)) - set(cache._ledger.copies(LOCAL))
         assert hurt
-        for key in hurt:
-            if damage == "flipped":
-                _change(seaweed, bucket, key)
-                continue
-            with connected(seaweed) as client:
-                for name in _shards(client, bucket, key):
-                    client.delete_object(Bucket=bucket, Key=name)
+        with connected(seaweed) as client:
+            for key in hurt:
+                if damage == "flipped":
+                    _change(client, bucket, key)
+                else:
+                    for name in _shards(client, bucket, key):
+                        client.delete_object(Bucket=bucket, Key=name)
         assert dict(read_all(cache, EPOCHS)) == truth
 
 
@@ -145,19 +145,19 @@ def test_verify_reads_every_tier(tmp_path: Path, videos: Path, bucket: str, seaw
         make_all(cache, tmp_path / "cache")
         key = next(iter(cache._ledger.copies(REMOTE)))
         copies = len(cache._ledger.copies(REMOTE)) + len(cache._ledger.copies(LOCAL))
-    _change(seaweed, bucket, key)
+    with connected(seaweed) as client:
+        _change(client, bucket, key)
     found = verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache")))
     assert (found.objects, len(found.damaged), found.strays, found.repaired) == (copies, 1, (), True)
     assert verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache"))).damaged == ()
 
 
-def _change(seaweed: Seaweed, bucket: str, key: str) -> None:
+def _change(client: Any, bucket: str, key: str) -> None:
     """Flip a bit of an object in the bucket."""
-    with connected(seaweed) as client:
-        for name in _shards(client, bucket, key):
-            body = bytearray(client.get_object(Bucket=bucket, Key=name)["Body"].read())
-            body[len(body) // 2] ^= 1
-            client.put_object(Bucket=bucket, Key=name, Body=bytes(body))
+    for name in _shards(client, bucket, key):
+        body = bytearray(client.get_object(Bucket=bucket, Key=name)["Body"].read())
+        body[len(body) // 2] ^= 1
+        client.put_object(Bucket=bucket, Key=name, Body=bytes(body))
 
 
 def _shards(client: Any, bucket: str, key: str) -> list[str]:
