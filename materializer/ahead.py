@@ -39,6 +39,7 @@ class LookAhead:
         """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
         self._gone: set[int] = set()
         """Tasks that left; the planner may be at one of them just then."""
+        self._closed = False
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
 
     def reading(self, task: Task, number: int, epoch: int) -> None:
@@ -57,10 +58,7 @@ class LookAhead:
         if queued:
             return
         decided = threading.Event()
-        try:
-            self._planner.submit(self._plan, task, decided)
-        except RuntimeError:  # so an executor says that it was shut down
-            raise Closed("the cache was closed; open it again") from None
+        self._submit(self._plan, task, decided)
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
@@ -73,12 +71,25 @@ class LookAhead:
             self._gone.add(task.task_id)
         if gone is not None:
             self._announce()
-            with suppress(RuntimeError):  # it was closed meanwhile
-                self._planner.submit(self._decide_again)
+            with suppress(Closed):
+                self._submit(self._decide_again)
 
     def close(self) -> None:
         """Plan no more."""
+        with self._lock:
+            self._closed = True
         self._planner.shutdown(cancel_futures=True)
+
+    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+        """Let the planner do something.
+
+        Raises:
+            Closed: it has ended; an executor says that in the words for too many threads.
+        """
+        with self._lock:
+            if self._closed:
+                raise Closed("the cache was closed; open it again")
+            self._planner.submit(work, *arguments)
 
     def _plan(self, task: Task, decided: threading.Event) -> None:
         """Plan the generation that is read, then the next one, of all tasks that share clips with it; announce them."""
