@@ -41,6 +41,7 @@ __all__ = [
     "Result",
     "Stopwatch",
     "Timing",
+    "clips_in",
     "compare",
     "cpu_seconds",
     "machine",
@@ -307,6 +308,11 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+
+
+def clips_in(folder: str | Path) -> list[Path]:
+    """The videos that lie in a folder, by name."""
+    return sorted(path for path in Path(folder).iterdir() if path.suffix in {".mp4", ".webm", ".mkv", ".avi"})
 
 
 def run_apart(module: str, setting: object, where: Path | None, keep: str = "") -> dict[str, Any]:

@@ -18,7 +18,7 @@ import fsspec
 import numpy as np
 
 import viewcache
-from benchmarks.harness import ROOT, Aim, Figure, Result, main
+from benchmarks.harness import ROOT, Aim, Figure, Result, clips_in, main
 from tests.servers.fault_proxy import FaultProxy, proxied
 from tests.servers.seaweed import connected, make_bucket, serve
 
@@ -28,7 +28,7 @@ FRAMES, STRIDE = 16, 2
 
 def bench(args: Namespace) -> Iterator[Result]:
     """On demand, then viewcache with more and more epochs planned at once."""
-    clips = sorted(path for path in args.videos.iterdir() if path.suffix in {".mp4", ".mkv", ".webm"})
+    clips = clips_in(args.videos)
     clips, epochs = (clips[:2], 2) if args.quick else (clips, args.epochs)
     whole = sum(path.stat().st_size for path in clips)
     with tempfile.TemporaryDirectory(dir=args.dir) as folder, serve(Path(folder)) as server:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from benchmarks.harness import Stopwatch, cpu_seconds
+from benchmarks.harness import Stopwatch, clips_in, cpu_seconds
 
 __all__ = ["SYSTEMS", "Run", "Setting"]
 
@@ -113,7 +113,7 @@ class _OnDemand:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.videos = [_scan(path, setting.short_side) for path in _clips(setting.videos)]
+        self.videos = [_scan(path, setting.short_side) for path in clips_in(setting.videos)]
 
     def __getitem__(self, draw: Draw) -> Bytes:
         setting, rng = self.setting, np.random.default_rng((self.setting.seed, *draw))
@@ -143,10 +143,6 @@ class _OnDemand:
             return np.asarray(frame.to_ndarray(format="rgb24", width=video.width, height=video.height), np.uint8)
         full = frame.to_ndarray(format="rgb24")
         return np.asarray(cv2.resize(full, (video.width, video.height), interpolation=cv2.INTER_LINEAR), np.uint8)
-
-
-def _clips(folder: str) -> list[Path]:
-    return sorted(path for path in Path(folder).iterdir() if path.suffix in {".mp4", ".webm", ".mkv", ".avi"})
 
 
 def _scan(path: Path, short_side: int) -> _Video:
@@ -264,7 +260,7 @@ def _stored_batches(setting: Setting, batches: int, clips: int) -> list[Path]:
 
 def _ideal(setting: Setting) -> Batches:
     """A thread reads whole files ahead, into memory that is used again."""
-    videos = len(_clips(setting.videos))
+    videos = len(clips_in(setting.videos))
     assert videos % setting.videos_per_batch == 0, "the ideal's batches are all of one size"
     clips = setting.videos_per_batch * setting.samples
     paths = _stored_batches(setting, videos // setting.videos_per_batch, clips)
@@ -365,7 +361,7 @@ def _consume(setting: Setting) -> Run:
     """Read all batches, at a fixed time for each, touching every byte."""
     run = Run()
     batches = SYSTEMS[setting.system](setting)
-    steps = -(-len(_clips(setting.videos)) // setting.videos_per_batch)
+    steps = -(-len(clips_in(setting.videos)) // setting.videos_per_batch)
     run.ready_wall_s, run.ready_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
     for _ in range(setting.epochs):
         with Stopwatch() as watch:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, main, run_apart
+from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, clips_in, main, run_apart
 from viewcache.materializer.board import Board
 from viewcache.materializer.chooser import Choice, Chooser, EngineSettings
 from viewcache.materializer.pressure import Pressure
@@ -100,8 +100,7 @@ class Took:
 def bench(args: Namespace) -> Iterator[Result]:
     """Every part, its systems in every round in a new order."""
     with tempfile.TemporaryDirectory(dir=args.dir) as folder:
-        clips = sorted(path for path in args.videos.iterdir() if path.suffix in {".mp4", ".mkv", ".webm"})
-        for number, path in product(range(args.copies), clips):
+        for number, path in product(range(args.copies), clips_in(args.videos)):
             shutil.copy(path, Path(folder) / f"{number}-{path.name}")
         yield from _bench(args, Run("", folder, seed=args.seed, epochs=args.epochs, step_s=args.step))
 
