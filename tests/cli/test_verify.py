@@ -10,13 +10,18 @@ import pyarrow as pa
 import pytest
 
 import viewcache
+from tests.cli.conftest import Template
 from tests.cli.site import Site
 from viewcache.catalog import Catalog
 
 
 @pytest.fixture
-def longer(site: Site) -> Site:
+def longer(site: Site, template: Template) -> Site:
     """Two tasks over the three videos with everything made, twenty epochs each."""
+    return template("longer", site, _make_longer)
+
+
+def _make_longer(site: Site) -> None:
     site.edit("epochs: 2\n", "epochs: 20\n")
     site.edit("frames_per_video: 8", "frames_per_video: 4")
     text = site.config.read_text()
@@ -27,7 +32,6 @@ def longer(site: Site) -> Site:
         for epoch, iteration in product(range(20), range(2)):  # tasks that draw together draw when they are read
             cache.read("train", epoch, iteration)
             cache.read("other", epoch, iteration)
-    return site
 
 
 def test_verify_tells_how_uniform_the_draws_are(longer: Site) -> None:

@@ -8,6 +8,7 @@ import viewcache
 from tests.faults.caches import config
 from viewcache.api.sql_door import ask
 from viewcache.errors import Broken
+from viewcache.materializer.ops import registry
 
 MODULE = """
 import numpy as np
@@ -41,6 +42,7 @@ def test_a_broken_contract_is_an_error_that_is_recorded(
     body, told = SPOILT[what]
     (tmp_path / f"spoil_{what}.py").write_text(MODULE.format(what=what, body=body))
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_custom", dict(registry._custom))  # other tests list what there is
     given = config(tmp_path / "own", videos)
     given["cache"]["op_modules"] = [f"spoil_{what}"]
     given["dataset"]["augmentation"][-1]["config"].append({f"spoil_{what}": {}})

@@ -75,13 +75,13 @@ def test_builtins_declare_their_fingerprint() -> None:
     assert all(get(name).fingerprint.isdigit() for name in builtin_names())
 
 
-def test_unknown_names_list_the_known_and_the_nearest() -> None:
+def test_unknown_names_list_the_known_and_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt operation gets the list of known ones and the nearest name."""
+    monkeypatch.setattr(registry, "_custom", {})  # other tests have operations of their own
     with pytest.raises(BadInput, match=r"unknown op 'random_corp'; known: blur, .*; did you mean random_crop\?"):
         get("random_corp")
-    with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype") as far:
+    with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype$"):
         get("os.system")
-    assert "did you mean" not in str(far.value)
 
 
 def test_importing_operations_loads_no_heavy_library() -> None:

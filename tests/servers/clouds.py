@@ -18,6 +18,8 @@ from typing import Any
 
 import fsspec
 
+from tests.servers.seaweed import free_ports
+
 __all__ = ["Cloud", "azure", "google", "missing_for_azure", "missing_for_google"]
 
 _START_S = 60.0
@@ -63,7 +65,7 @@ def _azurite() -> str | None:
 @contextmanager
 def azure(folder: Path) -> Iterator[Cloud]:
     """Azurite with a container, in memory."""
-    port, program = _free_port(), _azurite()
+    (port,), program = free_ports(1), _azurite()
     assert program is not None
     where = f"BlobEndpoint=http://127.0.0.1:{port}/{_ACCOUNT}"
     connection = f"DefaultEndpointsProtocol=http;AccountName={_ACCOUNT};AccountKey={_PUBLIC_KEY};{where};"
@@ -75,7 +77,7 @@ def azure(folder: Path) -> Iterator[Cloud]:
 @contextmanager
 def google(folder: Path) -> Iterator[Cloud]:
     """An emulator of Google's storage with a bucket, in memory."""
-    port = _free_port()
+    (port,) = free_ports(1)
     environment = {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}", "GOOGLE_CLOUD_PROJECT": "tests"}
     with _running([sys.executable, str(Path(__file__).with_name("google.py")), str(port)], folder, port):
         yield Cloud("gs://bucket", environment)
@@ -100,10 +102,3 @@ def _running(command: list[str], folder: Path, port: int) -> Iterator[None]:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -17,7 +17,17 @@ from typing import Any  # botocore has no types
 
 import pytest
 
-__all__ = ["ACCESS_KEY", "SECRET_KEY", "Seaweed", "bucket", "connected", "make_bucket", "seaweed", "serve"]
+__all__ = [
+    "ACCESS_KEY",
+    "SECRET_KEY",
+    "Seaweed",
+    "bucket",
+    "connected",
+    "free_ports",
+    "make_bucket",
+    "seaweed",
+    "serve",
+]
 
 ACCESS_KEY = "viewcache-tests"
 SECRET_KEY = "canary-" + secrets.token_hex(8)
@@ -57,7 +67,7 @@ class Seaweed:
 def serve(folder: Path) -> Iterator[Seaweed]:
     """Run a server that keeps its data below ``folder``; it is gone afterwards."""
     for attempt in range(_ATTEMPTS):
-        ports = _free_ports(5)
+        ports = free_ports(5)
         running = _start(folder / str(attempt), ports)
         try:
             if _answers(running, ports[0]):
@@ -85,7 +95,7 @@ def _start(folder: Path, ports: list[int]) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(command, env={**os.environ, **keys, **limits}, stdout=log, stderr=log)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports with nobody on them nor 10,000 above them."""
     found: list[int] = []
     while len(found) < count:
