@@ -114,7 +114,7 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
             copies = catalog.load_copies()
             places = _by_id(copies.filter(pc.equal(copies["tier"], tier)), ids)
             why: dict[str | None, dict[int, str | None]] = {}
-            list(tiers[tier].each(tiers[tier].delete, [places[each.object_id]["physical"] for each in victims]))
+            tiers[tier].each(tiers[tier].delete, [places[each.object_id]["physical"] for each in victims])
             for victim in victims:
                 why.setdefault(victim.policy, {})[victim.object_id] = victim.reason
             for name, reasons in why.items():

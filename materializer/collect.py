@@ -14,7 +14,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.replay import REBUILT
 from viewcache.errors import ChunkDamaged
 from viewcache.failpoints import failpoint
-from viewcache.materializer.recover import copy_row
+from viewcache.materializer.recover import copy_row, scan_each
 from viewcache.store import FoundObject, Tier
 from viewcache.store.temporary import TEMPORARY, is_abandoned
 
@@ -170,7 +170,7 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
     failpoint("gc.recorded")
     for each in garbage.tiers:
         places = [*(place for _, place, _ in each.unneeded), *(stray.physical for stray in each.worthless)]
-        list(each.tier.each(each.tier.delete, places))
+        each.tier.each(each.tier.delete, places)
         each.tier.sweep()
     for path in (*garbage.unfinished, *(garbage.quarantined if quarantined else ())):
         if path.parent.name != TEMPORARY:  # those are swept
@@ -178,14 +178,8 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
 
 
 def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Stray]:
-    def look(physical: str) -> FoundObject | None:
-        try:
-            return tier.scan(physical)
-        except ChunkDamaged:
-            return None
-
-    scanned = zip(there, tier.each(look, there), strict=True)
-    found = {physical: each for physical, each in scanned if each is not None}
+    scanned = zip(there, scan_each(tier, list(there)), strict=True)
+    found = {physical: each for physical, each in scanned if not isinstance(each, ChunkDamaged)}
     wanted = set(catalog.query("read_needed", tier=tier.name)["object_id"].to_pylist()) if found else set()
     known = catalog.objects_by_key([each.key for each in found.values()]).to_pylist()
     needed = {row["key"]: row["object_id"] for row in known if row["object_id"] in wanted}

@@ -27,7 +27,7 @@ from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
 if TYPE_CHECKING:
     from viewcache.materializer.task import Task
 
-__all__ = ["Recovered", "claim", "copy_row", "plan_again", "recover", "scan_strays"]
+__all__ = ["Recovered", "claim", "copy_row", "plan_again", "recover", "scan_each"]
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -111,8 +111,8 @@ def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovere
     strays = [physical for physical in there if physical not in copies]
     deleted = unknown = 0
     for k in range(0, len(strays), BATCH):
-        found, broken = scan_strays(tier, strays[k : k + BATCH])
-        deleted += len(list(tier.each(tier.delete, broken)))
+        found, broken = _scan_strays(tier, strays[k : k + BATCH])
+        deleted += len(tier.each(tier.delete, broken))
         ids, fresh = _adopt(catalog, found)
         unknown += fresh
         catalog.mark_ready([copy_row(ids[each.key], name, each) for each in found])
@@ -167,10 +167,8 @@ def _recorded(catalog: Catalog, tier: str) -> list[Copy]:
     return copies
 
 
-def scan_strays(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
-    """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
-    found: list[FoundObject] = []
-    broken: list[str] = []
+def scan_each(tier: Tier, physicals: Sequence[str]) -> list[FoundObject | ChunkDamaged]:
+    """What each of several objects says of itself, or what is wrong with it."""
 
     def look(physical: str) -> FoundObject | ChunkDamaged:
         try:
@@ -178,7 +176,14 @@ def scan_strays(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject]
         except ChunkDamaged as damage:
             return damage
 
-    for physical, each in zip(physicals, tier.each(look, physicals), strict=True):
+    return tier.each(look, physicals)
+
+
+def _scan_strays(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
+    """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
+    found: list[FoundObject] = []
+    broken: list[str] = []
+    for physical, each in zip(physicals, scan_each(tier, physicals), strict=True):
         if isinstance(each, ChunkDamaged):
             _log.warning("an object that was not whole is deleted: %s", each, extra={"action": "delete"})
             broken.append(physical)

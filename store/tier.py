@@ -114,16 +114,15 @@ class Tier(Budget, ABC):
             Broken: the tier cannot be changed.
         """
 
-    def each(self, work: Callable[[str], T], places: Iterable[str]) -> Iterator[T]:
+    def each(self, work: Callable[[str], T], places: Iterable[str]) -> list[T]:
         """Do something with each of several objects, such as ``tier.delete``, and give the results in their order.
 
         The first that raises ends it: of the others those that had begun are done, and no more are begun.
         """
         if self.at_once == 1:
-            yield from map(work, places)
-            return
+            return list(map(work, places))
         with ThreadPoolExecutor(self.at_once, thread_name_prefix="viewcache-each") as pool:
-            yield from pool.map(work, places)
+            return list(pool.map(work, places))
 
     @abstractmethod
     def sweep(self, dead_pid: int | None = None) -> int:
