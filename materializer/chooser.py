@@ -5,7 +5,7 @@ soonest, because what is half made holds memory until it is done.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from viewcache.materializer.board import Board
@@ -60,7 +60,7 @@ class Chooser:
         self._declared_bytes = 0
         self._pace = Pace()
         self._stuck: tuple[int, int] | None = None
-        """The oldest demand that no worker could be given: identity of the work, and row."""
+        """Who waits for a worker: identity of the oldest demand's work, and row; or 0, and the job over a paused one."""
         self._stuck_since = 0.0
         self.pressure = Pressure(settings.memory_bytes)
 
@@ -110,21 +110,31 @@ class Chooser:
         wanted = self._board.wanted_keys()
         return frozenset(number for number, each in running.items() if not wanted & each.wanted.keys())
 
-    def to_yield(self, running: Mapping[int, Running], *, at_once: bool) -> frozenset[int]:
+    def to_yield(
+        self, running: Mapping[int, Running], begun: Iterable[Sequence[int]], *, at_once: bool
+    ) -> frozenset[int]:
         """Numbers of the jobs that are to give up their rest for a reader, which has waited a while for a worker.
 
         Args:
             running: all jobs.
+            begun: numbers of each worker's jobs, the one it is on last (`Pool.begun`).
             at_once: the reader lacks room and not a worker; waiting would not help it. So it is while memory is short.
         """
         demand, now = self._board.next_demand(), time.monotonic()
-        stuck = None if demand is None else (id(demand[0]), demand[1][0])
+        over = self._over_wanted(running, begun)
+        stuck = (id(demand[0]), demand[1][0]) if demand is not None else (0, min(over)) if over else None
         if stuck != self._stuck:
             self._stuck, self._stuck_since = stuck, now
         at_once |= self.pressure.on
         if stuck is None or (not at_once and now - self._stuck_since < PATIENCE_S):
             return frozenset()
-        return self.unwanted(running)
+        return over if demand is None else self.unwanted(running)
+
+    def _over_wanted(self, running: Mapping[int, Running], begun: Iterable[Sequence[int]]) -> frozenset[int]:
+        """Jobs that nobody waits for, on workers that have paused one for them which somebody waits for by now."""
+        several = [stack for stack in begun if len(stack) > 1]
+        unwanted = self.unwanted(running) if several else frozenset[int]()
+        return frozenset(top for *below, top in several if top in unwanted and not unwanted.issuperset(below))
 
     def forsaken(self, running: Mapping[int, Running]) -> frozenset[int]:
         """Numbers of the jobs to give up: their task has left or their reader has gone, and nobody else needs them."""

@@ -269,7 +269,7 @@ class Engine:
                     self._board.fail(work, rows, no_room(work, rows, self._tier))
                 lacks_room = True
                 break
-        self._pool.ask_to_yield(self.chooser.to_yield(self._running, at_once=lacks_room))
+        self._pool.ask_to_yield(self.chooser.to_yield(self._running, self._pool.begun(), at_once=lacks_room))
         self._pool.drop(self.chooser.forsaken(self._running))
 
     def _found_no_room(self, moves: int) -> None:

@@ -192,6 +192,10 @@ class Pool(ABC):
         busy = [worker for worker in self._workers if worker.jobs]
         return [Held(tuple(job.number for job in worker.jobs), worker.held_bytes()) for worker in busy]
 
+    def begun(self) -> list[tuple[int, ...]]:
+        """Numbers of each busy worker's jobs, the one it is on last."""
+        return [tuple(job.number for job in worker.jobs) for worker in self._workers if worker.jobs]
+
     def has_room(self, unwanted: Set[int] = frozenset()) -> bool:
         """Whether `submit` can take a job, if the jobs ``unwanted`` may be paused for it."""
         return self.busy < self._size or self._least(unwanted) is not None

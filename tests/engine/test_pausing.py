@@ -112,6 +112,27 @@ def test_a_reader_waits_a_while_for_the_rest(
     kitchen.assert_counted()
 
 
+@pytest.mark.parametrize(("patience_s", "asked"), [(0.0, {2}), (600.0, set())])
+def test_a_paused_job_does_not_wait_long_for_what_nobody_waits_for(
+    kitchen: Kitchen, pool: StoppedPool, monkeypatch: pytest.MonkeyPatch, patience_s: float, asked: set[int]
+) -> None:
+    """A reader comes to a job that was paused for another reader, who has gone: what is over it gives up its rest."""
+    monkeypatch.setattr(chooser, "PATIENCE_S", patience_s)
+    other = Reading(kitchen, [_row_of_another_video(kitchen)])
+    until(lambda: len(pool.given) == 2, "the other reader's job")
+    other.cancelled.set()
+    assert other.end() is not None
+    assert not pool.asked()  # it makes what is needed next of that video
+    reading = Reading(kitchen, [0])
+    until(lambda: kitchen.engine.chooser._stuck == (0, 2), "the dispatcher to see the reader")
+    until(lambda: pool.asked() == asked, "the job to be asked to give up, or not")
+    pool.go()
+    assert reading.end() is None
+    _decoded(kitchen)
+    assert [bool(report.returned) for number, report in pool.reports if number == 2] == [bool(asked)]
+    kitchen.assert_counted()
+
+
 def test_a_paused_job_holds_the_other_in_the_trace(
     tmp_path: Path, store: Path, videos: Path, pool: StoppedPool
 ) -> None:
