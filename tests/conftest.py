@@ -12,6 +12,8 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import forked
+
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
 settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile(
@@ -104,9 +106,23 @@ def usual_scheduling() -> Iterator[None]:
         pytest.fail(f"scheduling policy {before} became {after}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _forked() -> Iterator[None]:
+    with forked.forked():
+        yield
+
+
+@pytest.fixture(scope="module")
+def spawned() -> Iterator[None]:
+    """On request: workers and scanners are new programs, as for everybody, and not forks of one that runs."""
+    with forked.spawned():
+        yield
+
+
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """On request: no open file, child process or thread more than before the test."""
+    forked.servers()
     gc.collect()
     files, children, threads = _open_files(), _children(), set(threading.enumerate())
     yield
@@ -128,17 +144,18 @@ def _open_files() -> set[tuple[int, str]]:
 
 
 def _children() -> set[int]:
-    """Living or unreaped children of this process."""
-    me, found = str(os.getpid()), set()
+    """Living or unreaped children of this process, and what was forked for it."""
+    servers = forked.servers()
+    parents, found = {os.getpid(), *servers}, set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 stat = (entry / "stat").read_text()
             except OSError:
                 continue
-            if stat[stat.rindex(")") + 2 :].split()[1] == me:
+            if int(stat[stat.rindex(")") + 2 :].split()[1]) in parents:
                 found.add(int(entry.name))
-    return found
+    return found - servers
 
 
 def _settle(left: Callable[[], list[T]], limit_s: float = 3.0) -> list[T]:

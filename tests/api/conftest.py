@@ -8,15 +8,7 @@ import pytest
 
 import viewcache
 from tests.api.small import config, encode_videos
-from tests.recycled import recycled
 from viewcache.api.session import Cache
-
-
-@pytest.fixture(scope="module", autouse=True)
-def processes() -> Iterator[None]:
-    """No test here is about processes: caches take them over from one another."""
-    with recycled():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What the ledger protects and counts: leases that end by a clock, reads, and evictions while the catalog is full."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import forked
 from tests.catalog.samples import copy, select
 from viewcache.catalog import Catalog
 from viewcache.catalog.policies import SHIPPED, Policy
@@ -233,7 +233,7 @@ def test_a_full_catalog_does_not_stop_evictions(folder: Path, tmp_path: Path) ->
     """The catalog's disk is full, the store's is not: what leaves goes on leaving, each copy once, also what was made
     since; and when there is room again the catalog knows it all (RELIABILITY F4).
     """
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", FULL, str(folder), str(tmp_path / "store")],
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.catalog.samples import copy, select
 from viewcache import errors, migrations
 from viewcache.catalog import Catalog
@@ -27,13 +28,13 @@ def run(code: str, *arguments: object, failpoint: str = "") -> subprocess.Comple
     """Run Python code in a fresh process, killed at a failpoint if one is given."""
     environment = {**os.environ, "VIEWCACHE_FAILPOINT": failpoint} if failpoint else None
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return forked.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
 @pytest.fixture
 def owner(folder: Path) -> "Iterator[subprocess.Popen[str]]":
     """Another process that owns the catalog in ``folder``; killed by the test or at its end."""
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-c", OWN, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
@@ -46,7 +47,10 @@ def owner(folder: Path) -> "Iterator[subprocess.Popen[str]]":
 def test_opening_is_light(folder: Path) -> None:
     """A current catalog opens without Alembic or SQLAlchemy, which would take longer than the opening."""
     code = f"{OPEN}; c.close(); print(sorted(sys.modules))"
-    loaded = run(code, folder).stdout.splitlines()[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = done.stdout.splitlines()[1]
     for heavy in ("alembic", "sqlalchemy", "psycopg", "torch", "zarr", "av"):
         assert f"'{heavy}'" not in loaded
 
@@ -104,7 +108,7 @@ def test_of_many_starts_one_wins(folder: Path) -> None:
     """Four processes at once: exactly one owns it, the others are told."""
     code = OWN.replace("open(sys.argv[1])", "open(sys.argv[1], wait_s=0)")
     started = [
-        subprocess.Popen([sys.executable, "-c", code, str(folder)], stdin=-1, stdout=-1, stderr=-1, text=True)
+        forked.Popen([sys.executable, "-c", code, str(folder)], stdin=-1, stdout=-1, stderr=-1, text=True)
         for _ in range(4)
     ]
     lost = [process for process in started if (process.stdout or sys.stdin).readline() != "open\n"]

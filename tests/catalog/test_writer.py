@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.catalog.conftest import execute
 from tests.catalog.samples import copy, draws, plan, registered, select
 from viewcache import errors
@@ -183,7 +183,7 @@ catalog.close()
 @pytest.mark.parametrize("how", ["log", "checkpoint"])
 def test_a_full_disk_is_an_error_and_then_is_not(folder: Path, how: str) -> None:
     """Writes fail as `full`, reads go on, nothing is lost or doubled, and all is committed once there is room."""
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", FULL_DISK, str(folder), how], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr

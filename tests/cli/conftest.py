@@ -2,22 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.site import Site, encode_clips, make_site
-from tests.recycled import recycled
 
 Template = Callable[[str, Site, Callable[[Site], object]], Site]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def processes() -> Iterator[None]:
-    """No test here is about processes: caches take them over from one another."""
-    with recycled():
-        yield
 
 
 @pytest.fixture(scope="session")

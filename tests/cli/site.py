@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.clips import encode
 from viewcache.api.cli import main
 
@@ -71,7 +72,7 @@ class Site:
 
     def spawn(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command in a process of its own."""
-        return subprocess.Popen(
+        return forked.Popen(
             [sys.executable, "-m", "viewcache.api.cli", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -147,7 +147,7 @@ def test_a_second_owner_is_told_who_holds_it(made: Site) -> None:
 def test_an_interrupted_run_goes_on(site: Site, number: signal.Signals) -> None:
     """Ctrl-C, or the scheduler's SIGTERM, ends with 130 and no trace; the same command finishes the work."""
     site.edit("epochs_per_generation: 2", "epochs_per_generation: 60")
-    site.edit("epochs: 2\n  sampling", "epochs: 60\n  sampling")
+    site.edit("epochs: 2\n  sampling", "epochs: 600\n  sampling")  # so many that it cannot be done before the signal
     running = site.spawn("run", "train.yaml")
     while not site.objects():
         assert running.poll() is None, running.communicate()
@@ -157,6 +157,7 @@ def test_an_interrupted_run_goes_on(site: Site, number: signal.Signals) -> None:
     assert running.returncode == 130, err
     assert "Traceback" not in err
     site.run("verify")
+    site.edit("epochs: 600\n  sampling", "epochs: 60\n  sampling")
     assert site.json("run")["clips"]["ready"] == 360
 
 

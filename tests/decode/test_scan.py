@@ -15,6 +15,8 @@ from viewcache.materializer.scan import Known, Scanned, _Worker, scan, video_key
 from viewcache.materializer.source import Stamp
 from viewcache.materializer.spec import DatasetSpec
 
+pytestmark = pytest.mark.usefixtures("spawned")
+
 GOOD = ("h264_bframes.mp4", "vp9_hidden.webm", "mpeg4_bframes.avi")
 
 

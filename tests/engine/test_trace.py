@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import viewcache
+from tests import forked
 from tests.engine.kitchen import Kitchen, ScriptedPool, until
 from tests.engine.stopped import KINDS
 from tests.engine.trace_events import begin, check, end, inner, read, tracks
@@ -175,7 +176,7 @@ def test_a_killed_run_leaves_a_trace(tmp_path: Path, videos: Path, name: str) ->
     path = tmp_path / name
     settings = json.dumps(config(tmp_path / "store", videos, trace=str(path)))
     command = [sys.executable, "-c", VICTIM, settings]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as victim:
+    with forked.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline() == "read\n"
         until(lambda: "batch 1/1" in written(path), "the batches to be written")

@@ -17,6 +17,8 @@ from viewcache.materializer.job import Job
 from viewcache.materializer.pool import WorkerPool
 from viewcache.materializer.running import describe
 
+pytestmark = pytest.mark.usefixtures("spawned")
+
 Clips = dict[int, bytes]
 
 

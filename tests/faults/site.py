@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 import viewcache
 from tests.engine.kitchen import until
 from tests.faults.caches import config, encode_videos, read_all
-from tests.recycled import state_of
 from viewcache.api.session import Cache
 from viewcache.store import LocalTier, Reservation
 
@@ -97,6 +96,14 @@ def make_site(folder: Path) -> Site:
     with viewcache.open(config(template, videos, epochs=EPOCHS)) as cache:
         assert {epoch: names_of(cache, epoch) for epoch in range(EPOCHS)} == orders
     return Site(videos, scratch, template, batches, clips, frames, orders)
+
+
+def state_of(pid: int) -> str:
+    """One letter of /proc: T is stopped, Z and X are dead."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def stop(pid: int) -> None:

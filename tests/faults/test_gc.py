@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 import viewcache
+from tests import forked
 from tests.catalog.samples import plan, registered
 from tests.faults.caches import assert_at_rest, config, objects_of, read_all
 from tests.house.tree import ROOT
@@ -225,7 +225,7 @@ def test_gc_takes_what_the_model_says_at_length(template: Path) -> None:
 def gc(store: Path, failpoint: str = "") -> int:
     """Run the command as a process; what it ended with."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-m", "viewcache.api.cli", "gc", str(store)],
         env=os.environ | {"PYTHONPATH": path} | ({VARIABLE: f"{failpoint}:kill"} if failpoint else {}),
         capture_output=True,

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 import viewcache
+from tests import forked
 from tests.faults.caches import assert_at_rest, config, digest_of, encode_one, objects_of, read_all, store_bytes
 from tests.faults.strace import Fault, calls_below, need_strace, traced_command
 from tests.faults.victim import EPOCHS, Life
@@ -81,7 +82,7 @@ def start(store: Path, videos: Path, how: Kill) -> "subprocess.Popen[str]":
     command = how.life.command(store, videos)
     if how.fault is not None:
         command = traced_command(command, how.fault, store.parent / "strace.log")
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    return forked.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
 def kill(store: Path, videos: Path, how: Kill) -> Left:

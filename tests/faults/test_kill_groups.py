@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import viewcache
+from tests import forked
 from tests.faults.caches import config, digest_of
 
 CHILD = """
@@ -44,7 +45,7 @@ def test_what_was_handed_out_stays(tmp_path: Path, videos: Path, lines: int) -> 
     before: dict[tuple[str, int, int], tuple[list[str], str]] = {}
     for _ in range(2):
         root = Path(__file__).resolve().parents[2]
-        child = subprocess.Popen(
+        child = forked.Popen(
             [sys.executable, "-c", CHILD, json.dumps(whole)],
             stdout=subprocess.PIPE,
             text=True,

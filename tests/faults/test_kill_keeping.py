@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import viewcache
+from tests import forked
 from tests.faults.caches import config, read_all
 
 EPOCHS = 4
@@ -42,7 +43,7 @@ def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
         whole = dict(read_all(cache, EPOCHS))
     root = Path(__file__).resolve().parents[2]
     for stop in (lines, lines + 1, None):
-        child = subprocess.Popen(
+        child = forked.Popen(
             [sys.executable, "-c", CHILD, json.dumps(_little(tmp_path / "little", videos, 230_000))],
             stdout=subprocess.PIPE,
             text=True,

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import viewcache
+from tests import forked
 from tests.catalog.conftest import (  # noqa: F401  # fixtures
     empty_database,
     execute,
@@ -214,7 +214,7 @@ def run_until_killed(whole: dict[str, Any], failpoint: str) -> Seen | None:
     """What a process read until it died at a failpoint; None if it did not come there."""
     import json
 
-    child = subprocess.run(
+    child = forked.run(
         [sys.executable, "-c", CHILD, json.dumps(whole)],
         capture_output=True,
         text=True,

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import viewcache
+from tests import forked
 from tests.faults.caches import assert_at_rest, config, digest_of, read_all
 from tests.faults.site import MINIMUM
 from tests.house.tree import ROOT
@@ -54,7 +55,7 @@ def crowd(store: Path, videos: Path, readers: int, for_s: float) -> Seen:
                     seen.seconds.append(took)
 
         with (
-            subprocess.Popen(
+            forked.Popen(
                 [sys.executable, "-m", "tests.faults.onlooker", str(store)],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.faults.trainee import command, train
 from tests.faults.victim import EPOCHS
 from tests.house.tree import ROOT
@@ -23,7 +24,7 @@ Step = list[Any]
 
 def killed(store: Path, videos: Path, epochs: int, world: int, prefetch: int, state: object, at: int) -> list[Step]:
     """The lines of a run that is killed when it has said so many; it may have said more."""
-    with subprocess.Popen(
+    with forked.Popen(
         command(store, videos, epochs, world, prefetch, state), cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as trainee:
         assert trainee.stdout is not None

@@ -28,7 +28,7 @@ def _run(folder: Path, suite: dict[str, str], ci: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", str(folder)],
         cwd=folder,
-        env={**os.environ, "CI": ci},
+        env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,

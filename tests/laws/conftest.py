@@ -1,19 +1,10 @@
 """One folder of videos for all laws; it is never written (law 6 watches it)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.recycled import recycled
 from tests.tiny import encode_folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def processes() -> Iterator[None]:
-    """No test here is about processes: caches take them over from one another."""
-    with recycled():
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import errno
 import os
 import resource
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import forked
 from tests.store.objects import Bytes, Put, pixels, stored_of
 from viewcache import failpoints, store
 from viewcache.errors import Broken, Full, Misuse
@@ -138,7 +138,7 @@ def test_a_real_size_limit(tier: store.LocalTier) -> None:
         f"try: store.write_object(sys.argv[1], '{KEY}', np.zeros((1, 99999), np.uint8), meta)\n"
         "except errors.Full as error: print('Full')\n"
     )
-    run = subprocess.run([sys.executable, "-c", code, tier.root], capture_output=True, text=True, check=True)
+    run = forked.run([sys.executable, "-c", code, tier.root], capture_output=True, text=True, check=True)
     assert run.stdout == "Full\n"
     assert _leftovers(tier) == []
 
@@ -177,7 +177,7 @@ def test_kill_at_every_step(tier: store.LocalTier, point: str, visible: bool) ->
     if point == "store.mid-delete":
         store.write_object(tier.root, KEY, array, store.ArrayMeta((6, 1000), (1, 1000), "raw"))
         delete = "yes"
-    run = subprocess.run(
+    run = forked.run(
         [sys.executable, "-c", CHILD, tier.root, KEY, delete],
         env={**os.environ, failpoints.VARIABLE: f"{point}:1:kill"},
         check=False,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import viewcache
+from tests import forked
 from tests.faults.caches import config, read_all, store_bytes
 from tests.servers.fault_proxy import proxied
 from tests.servers.seaweed import Seaweed, connected
@@ -181,7 +182,7 @@ def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Pa
     """The next start finds folder and bucket as they are; nothing is made again, memory is gone without a trace."""
     described = tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6)
     before = _shared_memory()
-    victim = subprocess.Popen(
+    victim = forked.Popen(
         [sys.executable, "-c", _VICTIM, json.dumps(described)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert victim.stdout is not None

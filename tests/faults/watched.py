@@ -1,0 +1,31 @@
+"""Workers of the state machine: what they were given is kept in mind."""
+
+import math
+from collections.abc import Set
+
+from viewcache.materializer.job import Job
+from viewcache.materializer.pool import Event, WorkerPool
+
+__all__ = ["WatchedPool"]
+
+
+class WatchedPool(WorkerPool):
+    """A pool that keeps in mind what it was given."""
+
+    def __init__(self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = ()) -> None:
+        super().__init__(workers, memory_bytes=memory_bytes, op_modules=op_modules)
+        self.jobs: list[Job] = []
+        """All that were given, the last one last."""
+        self.stopped: set[int] = set()
+        """Process ids of workers that the test stopped: for them the time of patience is over at once."""
+
+    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+        """Note it."""
+        self.jobs.append(job)
+        super().submit(job, unwanted)
+
+    def _hung(self) -> list[Event]:
+        for worker in self._workers:
+            if worker.id in self.stopped:
+                worker.silent_since = -math.inf
+        return super()._hung()
