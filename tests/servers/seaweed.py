@@ -10,10 +10,13 @@ import subprocess
 import sysconfig
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any  # botocore has no types
+from unittest.mock import patch
 
 import pytest
 
@@ -22,6 +25,7 @@ __all__ = [
     "SECRET_KEY",
     "Seaweed",
     "bucket",
+    "buckets",
     "connected",
     "free_ports",
     "make_bucket",
@@ -156,15 +160,41 @@ def make_bucket(server: Seaweed, name: str) -> None:
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     """The server of this session."""
-    with serve(tmp_path_factory.mktemp("seaweed")) as server:
+    with serve(tmp_path_factory.mktemp("seaweed")) as server, _models_read_once():
         yield server
 
 
+@contextmanager
+def _models_read_once() -> Iterator[None]:
+    """Each new client of botocore reads megabytes of JSON about all services, which takes longer than what it asks."""
+    from botocore.loaders import JSONFileLoader
+
+    read = cache(JSONFileLoader().load_file)
+    with patch.object(JSONFileLoader, "load_file", lambda _, path: read(path)):
+        yield
+
+
+@pytest.fixture(scope="session")
+def buckets(seaweed: Seaweed) -> list[str]:
+    """Names of empty buckets that no test has had yet."""
+    return []
+
+
 @pytest.fixture
-def bucket(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(seaweed: Seaweed, buckets: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of an empty bucket; the environment of the test reaches it without a proxy."""
     for name, value in seaweed.environment().items():
         monkeypatch.setenv(name, value)
+    if not buckets:
+        with connected(seaweed) as client, ThreadPoolExecutor(4) as pool:
+            buckets += pool.map(partial(_warm_bucket, client), range(4))
+    return buckets.pop()
+
+
+def _warm_bucket(client: Any, _: int) -> str:
+    """The first file of a bucket takes a fifth of a second, whatever it is."""
     name = "b" + secrets.token_hex(8)
-    make_bucket(seaweed, name)
+    client.create_bucket(Bucket=name)
+    client.put_object(Bucket=name, Key="first", Body=b"")
+    client.delete_object(Bucket=name, Key="first")
     return name
