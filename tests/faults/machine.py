@@ -26,8 +26,8 @@ import viewcache
 from tests.engine.kitchen import until
 from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, store_bytes
 from tests.faults.damage import KINDS, shard_of
-from tests.faults.recycled import RecycledPool
 from tests.faults.site import EPOCHS, MINIMUM, Place, Site, WatchedTier, digest, names_of, single, stop
+from tests.faults.watched import WatchedPool
 from viewcache.api import session
 from viewcache.api.session import Cache
 from viewcache.api.sql_door import ask
@@ -47,6 +47,9 @@ DAMAGES = ("flip", "zero", "truncate", "delete shard", "delete object", "swap")
 
 EXPECTED = (BadVideo, Full, WorkerDied)
 """What a read may raise, where the model knows why."""
+
+LIFE = 3
+"""Steps from one start to the next at the least: a start costs as much as three reads."""
 
 IDLE_S = 60.0
 """Longest that making ahead may take: far more than a machine under load needs."""
@@ -76,6 +79,8 @@ class CacheMachine(RuleBasedStateMachine):
         """A question in SQL costs as much as twenty reads: one machine in eight asks, once."""
         self.holding = False
         """The last `hold` was not let go; it may have got nothing."""
+        self.since = 0
+        """Steps since the cache was opened, that one included."""
         self.leases: list[tuple[ExitStack, Fetched, set[str]]] = []
         """What is held: to let go, what it is, and the keys that were damaged meanwhile."""
 
@@ -266,6 +271,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     # Restarts ------------------------------------------------------------------------------------------------------
 
+    @precondition(lambda self: self.since >= LIFE)
     @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS))
     def reopen(self, budget: int, epochs: int) -> None:
         """Close and open again, with more or less budget and epochs."""
@@ -274,6 +280,7 @@ class CacheMachine(RuleBasedStateMachine):
         self._open(budget, epochs)
         assert not self._open_cache.recovered.walked
 
+    @precondition(lambda self: self.since >= LIFE)
     @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS), lost=st.integers(0, 3))
     def crash(self, budget: int, epochs: int, lost: int) -> None:
         """The power fails: what was on disk at that moment is left, and of that the last few files are not."""
@@ -312,6 +319,11 @@ class CacheMachine(RuleBasedStateMachine):
         hurt = set().union(*(hurt for _, _, hurt in self.leases))
         assert held - hurt <= objects_of(self.store).keys()
 
+    @invariant()
+    def a_step_is_done(self) -> None:
+        """Count it whatever came of it, which may depend on the moment: the same steps must be allowed each time."""
+        self.since += 1
+
     # How -----------------------------------------------------------------------------------------------------------
 
     @property
@@ -320,9 +332,9 @@ class CacheMachine(RuleBasedStateMachine):
         return self.cache
 
     @property
-    def _pool(self) -> RecycledPool:
+    def _pool(self) -> WatchedPool:
         pool = self._open_cache._engine_now()._pool
-        assert isinstance(pool, RecycledPool)
+        assert isinstance(pool, WatchedPool)
         return pool
 
     def _count(self, what: str) -> None:
@@ -347,13 +359,13 @@ class CacheMachine(RuleBasedStateMachine):
             assert f"{self.hidden}.mp4" in str(error)
 
     def _open(self, budget: int, epochs: int) -> None:
-        self.budget, self.epochs, self.kills = budget, epochs, 0
+        self.budget, self.epochs, self.kills, self.since = budget, epochs, 0, 0
         wanted = config(self.store, self.site.videos, budget=budget, epochs=epochs, workers=self.workers)
         if self.hidden is not None:
             with pytest.raises(BadVideo):
                 viewcache.open(wanted)
             self._bring_back()
-        with patch.object(session, "LocalTier", WatchedTier), patch.object(pool, "WorkerPool", RecycledPool):
+        with patch.object(session, "LocalTier", WatchedTier), patch.object(pool, "WorkerPool", WatchedPool):
             self.cache = viewcache.open(wanted)
             self.cache._engine_now()
         for epoch in range(epochs):

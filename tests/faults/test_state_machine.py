@@ -18,7 +18,6 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from tests.faults.caches import objects_of
 from tests.faults.machine import BUDGETS, CacheMachine
-from tests.faults.recycled import RecycledPool
 from tests.faults.site import EPOCHS, Site, make_site
 from viewcache.catalog import files
 from viewcache.materializer.job import Made
@@ -36,7 +35,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         patch.object(files, "RESERVE_BYTES", 1 << 20),
     ):
         yield make_site(Path(folder))
-        RecycledPool.end()
 
 
 class WorldMachine(CacheMachine):
@@ -146,8 +144,8 @@ def test_any_sequence_of_faults(site: Site) -> None:
     run_machine(
         lambda: WorldMachine(site),  # type: ignore[arg-type]  # it takes any callable, says its documentation
         settings=settings(
-            max_examples=200 if many else 16,
-            stateful_step_count=50 if many else 25,  # many short ones: each has another choice of rules
+            max_examples=1000 if many else 200,
+            stateful_step_count=50,
             phases=[Phase.generate],  # a step takes a second at worst: shrinking would take an hour
             suppress_health_check=list(HealthCheck),
         ),
