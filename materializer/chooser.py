@@ -60,7 +60,7 @@ class Chooser:
         self._declared_bytes = 0
         self._pace = Pace()
         self._stuck: tuple[int, int] | None = None
-        """Who waits for a worker: identity of the oldest demand's work, and row; or 0, and the job over a paused one."""
+        """Who waits: identity of the oldest demand's work, and row; or 0, and the job that is over a paused one."""
         self._stuck_since = 0.0
         self.pressure = Pressure(settings.memory_bytes)
 
