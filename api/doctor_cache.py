@@ -79,13 +79,24 @@ class Recorded:
     def _answers(self) -> dict[str, Answer]:
         """By question; none without a catalog."""
         names = ["status_tiers", "doctor_failures"]
-        if is_postgresql(self._located.catalog) or not owner_of(self._located.catalog):
-            names.append("doctor_copies")
-        limits = QueryLimits(rows=_MOST_COMPARED)
         try:
-            return dict(zip(names, ask_all(self._located.catalog, list(map(question, names)), limits), strict=True))
+            return dict(zip(names, ask_all(self._located.catalog, list(map(question, names))), strict=True))
         except NotFound:
             return {}
+
+    @cached_property
+    def _copies(self) -> Answer | None:
+        """Asked apart: of a large catalog it takes so long that it may be refused, and the others need not be."""
+        if self.are_changing():
+            return None
+        try:
+            return ask_all(self._located.catalog, [question("doctor_copies")], QueryLimits(rows=_MOST_COMPARED))[0]
+        except NotFound:
+            return None
+
+    def are_changing(self) -> bool:
+        """Whether somebody makes and deletes objects now; of PostgreSQL that cannot be told."""
+        return not is_postgresql(self._located.catalog) and bool(owner_of(self._located.catalog))
 
     def tiers(self) -> list[dict[str, object]]:
         """Each tier, its budget and what it holds."""
@@ -97,8 +108,7 @@ class Recorded:
 
     def copies(self) -> tuple[list[Copy], bool] | None:
         """The copies, and whether there are more; None while they change, or without a catalog."""
-        answer = self._answers.get("doctor_copies")
-        if answer is None:
+        if (answer := self._copies) is None:
             return None
         rows = [Copy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
         return rows, answer.truncated
@@ -196,6 +206,8 @@ def bucket(recorded: Recorded) -> Iterator[Finding]:
             return
         known = {row.physical for row in copies[0] if row.tier == REMOTE}
         there = {physical for physical, _ in tier.iter_objects()}
+        if recorded.are_changing():  # a run has begun meanwhile
+            return
     finally:
         tier.close()
     if strays := there - known:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from viewcache.api.cli_terminal import duration, size
-from viewcache.api.sql_door import ask_all, copied, question
+from viewcache.api.sql_door import ask_all, question
 from viewcache.materializer.stalls import CAUSES
 
 __all__ = ["PARTS", "Status", "status"]
@@ -113,9 +113,8 @@ def status(where: str) -> Status:
         NotFound: there is no catalog.
         Timeout: another process owns it and did not publish a snapshot.
     """
-    with copied(where) as (state, seen):
-        answers = ask_all(state, [question(f"status_{part}") for part in PARTS])
-        return Status({part: answer.dicts() for part, answer in zip(PARTS, answers, strict=True)}, seen)
+    answers = ask_all(where, [question(f"status_{part}") for part in PARTS])
+    return Status({part: answer.dicts() for part, answer in zip(PARTS, answers, strict=True)}, answers[0].seen)
 
 
 def _number(value: object) -> float:

@@ -110,8 +110,9 @@ def _searched(runs: dict[str, list[Took]], timings: tuple[Timing, ...], epochs: 
         over = [took.wall_s / took.ideal_s for took in each]
         aim = Aim(at_most=1.05) if name == TOGETHER else None
         yield Figure(f"wall ÷ the consumers' own time, {name}", statistics.median(over), "x", aim, tuple(over))
-        later = [took.later_s / took.ideal_later_s for took in each]
-        yield Figure(f"the same after the first epoch, {name}", statistics.median(later), "x", aim, tuple(later))
+        if epochs > 1:
+            later = [took.later_s / took.ideal_later_s for took in each]
+            yield Figure(f"the same after the first epoch, {name}", statistics.median(later), "x", aim, tuple(later))
         cores = [took.cpu_s / took.ideal_s / (os.cpu_count() or 1) for took in each]
         yield Figure(f"the same if no core were ever idle, {name}", statistics.median(cores), "x", samples=tuple(cores))
 

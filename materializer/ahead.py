@@ -58,7 +58,12 @@ class LookAhead:
         if queued:
             return
         decided = threading.Event()
-        self._submit(self._plan, task, decided)
+        try:
+            self._submit(self._plan, task, decided)
+        except BaseException:
+            with self._lock:
+                self._queued.discard(task.task_id)
+            raise
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
@@ -84,10 +89,11 @@ class LookAhead:
         """Let the planner do something.
 
         Raises:
-            Closed: it has ended; an executor says that in the words for too many threads.
+            Closed: it has ended, or the interpreter is about to.
         """
         with self._lock:
-            if self._closed:
+            # An executor says both in the words for too many threads, which is another matter.
+            if self._closed or not threading.main_thread().is_alive():
                 raise Closed("the cache was closed; open it again")
             self._planner.submit(work, *arguments)
 

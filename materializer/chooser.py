@@ -60,8 +60,10 @@ class Chooser:
         self._declared_bytes = 0
         self._pace = Pace()
         self._stuck: tuple[int, int] | None = None
-        """Who waits: identity of the oldest demand's work, and row; or 0, and the job that is over a paused one."""
+        """The oldest demand that no worker could be given: identity of the work, and row."""
         self._stuck_since = 0.0
+        self._buried_since: dict[int, float] = {}
+        """Paused jobs that a reader waits for, under what nobody waits for."""
         self.pressure = Pressure(settings.memory_bytes)
 
     def next(self, *, ahead: bool, only_soon: bool) -> Choice | None:
@@ -121,20 +123,23 @@ class Chooser:
             at_once: the reader lacks room and not a worker; waiting would not help it. So it is while memory is short.
         """
         demand, now = self._board.next_demand(), time.monotonic()
-        over = self._over_wanted(running, begun)
-        stuck = (id(demand[0]), demand[1][0]) if demand is not None else (0, min(over)) if over else None
+        stuck = None if demand is None else (id(demand[0]), demand[1][0])
         if stuck != self._stuck:
             self._stuck, self._stuck_since = stuck, now
         at_once |= self.pressure.on
         if stuck is None or (not at_once and now - self._stuck_since < PATIENCE_S):
-            return frozenset()
-        return over if demand is None else self.unwanted(running)
+            return self._over_wanted(running, begun, now, 0.0 if at_once else PATIENCE_S)
+        return self.unwanted(running)
 
-    def _over_wanted(self, running: Mapping[int, Running], begun: Iterable[Sequence[int]]) -> frozenset[int]:
-        """Jobs that nobody waits for, on workers that have paused one for them which somebody waits for by now."""
+    def _over_wanted(
+        self, running: Mapping[int, Running], begun: Iterable[Sequence[int]], now: float, patience_s: float
+    ) -> frozenset[int]:
+        """Jobs that nobody waits for, over a paused one that somebody has waited for so long."""
         several = [stack for stack in begun if len(stack) > 1]
         unwanted = self.unwanted(running) if several else frozenset[int]()
-        return frozenset(top for *below, top in several if top in unwanted and not unwanted.issuperset(below))
+        over = {each: top for *below, top in several if top in unwanted for each in below if each not in unwanted}
+        self._buried_since = {each: self._buried_since.get(each, now) for each in over}
+        return frozenset(top for each, top in over.items() if now - self._buried_since[each] >= patience_s)
 
     def forsaken(self, running: Mapping[int, Running]) -> frozenset[int]:
         """Numbers of the jobs to give up: their task has left or their reader has gone, and nobody else needs them."""

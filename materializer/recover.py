@@ -174,7 +174,7 @@ def scan_each(tier: Tier, physicals: Sequence[str]) -> list[FoundObject | ChunkD
         try:
             return tier.scan(physical)
         except ChunkDamaged as damage:
-            return damage
+            return damage.with_traceback(None)  # it would hold what was read
 
     return tier.each(look, physicals)
 

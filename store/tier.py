@@ -7,7 +7,7 @@ the tests that ours run (tests/store/tier_contract.py).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -122,7 +122,13 @@ class Tier(Budget, ABC):
         if self.at_once == 1:
             return list(map(work, places))
         with ThreadPoolExecutor(self.at_once, thread_name_prefix="viewcache-each") as pool:
-            return list(pool.map(work, places))
+            begun = [pool.submit(work, place) for place in places]
+            done, late = wait(begun, return_when=FIRST_EXCEPTION)
+            for each in late:
+                each.cancel()
+            for each in done:
+                each.result()  # raises
+            return [each.result() for each in begun]
 
     @abstractmethod
     def sweep(self, dead_pid: int | None = None) -> int:

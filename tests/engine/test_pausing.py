@@ -124,7 +124,7 @@ def test_a_paused_job_does_not_wait_long_for_what_nobody_waits_for(
     assert other.end() is not None
     assert not pool.asked()  # it makes what is needed next of that video
     reading = Reading(kitchen, [0])
-    until(lambda: kitchen.engine.chooser._stuck == (0, 2), "the dispatcher to see the reader")
+    until(lambda: kitchen.engine.chooser._buried_since.keys() == {1}, "the dispatcher to see the reader")
     until(lambda: pool.asked() == asked, "the job to be asked to give up, or not")
     pool.go()
     assert reading.end() is None

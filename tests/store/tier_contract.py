@@ -268,7 +268,8 @@ class TierContract(ABC):
         tier.each(tier.delete, places[:20])
         left = dict(tier.iter_objects())
         assert tier.used_bytes == sum(left.values())
-        assert left.keys() <= set(places[20:])
+        # Of the others those that had begun are gone.
+        assert len(left.keys() & set(places[20:])) == len(left) >= (20 if tier.at_once == 1 else 20 - tier.at_once)
 
     def test_reserving_never_exceeds_the_budget(self, tmp_path: Path) -> None:
         """A reservation is granted exactly where `free_bytes` says so, and the budget is never exceeded (law 7)."""
