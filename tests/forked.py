@@ -1,22 +1,29 @@
 """Python processes that are forked from one that has imported everything: they start in 20 ms, not in 300 to 600.
 
 `Popen` and `run` are in the place of those of `subprocess`, for `python -m module` and `python -c code`; any other
-command starts as usual. Workers, scanners and confined queries are of that kind in all tests, but in those that ask for
-the fixture ``spawned``, and below processes that tests start. What runs in such a process is the same: arguments,
-environment, streams, limits, and how it ends. The trade-off: what a new interpreter does first (finding modules, and
-importing no more than it needs) is not seen; and on macOS everything starts as usual.
+command, or one with options that are not known here, starts as usual. Workers, scanners and confined queries are forked
+in all tests but those that ask for the fixture ``spawned``, and below processes that tests start. Arguments,
+environment, streams, folder, signals and exit status are those of a new process: `tests/house/test_forked.py` compares.
+The trade-offs: what a new interpreter does first (finding modules, importing no more than it needs) is not seen; limits
+of the system, umask and the order of sets are those of the server; and on macOS everything starts as usual.
 """
 
 import atexit
+import fcntl
 import gc
 import os
 import pickle
+import random
+import re
+import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import traceback
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -25,6 +32,7 @@ from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+from tests.house.tree import ROOT
 from viewcache.catalog import confined
 from viewcache.materializer import child
 
@@ -36,12 +44,16 @@ REST = (*WORKER, "viewcache.api.cli", "viewcache.api.session", "viewcache.catalo
 MESSAGE = 1 << 18
 """Most bytes of a request: the environment and the code are in it."""
 _HIGH = 400  # descriptors from here on are nobody's
+_LOADED = re.compile(r"ARROW_|JE_|MIMALLOC_|OMP_|OPENBLAS_|PYTHON(?!PATH$|UNBUFFERED$|DONTWRITEBYTECODE$)")
+"""Variables that are read while an interpreter or a library is loaded."""
+_USUAL = {(restore, None, None, None, -1, False, -1) for restore in (True, False)}
+"""(restore_signals, gid, gids, uid, umask, start_new_session, process_group) of a process that asks for nothing."""
 
 
 class _Server:
     """A process that forks, and our end of its line."""
 
-    def __init__(self, modules: tuple[str, ...]) -> None:
+    def __init__(self, modules: tuple[str, ...], loaded: tuple[tuple[str, str], ...]) -> None:
         self._lock = threading.Lock()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -49,7 +61,8 @@ class _Server:
                 [sys.executable, "-m", "tests.forked", str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 stdin=DEVNULL,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                cwd=ROOT,
+                env={**{name: value for name, value in os.environ.items() if not _LOADED.match(name)}, **dict(loaded)},
             )
         self.pid = self._process.pid
         atexit.register(self.close)
@@ -58,23 +71,45 @@ class _Server:
         """Send a request and wait for its answer: (process id, status)."""
         with self._lock:
             socket.send_fds(self._line, [pickle.dumps(what)], fds)
-            pid, status = self._line.recv(64).split()
-            return int(pid), int(status)
+            answer = self._line.recv(64)
+        if not answer:
+            raise RuntimeError("the fork server has ended; what it said stands in the test's output")
+        pid, status = map(int, answer.split())
+        if pid < 0:
+            raise OSError(status, os.strerror(status))
+        return pid, status
 
     def close(self) -> None:
-        """End it; what it forked and has a line of its own goes on."""
+        """End it, and with it what it forked and asked the kernel for that, as workers do."""
         self._line.close()
         self._process.wait()
 
 
 @cache
-def _server(modules: tuple[str, ...]) -> _Server:
-    return _Server(modules)
+def _server(modules: tuple[str, ...], loaded: tuple[tuple[str, str], ...]) -> _Server:
+    return _Server(modules, loaded)
+
+
+def _server_for(module: str, env: Mapping[str, str]) -> _Server:
+    """The server that has loaded what a program needs, under the variables that are read while it loads."""
+    loaded = {name: value for name, value in env.items() if _LOADED.match(name)}
+    # Of a process that forks one thread goes on. What is left are those of DuckDB's own default database, which sleep:
+    # nobody uses it, and each database that is opened later has threads of its own.
+    loaded |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    server = _server(WORKER if module in WORKER else REST, tuple(sorted(loaded.items())))
+    _pids.add(server.pid)
+    return server
+
+
+_pids: set[int] = set()
 
 
 def servers() -> set[int]:
-    """Process ids of all servers, which are started by that: whose children are ours."""
-    return {_server(modules).pid for modules in (WORKER, REST)} if sys.platform == "linux" else set()
+    """Process ids of all servers: whose children are ours. Those that a test usually needs are started by that."""
+    if sys.platform == "linux":
+        for module in ("viewcache.materializer.worker", "viewcache.api.session"):
+            _server_for(module, os.environ)
+    return set(_pids)
 
 
 class Popen(subprocess.Popen[Any]):
@@ -84,14 +119,15 @@ class Popen(subprocess.Popen[Any]):
 
     def _execute_child(self, *how: Any) -> None:
         args, executable, preexec_fn, _, pass_fds, cwd, env, _, _, shell, *pipes = how
-        program = None if shell or preexec_fn or executable else _program(args, env)
+        known = not shell and not preexec_fn and not executable and tuple(pipes[6:]) in _USUAL
+        program = _program(args, env) if known else None
         if program is None:
             super()._execute_child(*how)  # type: ignore[misc]
             return
-        self._server = _server(WORKER if program[1] in WORKER else REST)
         kind, what, arguments = program
-        if what in WORKER:  # they end when the process does that started them, and that is the server
-            arguments = [str(self._server.pid) if each == str(os.getpid()) else each for each in arguments]
+        self._server = _server_for(what, os.environ if env is None else env)
+        if what == WORKER[0]:  # it ends when the process does that started it, and that is the server
+            arguments[2] = str(self._server.pid)
         stdin, _, _, stdout, _, stderr, *_ = pipes
         fds = {number: number if fd == -1 else fd for number, fd in enumerate((stdin, stdout, stderr))}
         fds |= {fd: fd for fd in pass_fds}
@@ -111,6 +147,8 @@ class Popen(subprocess.Popen[Any]):
     def _internal_poll(self, _deadstate: int | None = None, **_: Any) -> int | None:
         if self._server is None:
             return super()._internal_poll(_deadstate)  # type: ignore[misc, no-any-return]
+        if _deadstate is not None:
+            return self.returncode  # the collector of garbage has found it, perhaps in the middle of another question
         lock: threading.Lock = self._waitpid_lock  # type: ignore[attr-defined]
         if self.returncode is None and lock.acquire(blocking=False):
             try:
@@ -189,6 +227,7 @@ def spawned() -> Iterator[None]:
 
 
 def _serve(line: socket.socket, modules: list[str]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started us
     for module in modules:
         import_module(module)
     path = [each for each in sys.path if each not in os.environ.get("PYTHONPATH", "").split(os.pathsep)][1:]
@@ -199,11 +238,11 @@ def _serve(line: socket.socket, modules: list[str]) -> None:
         if not message:
             return
         request = pickle.loads(message)
-        if request["kind"] == "wait":
-            pid, status = os.waitpid(request["pid"], os.WNOHANG)
-        elif pid := os.fork():
-            status = 0
-        else:
+        try:
+            pid, status = os.waitpid(request["pid"], os.WNOHANG) if request["kind"] == "wait" else (os.fork(), 0)
+        except OSError as error:
+            pid, status = -1, error.errno or 0
+        if request["kind"] != "wait" and pid == 0:
             line.close()
             _become(request, fds, path)
         for fd in fds:
@@ -213,23 +252,25 @@ def _serve(line: socket.socket, modules: list[str]) -> None:
 
 def _become(request: dict[str, Any], fds: list[int], path: list[str]) -> NoReturn:
     """Be the program that is asked for, and end as it does."""
-    status = 1
+    status, interrupted = 1, False
     try:
         _take_over(request, fds, path)
-        status = _ended(request)
+        status, interrupted = _ended(request)
+    except BaseException:
+        traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except OSError:
                 status = status or 120  # as the interpreter does when nobody reads what it says last
+        if interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         os._exit(status)
 
 
 def _take_over(request: dict[str, Any], fds: list[int], path: list[str]) -> None:
-    import fcntl
-    import random
-
     import numpy as np
 
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, _HIGH) for fd in fds]
@@ -252,13 +293,9 @@ def _take_over(request: dict[str, Any], fds: list[int], path: list[str]) -> None
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _ended(request: dict[str, Any]) -> int:
-    """Run it; its exit status."""
-    import runpy
-    import traceback
-    import types
-
-    status = 0
+def _ended(request: dict[str, Any]) -> tuple[int, bool]:
+    """Run it; its exit status, and whether it was interrupted."""
+    status, interrupted = 0, False
     try:
         if request["kind"] == "-m":
             sys.modules.pop(request["what"], None)
@@ -268,17 +305,14 @@ def _ended(request: dict[str, Any]) -> int:
             exec(compile(request["what"], "<string>", "exec"), main.__dict__)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        if isinstance(end.code, str):
+        if not isinstance(end.code, int | None):
             print(end.code, file=sys.stderr)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    except BaseException:
+    except BaseException as error:
         traceback.print_exc()
-        status = 1
+        status, interrupted = 1, isinstance(error, KeyboardInterrupt)
     threading._shutdown()  # type: ignore[attr-defined]  # wait for threads, as the interpreter does
     atexit._run_exitfuncs()
-    return status
+    return status, interrupted
 
 
 if __name__ == "__main__":

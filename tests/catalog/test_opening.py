@@ -106,11 +106,15 @@ def test_the_lock_holds_while_the_owner_reads_its_own_file(folder: Path) -> None
 
 def test_of_many_starts_one_wins(folder: Path) -> None:
     """Four processes at once: exactly one owns it, the others are told."""
-    code = OWN.replace("open(sys.argv[1])", "open(sys.argv[1], wait_s=0)")
+    code = "input(); " + OWN.replace("open(sys.argv[1])", "open(sys.argv[1], wait_s=0)")
     started = [
         forked.Popen([sys.executable, "-c", code, str(folder)], stdin=-1, stdout=-1, stderr=-1, text=True)
         for _ in range(4)
     ]
+    for process in started:  # all are up, and wait for this
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     lost = [process for process in started if (process.stdout or sys.stdin).readline() != "open\n"]
     ended = [process.communicate("\n") for process in started]
     assert len(lost) == 3

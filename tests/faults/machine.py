@@ -49,7 +49,7 @@ EXPECTED = (BadVideo, Full, WorkerDied)
 """What a read may raise, where the model knows why."""
 
 LIFE = 3
-"""Steps from one start to the next at the least: a start costs as much as three reads."""
+"""Steps from one start to the next, for most machines: a start costs as much as three reads."""
 
 IDLE_S = 60.0
 """Longest that making ahead may take: far more than a machine under load needs."""
@@ -79,6 +79,8 @@ class CacheMachine(RuleBasedStateMachine):
         """A question in SQL costs as much as twenty reads: one machine in eight asks, once."""
         self.holding = False
         """The last `hold` was not let go; it may have got nothing."""
+        self.life = LIFE
+        """Steps from one start to the next at the least."""
         self.since = 0
         """Steps since the cache was opened, that one included."""
         self.leases: list[tuple[ExitStack, Fetched, set[str]]] = []
@@ -89,10 +91,11 @@ class CacheMachine(RuleBasedStateMachine):
         epochs=st.integers(1, EPOCHS),
         workers=st.integers(1, 2),
         asks=st.integers(0, 7),
+        restless=st.integers(0, 7),
     )
-    def begin(self, budget: int, epochs: int, workers: int, asks: int) -> None:
+    def begin(self, budget: int, epochs: int, workers: int, asks: int, restless: int) -> None:
         """Open a cache that has drawn its epochs and made nothing."""
-        self.workers, self.asked = workers, asks > 0
+        self.workers, self.asked, self.life = workers, asks > 0, LIFE if restless else 0
         self._open(budget, epochs)
 
     # What people do ------------------------------------------------------------------------------------------------
@@ -271,7 +274,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     # Restarts ------------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.since >= LIFE)
+    @precondition(lambda self: self.since >= self.life)
     @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS))
     def reopen(self, budget: int, epochs: int) -> None:
         """Close and open again, with more or less budget and epochs."""
@@ -280,7 +283,7 @@ class CacheMachine(RuleBasedStateMachine):
         self._open(budget, epochs)
         assert not self._open_cache.recovered.walked
 
-    @precondition(lambda self: self.since >= LIFE)
+    @precondition(lambda self: self.since >= self.life)
     @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS), lost=st.integers(0, 3))
     def crash(self, budget: int, epochs: int, lost: int) -> None:
         """The power fails: what was on disk at that moment is left, and of that the last few files are not."""
