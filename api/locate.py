@@ -71,6 +71,8 @@ def locate(named: str | None = None) -> Located:
                 f"{path} is no cache: it has neither {' nor '.join(_MARKS)}; name its folder or a configuration"
             )
         return Located(str(path.absolute()), str(path.absolute()))
+    if not path.exists():
+        raise NotFound(f"{path} does not exist; name a cache's folder or a configuration")
     config = configuration([str(path)])
     root = config.cache.local.url
     return Located(root if config.cache.catalog == "duckdb" else config.cache.catalog, root, config)

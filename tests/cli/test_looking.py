@@ -251,3 +251,17 @@ def test_lint_misses_no_dataset(site: Site) -> None:
     """A folder that is not there is an error of the configuration."""
     site.edit("./videos", "./nowhere")
     site.run("lint", code=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "told"),
+    [
+        ("nowhere", 3, "nowhere does not exist; name a cache's folder or a configuration"),
+        ("videos", 2, "videos is no cache"),
+    ],
+)
+def test_what_is_no_cache_is_told(site: Site, name: str, code: int, told: str) -> None:
+    """A wrong path, or a folder of something else, is not taken for an empty cache."""
+    for command in ("status", "gc", "verify"):
+        site.run(command, name, code=code)
+        assert told in site.words
