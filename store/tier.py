@@ -5,9 +5,10 @@ and no appending, so that a bucket, which has none of them, keeps it as well as 
 the tests that ours run (tests/store/tier_contract.py).
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -121,14 +122,23 @@ class Tier(Budget, ABC):
         """
         if self.at_once == 1:
             return list(map(work, places))
+        failed = threading.Event()
+
+        def unless_failed(place: str) -> T:
+            if failed.is_set():
+                raise CancelledError
+            try:
+                return work(place)
+            except BaseException:
+                failed.set()
+                raise
+
         with ThreadPoolExecutor(self.at_once, thread_name_prefix="viewcache-each") as pool:
-            begun = [pool.submit(work, place) for place in places]
-            done, late = wait(begun, return_when=FIRST_EXCEPTION)
-            for each in late:
-                each.cancel()
-            for each in done:
-                each.result()  # raises
-            return [each.result() for each in begun]
+            done = [pool.submit(unless_failed, place) for place in places]
+        for error in (each.exception() for each in done):
+            if error is not None and not isinstance(error, CancelledError):
+                raise error
+        return [each.result() for each in done]
 
     @abstractmethod
     def sweep(self, dead_pid: int | None = None) -> int:

@@ -265,6 +265,16 @@ class TierContract(ABC):
         assert [found.physical for found in tier.each(tier.scan, places)] == places
         with pytest.raises(Misuse):
             tier.each(tier.delete, ["objects", *places[20:]])
+        begun: list[str] = []
+
+        def note(place: str) -> None:
+            begun.append(place)
+            if not place:
+                raise Misuse("no place")
+
+        with pytest.raises(Misuse, match="no place"):
+            tier.each(note, ["", *map(str, range(10_000))])
+        assert len(begun) < 10_000
         tier.each(tier.delete, places[:20])
         left = dict(tier.iter_objects())
         assert tier.used_bytes == sum(left.values())
