@@ -8,6 +8,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -90,14 +91,16 @@ def revision_of(where: str) -> str:
         NotFound: there is no catalog.
     """
     from viewcache import migrations
-    from viewcache.api.sql_door import copied
+    from viewcache.api.sql_door import copy_catalog
     from viewcache.catalog.opening import is_postgresql
 
     if is_postgresql(where):
         from viewcache.catalog.postgres import sqlalchemy_url
 
         return migrations.current(sqlalchemy_url(where)) or ""
-    with copied(where) as (folder, _):
+    with tempfile.TemporaryDirectory(prefix="viewcache-look-") as folder:
+        if not copy_catalog(where, folder):
+            raise NotFound(f"no catalog in {where}; `viewcache run` makes one")
         return migrations.current(f"duckdb:///{folder}/catalog.duckdb") or ""
 
 

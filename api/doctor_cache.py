@@ -13,7 +13,7 @@ from pathlib import Path
 
 from viewcache.api.cli_terminal import counted, size
 from viewcache.api.locate import Located
-from viewcache.api.sql_door import Answer, ask_all, copy_catalog, owner_of, question
+from viewcache.api.sql_door import Answer, ask, ask_all, copy_catalog, owner_of, question
 from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines
@@ -85,14 +85,19 @@ class Recorded:
             return {}
 
     @cached_property
-    def _copies(self) -> Answer | None:
-        """Asked apart: of a large catalog it takes so long that it may be refused, and the others need not be."""
+    def copies(self) -> tuple[list[Copy], bool] | None:
+        """The copies, and whether there are more; None while they change, or without a catalog.
+
+        Asked apart: of a large catalog it takes so long that it may be refused, and the others need not be.
+        """
         if self.are_changing():
             return None
         try:
-            return ask_all(self._located.catalog, [question("doctor_copies")], QueryLimits(rows=_MOST_COMPARED))[0]
+            answer = ask(self._located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
         except NotFound:
             return None
+        rows = [Copy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
+        return rows, answer.truncated
 
     def are_changing(self) -> bool:
         """Whether somebody makes and deletes objects now; of PostgreSQL that cannot be told."""
@@ -105,13 +110,6 @@ class Recorded:
     def failures(self) -> list[tuple[object, ...]] | None:
         """(message, seconds since 1970-01-01 UTC), the last first; None without a catalog."""
         return self._answers["doctor_failures"].rows if self._answers else None
-
-    def copies(self) -> tuple[list[Copy], bool] | None:
-        """The copies, and whether there are more; None while they change, or without a catalog."""
-        if (answer := self._copies) is None:
-            return None
-        rows = [Copy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
-        return rows, answer.truncated
 
 
 def damage(located: Located) -> Finding | None:
@@ -163,7 +161,7 @@ def moved_aside(located: Located) -> Iterator[Finding]:
 
 def objects(located: Located, recorded: Recorded) -> Iterator[Finding]:
     """Whether the catalog and the store's folder tell the same; nothing is compared while a run changes both."""
-    if (copies := recorded.copies()) is None:
+    if (copies := recorded.copies) is None:
         return
     rows, truncated = copies
     if truncated:
@@ -202,7 +200,7 @@ def bucket(recorded: Recorded) -> Iterator[Finding]:
         return
     try:
         yield Finding("ok", "bucket", f"{url} answers, in {time.monotonic() - began:.2f} s")
-        if (copies := recorded.copies()) is None or copies[1]:
+        if (copies := recorded.copies) is None or copies[1]:
             return
         known = {row.physical for row in copies[0] if row.tier == REMOTE}
         there = {physical for physical, _ in tier.iter_objects()}

@@ -5,10 +5,8 @@ too. What comes back says what it shows: the catalog itself, or how old a snapsh
 """
 
 import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,9 +22,8 @@ from viewcache.errors import CatalogBusy, NotFound
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Answer", "ask", "ask_all", "copied", "copy_catalog", "owner_of", "question", "questions"]
+__all__ = ["Answer", "ask", "ask_all", "copy_catalog", "owner_of", "question", "questions"]
 
-_UNOWNED = "the catalog itself; no process has it open"
 _QUESTIONS = Path(__file__).resolve().parent / "questions"
 
 
@@ -99,7 +96,7 @@ def _answer(result: QueryResult, owner: int) -> Answer:
     elif result.source == "postgresql":
         seen = "the database itself, live"
     else:
-        seen = _UNOWNED
+        seen = "the catalog itself; no process has it open"
     return Answer(result.columns, rows, result.truncated, seen, result.source, result.as_of_s, owner)
 
 
@@ -128,30 +125,6 @@ def owner_of(folder: str) -> int:
     except CatalogBusy as busy:
         return busy.pid
     return 0
-
-
-@contextmanager
-def copied(where: str) -> Iterator[tuple[str, str]]:
-    """One state of a catalog for several questions.
-
-    Args:
-        where: the catalog's folder or ``postgresql://`` URL.
-
-    Yields:
-        What to ask, and in words which state it shows.
-
-    Raises:
-        NotFound: there is no catalog.
-        Timeout: the owner did not publish a snapshot.
-    """
-    if is_postgresql(where):
-        yield where, "the database itself, live"
-        return
-    owner = owner_of(where)
-    with tempfile.TemporaryDirectory(prefix="viewcache-look-") as folder:
-        if not copy_catalog(where, folder):
-            raise NotFound(f"no catalog in {where}; `viewcache run` makes one")
-        yield folder, f"snapshot of this moment, owner pid {owner}" if owner else _UNOWNED
 
 
 def copy_catalog(folder: str, into: str) -> bool:
