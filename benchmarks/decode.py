@@ -18,10 +18,10 @@ import av
 import numpy as np
 
 from benchmarks.harness import Aim, Comparison, Figure, Result, Stopwatch, compare, main
-from viewcache.materializer.decode import DecodeStats, decode
-from viewcache.materializer.pixels import to_rgb
-from viewcache.materializer.probe import probe
-from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import to_rgb
+from viewcache.materializer.media.probe import probe
 
 FRAMES, SHORT, CROP = 32, 256, 224
 SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".ts")

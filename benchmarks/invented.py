@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from viewcache.api.config import load
-from viewcache.materializer import keyed
-from viewcache.materializer.graph_check import AbstractGraph
-from viewcache.materializer.order import draw_epoch
-from viewcache.materializer.plan import GenerationPlan, Videos, plan_generation
+from viewcache.api.config.load import load
+from viewcache.materializer import randomness
+from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import draw_epoch
+from viewcache.materializer.planning.plan import GenerationPlan, Videos, plan_generation
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.video import KEY, REFERENCE, VideoIndex
 
 __all__ = ["AskedTask", "dataset_of", "index_of", "plan_of", "task_of", "videos_of"]
 
@@ -53,7 +53,7 @@ def videos_of(count: int, *, first: int = 0, frames: int = 300, height: int = 36
         names=names,
         uris=tuple(f"/videos/{name}.mp4" for name in names),
         keys=tuple(f"{k:032x}" for k in range(first, first + count)),
-        words=np.array([keyed.word(name) for name in names], np.uint64),
+        words=np.array([randomness.word(name) for name in names], np.uint64),
         frames=np.full(count, frames, np.int64),
         height=np.full(count, height, np.int64),
         width=np.full(count, width, np.int64),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.cache_model import Cache, Known, misses
 from benchmarks.harness import Aim, Figure, Result, main
-from viewcache.materializer.dependent import DependentOrder, KeyedChance
+from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance
 
 Sets = list[NDArray[np.int64]]
 

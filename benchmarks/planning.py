@@ -21,17 +21,17 @@ from typing import Any
 
 from benchmarks.harness import ROOT, Figure, Result, main
 from benchmarks.invented import dataset_of, index_of
-from viewcache.api.config import Config, load
+from viewcache.api.config.load import Config, load
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
-from viewcache.materializer import task as planning
-from viewcache.materializer.dataset import Dataset, _Video
-from viewcache.materializer.group import Group, shares
-from viewcache.materializer.plan import GenerationPlan
-from viewcache.materializer.scan import Scanned
-from viewcache.materializer.source import Stamp
+from viewcache.materializer.dataset.dataset import Dataset, _Video
+from viewcache.materializer.dataset.scan import Scanned
+from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.task import Task, TaskSettings
+from viewcache.materializer.tasks import task as planning
+from viewcache.materializer.tasks.group import Group, shares
+from viewcache.materializer.tasks.task import Task, TaskSettings
 
 EPOCHS, SAMPLES, FRAMES, GOP = 5, 2, 300, 150
 TASKS = {"slowfast": (32, 2), "mae": (16, 4)}

@@ -18,10 +18,10 @@ import numpy as np
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Timing, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from benchmarks.several import TOGETHER, Race, Took, run_race
-from viewcache.materializer.cost import CostModel
-from viewcache.materializer.plan import Videos
-from viewcache.materializer.prune import RULES
-from viewcache.materializer.weigh import ToCome, Weighed, weigh
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import Videos
+from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.options import ToCome, Weighed, weigh
 
 PAPER = {0.8: "the paper -10 % at 3 TB", 0.45: "the paper -25 % at 1.5 TB", 0.3: ""}
 """Parts of what all clips take; the paper's two budgets lie near the first two (ALGORITHMS §2.2)."""

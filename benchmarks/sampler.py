@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Aim, Figure, Result, main
-from viewcache.materializer.dependent import MOST_JOBS, DependentOrder, KeyedChance
+from viewcache.materializer.planning.joint_order import MOST_JOBS, DependentOrder, KeyedChance
 
 PAPER_DRAW_US = 54.0
 PAPER_LEAVE_US = 1.05

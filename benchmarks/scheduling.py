@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, clips_in, main, run_apart
-from viewcache.materializer.board import Board
-from viewcache.materializer.chooser import Choice, Chooser, EngineSettings
-from viewcache.materializer.pressure import Pressure
+from viewcache.materializer.scheduling.chooser import Choice, Chooser, EngineSettings
+from viewcache.materializer.scheduling.demand import Board
+from viewcache.materializer.scheduling.pressure import Pressure
 
 SCHEDULED, IN_ORDER = "scheduled", "in order"
 SHORTEST, DEADLINES = "shortest job first", "deadlines only"

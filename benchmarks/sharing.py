@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Aim, Figure, Result, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
-from viewcache.materializer.cost import CostModel
-from viewcache.materializer.merge import MOST_VIDEOS, Saving, count_savings
-from viewcache.materializer.plan import GenerationPlan, Videos
-from viewcache.materializer.sampling import shared_grid
-from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.planning.clip_starts import shared_grid
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan, Videos
+from viewcache.materializer.planning.sharing import MOST_VIDEOS, Saving, count_savings
 
 FRAMES = 300
 GOPS = (1, 10, 30, 150, 300)

@@ -17,9 +17,9 @@ from typing import Any
 import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, compare, main
 from viewcache.materializer.clock import Clock
-from viewcache.materializer.observe import Observer
-from viewcache.materializer.stalls import Reading
-from viewcache.materializer.trace_file import TraceFile
+from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.telemetry.stalls import Reading
+from viewcache.materializer.telemetry.trace_file import TraceFile
 
 OFF, ON = "without", "with a trace"
 BATCHES = 20_000

@@ -96,8 +96,8 @@ def read_apart(run: Run, where: Path | None, keep: str = "") -> Counted:
 
 def predicted(run: Run) -> tuple[Counted, int]:
     """The same simulated, with the rates of the store in its folder, and the most bytes in use."""
-    from viewcache.api.config import load
-    from viewcache.api.what_if import Question, what_if
+    from viewcache.api.config.load import load
+    from viewcache.api.preview.what_if import Question, what_if
 
     question = Question((run.budget_bytes,), run.pace_s, prefetch=0)
     (found,) = what_if(load(run.config()), question).budgets

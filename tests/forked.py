@@ -38,9 +38,15 @@ from viewcache.materializer import child
 
 __all__ = ["DEVNULL", "PIPE", "Popen", "TimeoutExpired", "forked", "run", "servers", "spawned"]
 
-WORKER = ("viewcache.materializer.worker", "viewcache.materializer.scan_worker")
+WORKER = ("viewcache.materializer.workers.worker", "viewcache.materializer.dataset.scan_worker")
 """Its processes load little, and how much memory they have is looked at."""
-REST = (*WORKER, "viewcache.api.cli", "viewcache.api.session", "viewcache.catalog.duck", "viewcache.catalog.readonly")
+REST = (
+    *WORKER,
+    "viewcache.api.cli.main",
+    "viewcache.api.session.cache",
+    "viewcache.catalog.duck",
+    "viewcache.catalog.readonly",
+)
 MESSAGE = 1 << 18
 """Most bytes of a request: the environment and the code are in it."""
 _HIGH = 400  # descriptors from here on are nobody's
@@ -107,7 +113,7 @@ _pids: set[int] = set()
 def servers() -> set[int]:
     """Process ids of all servers: whose children are ours. Those that a test usually needs are started by that."""
     if sys.platform == "linux":
-        for module in ("viewcache.materializer.worker", "viewcache.api.session"):
+        for module in ("viewcache.materializer.workers.worker", "viewcache.api.session.cache"):
             _server_for(module, os.environ)
     return set(_pids)
 

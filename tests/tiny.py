@@ -11,8 +11,8 @@ import numpy as np
 import viewcache
 from tests.catalog.samples import select
 from tests.clips import encode
-from viewcache.api.session import Cache
-from viewcache.materializer.batch import Batch
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.reading.batch import Batch
 
 __all__ = [
     "AUGMENTATION",

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.keyed import Words, fraction, threshold, uniform
 from viewcache.materializer.ops.fields import Field, Params, read_params
+from viewcache.materializer.randomness import Words, fraction, threshold, uniform
 
 __all__ = ["Draw", "Fixed", "FrameOp", "NativeOp", "Op", "ReadOp", "Rows", "Size", "Stage", "TimeOp"]
 

@@ -10,10 +10,10 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.keyed import scaled
 from viewcache.materializer.ops.base import Draw, Fixed, FrameOp, Rows
 from viewcache.materializer.ops.crop import random_window
 from viewcache.materializer.ops.fields import Channels, Field, Params, Range, Real
+from viewcache.materializer.randomness import scaled
 
 __all__ = ["OPS", "Blur", "ColorJitter", "Erase", "Grayscale"]
 

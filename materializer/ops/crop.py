@@ -11,11 +11,11 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.keyed import ONE, scaled
 from viewcache.materializer.ops.base import Draw, Fixed, FrameOp, Rows, Size
 from viewcache.materializer.ops.fields import REQUIRED, Field, Params, Range, Sides
 from viewcache.materializer.ops.resize import INTERPOLATION
-from viewcache.materializer.sampling import nested_offset
+from viewcache.materializer.planning.clip_starts import nested_offset
+from viewcache.materializer.randomness import ONE, scaled
 
 __all__ = ["OPS", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop", "free_places", "random_window"]
 
@@ -125,7 +125,7 @@ class RandomResizedCrop(FrameOp):
         height, width = cast(Size, values["shape"])
         if (h, w) == (height, width):
             return frame[:, y : y + h, x : x + w]
-        from viewcache.materializer.pixels import resize_rgb
+        from viewcache.materializer.media.pixels import resize_rgb
 
         return resize_rgb(frame[:, y : y + h, x : x + w], height, width, cast(str, values["interpolation"]))
 

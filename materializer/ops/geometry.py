@@ -11,9 +11,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.keyed import scaled
 from viewcache.materializer.ops.base import Draw, Fixed, FrameOp, Rows, Size
 from viewcache.materializer.ops.fields import REQUIRED, Channels, Choice, Field, Params, Range, Real
+from viewcache.materializer.randomness import scaled
 
 __all__ = ["OPS", "Flip", "Rotate"]
 

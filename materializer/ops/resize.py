@@ -1,7 +1,7 @@
 """Resizing: to an exact shape, or by the short side, fixed or jittered (SlowFast).
 
-All of it goes through the one swscale step that defines the data (``materializer/pixels.py``), so a resize gives the
-same bytes whether it is fused with the decoder's colour conversion or not.
+All of it goes through the one swscale step that defines the data (``materializer/media/pixels.py``), so a resize gives
+the same bytes whether it is fused with the decoder's colour conversion or not.
 """
 
 from typing import ClassVar, cast
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.keyed import scaled
 from viewcache.materializer.ops.base import Draw, Fixed, NativeOp, Rows, Size
 from viewcache.materializer.ops.fields import MAX_SIDE, REQUIRED, Choice, Field, Params, Sides, Whole, WholeRange
+from viewcache.materializer.randomness import scaled
 
 __all__ = ["INTERPOLATIONS", "OPS", "RandomShortSide", "Resize", "short_side_size"]
 
@@ -71,7 +71,7 @@ class _SwscaleResize(NativeOp):
         if frame.shape[1:] == (height, width):
             return frame
         # Imported here because pixels loads the decoder's libraries, which planning does not need.
-        from viewcache.materializer.pixels import resize_rgb
+        from viewcache.materializer.media.pixels import resize_rgb
 
         return resize_rgb(frame, height, width, interpolation)
 

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from viewcache.errors import ViewcacheError
 
 if TYPE_CHECKING:
-    from viewcache.api.loader import Loader
-    from viewcache.api.session import Cache, open
+    from viewcache.api.session.cache import Cache, open
+    from viewcache.api.training.loader import Loader
 
 __all__ = ["Cache", "Loader", "ViewcacheError", "__version__", "open"]
 
 __version__ = "0.1.0"
 
-_HOMES = {"Cache": "viewcache.api.session", "open": "viewcache.api.session", "Loader": "viewcache.api.loader"}
+_HOMES = {
+    "Cache": "viewcache.api.session.cache",
+    "open": "viewcache.api.session.cache",
+    "Loader": "viewcache.api.training.loader",
+}
 
 
 def __getattr__(name: str) -> object:

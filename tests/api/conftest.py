@@ -8,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.api.small import config, encode_videos
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 
 
 @pytest.fixture(scope="module")

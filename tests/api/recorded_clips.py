@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.recorded import Clips, Footage
+from viewcache.api.audit.recorded import Clips, Footage
 from viewcache.catalog.records import TaskRow
-from viewcache.materializer.plan import GenerationPlan, Videos
+from viewcache.materializer.planning.plan import GenerationPlan, Videos
 
 __all__ = ["clips_of", "footage_of", "made_clips", "pool_starts", "row_of"]
 

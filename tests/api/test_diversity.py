@@ -5,9 +5,9 @@ import pytest
 
 from tests.api.recorded_clips import clips_of, footage_of, made_clips, row_of
 from tests.plan.plans import plan_of, task_of, videos_of
-from viewcache.api import diversity as module
-from viewcache.api.diversity import compare
-from viewcache.api.recorded import Clips
+from viewcache.api.audit import diversity as module
+from viewcache.api.audit.diversity import compare
+from viewcache.api.audit.recorded import Clips
 
 
 def joined(parts: list[Clips]) -> Clips:

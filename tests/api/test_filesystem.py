@@ -14,9 +14,9 @@ import pytest
 
 import viewcache
 from tests.api.small import config
-from viewcache.api.filesystem import ViewFileSystem
-from viewcache.api.payload import Payload, PayloadFile
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
+from viewcache.api.views.filesystem import ViewFileSystem
+from viewcache.api.views.payload import Payload, PayloadFile
 from viewcache.errors import BadInput, BadUrl, Closed, ReadOnly, ViewNotFound
 
 FS: TypeAlias = fsspec.AbstractFileSystem

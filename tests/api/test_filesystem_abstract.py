@@ -11,9 +11,9 @@ from typing import Any
 import fsspec.tests.abstract as abstract
 import pytest
 
-from viewcache.api.filesystem import ViewFileSystem
-from viewcache.api.payload import Payload, PayloadFile
-from viewcache.api.tree import Entry
+from viewcache.api.views.filesystem import ViewFileSystem
+from viewcache.api.views.payload import Payload, PayloadFile
+from viewcache.api.views.tree import Entry
 from viewcache.errors import ViewNotFound
 
 Join = Callable[..., str]

@@ -11,12 +11,12 @@ import pytest
 
 import viewcache
 from tests.api.small import STEPS, config, single
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo, ViewNotFound
-from viewcache.materializer.batch import Batch
-from viewcache.materializer.decode import decode
-from viewcache.materializer.pixels import to_rgb
-from viewcache.materializer.probe import probe
+from viewcache.materializer.media.decode import decode
+from viewcache.materializer.media.pixels import to_rgb
+from viewcache.materializer.media.probe import probe
+from viewcache.materializer.reading.batch import Batch
 
 BRANCHES = [
     {

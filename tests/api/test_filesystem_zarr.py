@@ -7,8 +7,8 @@ import zarr
 
 import viewcache
 from tests.api.small import config, single
-from viewcache.api.session import Cache
-from viewcache.api.view_group import view_group
+from viewcache.api.session.cache import Cache
+from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import BadVideo, Broken, ViewNotFound
 
 URL = "view://train/0/1/view.zarr"

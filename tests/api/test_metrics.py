@@ -18,10 +18,10 @@ from tests.faults.caches import config, encode_videos
 from tests.house.tree import ROOT
 from viewcache.api import metrics
 from viewcache.api.metrics import METRICS
-from viewcache.api.session import Cache
-from viewcache.api.session import open as open_cache
+from viewcache.api.session.cache import Cache
+from viewcache.api.session.cache import open as open_cache
 from viewcache.errors import BadInput
-from viewcache.materializer.stalls import CAUSES
+from viewcache.materializer.telemetry.stalls import CAUSES
 
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 """(name, labels) → value."""
@@ -154,7 +154,7 @@ def test_names_are_those_of_the_field() -> None:
 def test_the_page_is_generated() -> None:
     """docs/metrics.md has every metric, as the table has it; docs/observing.md has every cause."""
     page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
-    assert page == metrics.page(), "run python -m viewcache.api.metrics docs/metrics.md"
+    assert page == metrics.page(), "run python -m viewcache.api.metrics.metrics docs/metrics.md"
     assert all(f"| `{metric.name}` |" in page for metric in METRICS)
     observing = (ROOT / "docs" / "observing.md").read_text("utf-8")
     assert all(f"| `{cause}` |" in observing for cause in CAUSES)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewcache.api.paths import FORMS, ViewPath, parse_path
+from viewcache.api.views.paths import FORMS, ViewPath, parse_path
 from viewcache.errors import BadUrl
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True)

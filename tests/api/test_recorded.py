@@ -13,7 +13,7 @@ from tests.catalog.samples import draws, plan, registered
 from tests.ops.references import p_uniform
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
-from viewcache.api.recorded import (
+from viewcache.api.audit.recorded import (
     Clips,
     Footage,
     Window,
@@ -23,11 +23,11 @@ from viewcache.api.recorded import (
     whole_orders,
     windows_of,
 )
-from viewcache.api.uniformity import SURE, density_check
+from viewcache.api.audit.uniformity import SURE, density_check
 from viewcache.catalog import Catalog, schemas
-from viewcache.materializer import keyed
+from viewcache.materializer import randomness
 from viewcache.materializer.ops import Draw, get
-from viewcache.materializer.plan import GenerationPlan
+from viewcache.materializer.planning.plan import GenerationPlan
 
 CROPS = [single({"resize": {"short_side": 72}}, {"random_crop": {"shape": [56, 56]}})]
 
@@ -162,7 +162,7 @@ def test_windows_are_read_from_recipes() -> None:
 def test_resized_crops_lie_anywhere_but_where_none_fits() -> None:
     """Given its size, a random window is uniform; the one that stands in when no try fits is left out."""
     n = 6000
-    words = keyed.fold(1, "videos", np.arange(n))
+    words = randomness.fold(1, "videos", np.arange(n))
     draw = Draw(0, "random_resized_crop", 0, words, np.zeros(n, np.int64), np.zeros(n, np.int64))
     op = get("random_resized_crop")
     params = op.parse({"shape": [32, 32], "scale": [0.3, 0.9]})

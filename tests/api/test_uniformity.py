@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from tests.ops.references import p_uniform
 from tests.plan.misprint import print_line_12
-from viewcache.api import uniformity
-from viewcache.api.uniformity import SURE, Check, density_check, holm, order_checks
-from viewcache.materializer.dependent import DependentOrder, KeyedChance
+from viewcache.api.audit import uniformity
+from viewcache.api.audit.uniformity import SURE, Check, density_check, holm, order_checks
+from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance
 
 Order = NDArray[np.int64]
 

@@ -11,8 +11,8 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, single
-from viewcache.api.config import load
-from viewcache.api.what_if import Question, what_if
+from viewcache.api.config.load import load
+from viewcache.api.preview.what_if import Question, what_if
 from viewcache.catalog.records import ProgressRow
 from viewcache.errors import BadInput
 

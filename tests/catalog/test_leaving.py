@@ -11,10 +11,10 @@ from tests import forked
 from tests.catalog.samples import copy, select
 from viewcache.catalog import Catalog
 from viewcache.catalog.policies import SHIPPED, Policy
-from viewcache.materializer import ledger as ledger_module
-from viewcache.materializer.evict import Eviction
-from viewcache.materializer.leases import Leases
-from viewcache.materializer.ledger import LOCAL, Copy, Ledger
+from viewcache.materializer.storage import ledger as ledger_module
+from viewcache.materializer.storage.eviction import Eviction
+from viewcache.materializer.storage.leases import Leases
+from viewcache.materializer.storage.ledger import LOCAL, Copy, Ledger
 from viewcache.store import ArrayMeta, ChunkTable, LocalTier, Stored
 
 SHAPE = (1, 3, 8, 8)
@@ -192,7 +192,7 @@ from tests.catalog.test_leaving import key, leaving, put, read
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
 from viewcache.errors import Full
-from viewcache.materializer.ledger import LOCAL, Ledger
+from viewcache.materializer.storage.ledger import LOCAL, Ledger
 from viewcache.store import LocalTier
 
 folder, root = sys.argv[1:]

@@ -9,8 +9,8 @@ import pytest
 import viewcache
 from tests.catalog.samples import select
 from tests.tiny import config, encode_folder, single
-from viewcache.api.session import Cache
-from viewcache.materializer.generation import ActiveGeneration
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.scheduling.generation import ActiveGeneration
 
 SMALL = [single({"resize": {"short_side": 36}}, {"random_crop": {"shape": [16, 16]}})]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.catalog.samples import copy, draws, plan, registered, select
-from viewcache.api import schema
+from viewcache.api.config import schema
 from viewcache.catalog import Catalog, run_query, views
 from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow, SubstitutionRow
 

@@ -17,8 +17,8 @@ from viewcache.catalog.policies import Policy, all_policies, ask, find_policy, s
 from viewcache.catalog.records import IoSampleRow
 from viewcache.catalog.statements import policy_names
 from viewcache.errors import BadInput, NotFound, QueryRefused
-from viewcache.materializer.evict import PAUSE_S, Eviction
 from viewcache.materializer.spec import EvictionSpec
+from viewcache.materializer.storage.eviction import PAUSE_S, Eviction
 
 ALL = 1 << 62
 """More bytes than there are."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests import forked
 from tests.clips import encode
-from viewcache.api.cli import main
+from viewcache.api.cli.main import main
 
 __all__ = ["CONFIG", "Site", "make_site"]
 
@@ -73,7 +73,7 @@ class Site:
     def spawn(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command in a process of its own."""
         return forked.Popen(
-            [sys.executable, "-m", "viewcache.api.cli", *arguments],
+            [sys.executable, "-m", "viewcache.api.cli.main", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

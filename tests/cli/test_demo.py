@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.cli.site import Site
-from viewcache.api import demo, demo_clips, on_demand
-from viewcache.api.sheet import contact_sheet
+from viewcache.api.demo import demo_clips, on_demand
+from viewcache.api.demo.demo import demo
+from viewcache.api.demo.sheet import contact_sheet
 from viewcache.errors import BadInput
 
 

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.site import Site
 from tests.house.tree import ROOT
 from viewcache import errors
-from viewcache.api.cli import EXIT_CODES, exit_code, main, parser
-from viewcache.api.cli_terminal import as_json, duration, printable, size
+from viewcache.api.cli.main import EXIT_CODES, exit_code, main, parser
+from viewcache.api.cli.terminal import as_json, duration, printable, size
 
 DOC = (ROOT / "docs" / "cli.md").read_text()
 
@@ -68,7 +68,7 @@ def test_every_error_has_its_code(kind: type[errors.ViewcacheError]) -> None:
 def test_help_needs_no_library() -> None:
     """`viewcache --help` imports neither torch nor av, duckdb or rich."""
     code = (
-        "import sys, viewcache.api.cli as cli\n"
+        "import sys, viewcache.api.cli.main as cli\n"
         "try: cli.main(['--help'])\n"
         "except SystemExit as end: assert not end.code\n"
         "loaded = {name.split('.')[0] for name in sys.modules}\n"
@@ -101,7 +101,9 @@ def test_errors_are_json_too(site: Site) -> None:
 
 def test_a_closed_pipe_is_no_error(made: Site) -> None:
     """`viewcache sql … | head -1` ends quietly."""
-    command = f"{sys.executable} -m viewcache.api.cli sql --csv 'select * from range(200000)' --rows 200000 | head -1"
+    command = (
+        f"{sys.executable} -m viewcache.api.cli.main sql --csv 'select * from range(200000)' --rows 200000 | head -1"
+    )
     done = subprocess.run(["bash", "-c", command], cwd=made.folder, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
@@ -113,7 +115,7 @@ def test_unexpected_errors_are_told_as_such(site: Site, monkeypatch: pytest.Monk
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("viewcache.api.locate.locate", broken)
+    monkeypatch.setattr("viewcache.api.config.find.locate", broken)
     site.run("status", code=5)
     assert "ZeroDivisionError" in site.words
     assert "please report" in site.words

@@ -9,7 +9,7 @@ import pytest
 
 import viewcache
 from tests.cli.site import Site
-from viewcache.api.sql_door import question, questions
+from viewcache.api.queries.ask import question, questions
 
 HOSTILE = (
     "delete from task",

@@ -10,7 +10,7 @@ import pytest
 
 import viewcache
 from tests.cli.site import Site
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 
 
 def test_plan_says_what_would_be_made(site: Site) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from viewcache.api.config import load
+from viewcache.api.config.load import load
 from viewcache.errors import ConfigError
 
 FIGURE_9 = """\

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.config.samples import FIGURE_9, refused, single, task
-from viewcache.api.config import Config, load
-from viewcache.api.config_tiers import BUDGET_FRACTION, default_budget
+from viewcache.api.config.load import Config, load
+from viewcache.api.config.tiers import BUDGET_FRACTION, default_budget
 from viewcache.errors import BadInput, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.materializer.spec import Branch, OpCall, Place

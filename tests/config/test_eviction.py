@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.config.samples import task
-from viewcache.api.config import load
+from viewcache.api.config.load import load
 from viewcache.errors import ConfigError
 from viewcache.materializer.spec import EvictionSpec
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.config.samples import FIGURE_9
-from viewcache.api import yaml_reader
-from viewcache.api.config import Config, load
-from viewcache.api.yaml_reader import read_text
+from viewcache.api.config import yaml_subset
+from viewcache.api.config.load import Config, load
+from viewcache.api.config.yaml_subset import read_text
 from viewcache.errors import BadInput, ConfigError, NotFound, ViewcacheError
 
 FILES = 10_000
@@ -141,7 +141,7 @@ def test_both_parsers_agree_on_what_a_damaged_file_means(monkeypatch: pytest.Mon
     rng = random.Random(7)
     texts = [mutated(rng) for _ in range(300)]
     fast = [_values(text) for text in texts]
-    monkeypatch.setattr(yaml_reader, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_subset, "_LOADER", yaml.SafeLoader)
     both = [(one, _values(text)) for one, text in zip(fast, texts, strict=True) if one is not None]
     same = [one == other for one, other in both if other is not None]
     assert all(same)

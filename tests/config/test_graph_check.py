@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewcache.errors import ConfigError
-from viewcache.materializer.graph_check import SOURCE, check_graph
+from viewcache.materializer.planning.graph import SOURCE, check_graph
 from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
 
 PLACE = Place("t.yaml", 7, 3)

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.config.samples import FIGURE_9, single, task
-from viewcache.api import config_values, schema
-from viewcache.api.config import load
-from viewcache.api.config_keys import KINDS, REQUIRED, SECTIONS, STEP_KEYS, Key, Section, hint
+from viewcache.api.config import schema, values
+from viewcache.api.config.keys import KINDS, REQUIRED, SECTIONS, STEP_KEYS, Key, Section, hint
+from viewcache.api.config.load import load
 from viewcache.errors import ConfigError
 from viewcache.materializer import ops
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, SamplingSpec, StepSpec, TaskSpec, TierSpec
@@ -130,7 +130,7 @@ def test_the_table_is_whole() -> None:
     """Every kind is described and read, every section is reached, and texts are sentences."""
     assert {key.kind for _, key in ALL_KEYS} == set(KINDS)
     structural = {"section", "sections", "tasks", "store", "operations"}
-    assert {key.kind for _, key in ALL_KEYS} - structural == set(config_values._READERS)
+    assert {key.kind for _, key in ALL_KEYS} - structural == set(values._READERS)
     assert {key.section for _, key in ALL_KEYS if key.section} | {"document"} == set(SECTIONS)
     assert {key for keys in STEP_KEYS.values() for key in keys} < {key.name for key in SECTIONS["step"].keys}
     for _, key in ALL_KEYS:
@@ -147,9 +147,9 @@ def test_a_hint_names_the_nearest_word_and_all_others() -> None:
 
 
 def test_generated_files_are_up_to_date() -> None:
-    """docs/config.md and docs/config.schema.json are what `python -m viewcache.api.schema docs` writes."""
+    """docs/config.md and docs/config.schema.json are what `python -m viewcache.api.config.schema docs` writes."""
     for path, text in schema.generated(ROOT / "docs").items():
-        assert path.read_text("utf-8") == text, f"{path.name}: run python -m viewcache.api.schema docs"
+        assert path.read_text("utf-8") == text, f"{path.name}: run python -m viewcache.api.config.schema docs"
 
 
 def test_the_documentation_has_every_key_and_type_of_step() -> None:
@@ -164,7 +164,7 @@ def test_the_documentation_has_every_key_and_type_of_step() -> None:
 
 def test_the_command_prints_the_schema_and_writes_the_files(tmp_path: Path) -> None:
     """Without arguments the JSON Schema comes out; with a folder its files are brought up to date."""
-    command = [sys.executable, "-m", "viewcache.api.schema"]
+    command = [sys.executable, "-m", "viewcache.api.config.schema"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert json.loads(printed) == schema.json_schema()
     page = tmp_path / "config.md"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from viewcache.api.config import load
-from viewcache.api.lint import lint
+from viewcache.api.config.load import load
+from viewcache.api.preview.lint import lint
 from viewcache.errors import ConfigError
 
 HEAD = """\

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.config.samples import FIGURE_9, refused, single, task
-from viewcache.api.config import load
+from viewcache.api.config.load import load
 from viewcache.errors import ConfigError
 
 # Each of these is laid over the paper's example: what is replaced, by what, and the whole message.

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewcache.api import yaml_reader
-from viewcache.api.yaml_reader import MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, from_python, read_file, read_text
+from viewcache.api.config import yaml_subset
+from viewcache.api.config.yaml_subset import MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, from_python, read_file, read_text
 from viewcache.errors import ConfigError, NotFound
 from viewcache.materializer.spec import Place
 
@@ -187,7 +187,7 @@ def _outcome(text: str) -> object:
 def test_both_parsers_of_pyyaml_give_the_same_nodes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values and places do not depend on whether PyYAML was built with libyaml."""
     fast = read_text(path.read_text("utf-8"))
-    monkeypatch.setattr(yaml_reader, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_subset, "_LOADER", yaml.SafeLoader)
     assert read_text(path.read_text("utf-8")) == fast
 
 

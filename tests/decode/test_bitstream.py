@@ -2,7 +2,7 @@
 
 import pytest
 
-from viewcache.materializer.bitstream import Headers
+from viewcache.materializer.media.bitstream import Headers
 
 SPS, PPS = b"\x67\x64\x00\x1f\xac", b"\x68\xee\x3c\x80"
 AVCC = b"\x01\x64\x00\x1f\xff\xe1" + len(SPS).to_bytes(2, "big") + SPS + b"\x01" + len(PPS).to_bytes(2, "big") + PPS

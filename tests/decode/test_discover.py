@@ -7,7 +7,7 @@ import fsspec
 import pytest
 
 from viewcache.errors import BadInput, DatasetNotFound
-from viewcache.materializer.discover import discover
+from viewcache.materializer.dataset.discover import discover
 
 
 @pytest.fixture

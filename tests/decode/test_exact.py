@@ -10,9 +10,9 @@ import pytest
 
 from tests.clips import FAMILIES, digest, encode, real_clips, sequential
 from viewcache.errors import BadVideo, ViewNotFound
-from viewcache.materializer.decode import DecodeStats, decode
-from viewcache.materializer.probe import probe
-from viewcache.materializer.video import REFERENCE
+from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.index import REFERENCE
+from viewcache.materializer.media.probe import probe
 
 MODES = {"packets": ("packets", "container", "counted"), "container": ("container", "counted"), "counted": ("counted",)}
 """Mode that the probe chose → modes that must be exact as well."""

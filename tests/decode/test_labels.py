@@ -8,8 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from viewcache.errors import BadInput, DatasetNotFound, QueryRefused
-from viewcache.materializer.labels import labels_for
-from viewcache.materializer.where import matching
+from viewcache.materializer.dataset.labels import labels_for
+from viewcache.materializer.dataset.predicate import matching
 
 PATHS = ["cats/a.mp4", "cats/b.mp4", "dogs/a.mkv", "dogs/c d.mp4"]
 

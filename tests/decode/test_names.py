@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from viewcache.errors import BadUrl
-from viewcache.materializer.names import MAX_NAME, SUFFIXES, escape, names_for, stem, unescape
+from viewcache.materializer.dataset.names import MAX_NAME, SUFFIXES, escape, names_for, stem, unescape
 
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
 

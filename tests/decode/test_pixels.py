@@ -12,8 +12,9 @@ from av.video.reformatter import VideoReformatter
 
 from tests.clips import FAMILIES, encode, real_clips, rotate_mp4
 from viewcache.errors import BadInput
-from viewcache.materializer.decode import decode
-from viewcache.materializer.pixels import (
+from viewcache.materializer.media.decode import decode
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import (
     INTERPOLATIONS,
     can_keep_planes,
     frame_from_planes,
@@ -23,8 +24,7 @@ from viewcache.materializer.pixels import (
     resize_rgb,
     to_rgb,
 )
-from viewcache.materializer.probe import probe
-from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.media.probe import probe
 
 BT601, BT709, BT2020 = (0.299, 0.114), (0.2126, 0.0722), (0.2627, 0.0593)
 # fmt: off

@@ -12,9 +12,9 @@ import pytest
 
 from tests.clips import digest, encode, real_clip, sequential
 from viewcache.errors import BadVideo
-from viewcache.materializer.decode import decode
-from viewcache.materializer.probe import probe
-from viewcache.materializer.video import HIDDEN
+from viewcache.materializer.media.decode import decode
+from viewcache.materializer.media.index import HIDDEN
+from viewcache.materializer.media.probe import probe
 
 
 @pytest.fixture

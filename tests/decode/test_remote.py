@@ -12,9 +12,9 @@ import pytest
 
 from tests.clips import digest, sequential
 from viewcache.errors import BadVideo
-from viewcache.materializer.decode import DecodeStats, decode
-from viewcache.materializer.probe import probe
-from viewcache.materializer.source import Stamp, open_source, shown
+from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.probe import probe
+from viewcache.materializer.media.source import Stamp, open_source, shown
 
 
 class Handler(BaseHTTPRequestHandler):

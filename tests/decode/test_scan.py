@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from viewcache.errors import DatasetNotFound, Full
-from viewcache.materializer.scan import Known, Scanned, _Worker, scan, video_key
-from viewcache.materializer.source import Stamp
+from viewcache.materializer.dataset.scan import Known, Scanned, _Worker, scan, video_key
+from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.spec import DatasetSpec
 
 pytestmark = pytest.mark.usefixtures("spawned")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.clips import FAMILIES
 from viewcache.errors import CatalogDamaged
-from viewcache.materializer.probe import probe
-from viewcache.materializer.video import HIDDEN, KEY, REFERENCE, VideoIndex
+from viewcache.materializer.media.index import HIDDEN, KEY, REFERENCE, VideoIndex
+from viewcache.materializer.media.probe import probe
 
 
 def made(

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from tests.faults.caches import config
-from viewcache.api.config import load
-from viewcache.api.session import open_task
+from viewcache.api.config.load import load
+from viewcache.api.session.cache import open_task
 from viewcache.catalog import Catalog
-from viewcache.materializer.codecs import CodecChooser
-from viewcache.materializer.engine import Engine, EngineSettings
-from viewcache.materializer.generation import ActiveGeneration
-from viewcache.materializer.job import Job, Made, Place, Recipe, Report
-from viewcache.materializer.ledger import Ledger
-from viewcache.materializer.pool import Event, Pool, WorkerPool
-from viewcache.materializer.tiers import Tiers
+from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.storage.codecs import CodecChooser
+from viewcache.materializer.storage.ledger import Ledger
+from viewcache.materializer.storage.tiers import Tiers
+from viewcache.materializer.workers.job import Job, Made, Place, Recipe, Report
+from viewcache.materializer.workers.pool import Event, Pool, WorkerPool
 from viewcache.store import ArrayMeta, LocalTier, Written, read_slots, write_object
 
 __all__ = ["WAIT_S", "Kitchen", "Reading", "ScriptedPool", "until"]

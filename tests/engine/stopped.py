@@ -5,9 +5,9 @@ import signal
 from abc import abstractmethod
 from collections.abc import Callable, Set
 
-from viewcache.materializer.job import Job, Made, Report
-from viewcache.materializer.pool import Event, Pool, WorkerPool
-from viewcache.materializer.threads import ThreadPool
+from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.pool import Event, Pool, WorkerPool
+from viewcache.materializer.workers.thread_pool import ThreadPool
 
 __all__ = ["KINDS", "STOPPED", "StoppedPool", "StoppedProcess", "StoppedThread", "plain_pool"]
 

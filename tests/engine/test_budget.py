@@ -9,9 +9,9 @@ import pytest
 import viewcache
 from tests.engine.kitchen import Kitchen, Reading, ScriptedPool
 from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
-from viewcache.materializer.ledger import Copy, Ledger
+from viewcache.materializer.storage.ledger import Copy, Ledger
 
 MINIMUM = 45_408
 """Bytes that one batch of the tests' task takes at most."""

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import viewcache
 from tests.faults.caches import config, read_all
 from viewcache.catalog.records import IoSampleRow
-from viewcache.materializer.codecs import CodecChooser, Rates, cheapest_codec, rates, trial_rows
-from viewcache.materializer.trial import Trial, try_codecs
+from viewcache.materializer.storage.codecs import CodecChooser, Rates, cheapest_codec, rates, trial_rows
 from viewcache.store import CODECS, codec
+from viewcache.store.codec_trial import Trial, try_codecs
 
 CHUNK = 1 << 20
 

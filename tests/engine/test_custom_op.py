@@ -6,7 +6,7 @@ import pytest
 
 import viewcache
 from tests.faults.caches import config
-from viewcache.api.sql_door import ask
+from viewcache.api.queries.ask import ask
 from viewcache.errors import Broken
 from viewcache.materializer.ops import registry
 

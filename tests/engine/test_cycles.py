@@ -13,7 +13,7 @@ import pytest
 import viewcache
 from tests.engine.stopped import KINDS
 from tests.faults.caches import assert_at_rest, config
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import Closed
 
 STUCK_S = 30.0

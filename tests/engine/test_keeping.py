@@ -11,18 +11,18 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Full
-from viewcache.materializer.cost import CostModel
-from viewcache.materializer.job import Base, Job, Made, Place, Recipe, Report
-from viewcache.materializer.keep import Keeper, KeepSettings
-from viewcache.materializer.make import make
-from viewcache.materializer.plan import content_key
-from viewcache.materializer.program import Program
-from viewcache.materializer.prune import RULES
-from viewcache.materializer.video import VideoIndex
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import content_key
+from viewcache.materializer.planning.program import Program
+from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.keeper import Keeper, KeepSettings
+from viewcache.materializer.workers.job import Base, Job, Made, Place, Recipe, Report
+from viewcache.materializer.workers.make import make
 from viewcache.store import read_into
 
 EPOCHS, SAMPLES = 4, 3

@@ -9,7 +9,7 @@ import viewcache
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
 from tests.engine.stopped import KINDS, STOPPED, StoppedPool
 from tests.faults.caches import config
-from viewcache.api import session
+from viewcache.api.session import cache as session
 from viewcache.errors import Closed
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
 from viewcache.errors import BadVideo, Broken, Closed, Full, Timeout, WorkerDied
-from viewcache.materializer import chooser
-from viewcache.materializer.job import Report
-from viewcache.materializer.work import RowState
+from viewcache.materializer.scheduling import chooser
+from viewcache.materializer.scheduling.work import RowState
+from viewcache.materializer.workers.job import Report
 from viewcache.store.format import physical_of
 
 

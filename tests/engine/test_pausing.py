@@ -10,10 +10,10 @@ import pytest
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
 from tests.engine.stopped import KINDS, STOPPED, StoppedPool, StoppedProcess, plain_pool
 from tests.engine.trace_events import check, end, inner, read, tracks
-from viewcache.materializer import chooser
-from viewcache.materializer import pool as pools
-from viewcache.materializer.pressure import Pressure
-from viewcache.materializer.trace import Trace
+from viewcache.materializer.scheduling import chooser
+from viewcache.materializer.scheduling.pressure import Pressure
+from viewcache.materializer.telemetry.trace import Trace
+from viewcache.materializer.workers import pool as pools
 
 
 @pytest.fixture(params=KINDS)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import viewcache
 from tests.clips import encode
 from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
-from viewcache.materializer.pool import DEPTH, Held, WorkerPool, _Process
-from viewcache.materializer.pressure import Pace, Pressure, allowance, in_use
-from viewcache.materializer.work import RowState
+from viewcache.materializer.scheduling.pressure import Pace, Pressure, allowance, in_use
+from viewcache.materializer.scheduling.work import RowState
+from viewcache.materializer.workers.pool import DEPTH, Held, WorkerPool, _Process
 
 BYTES = st.integers(0, 1 << 40)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import viewcache
 from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
 from tests.faults.caches import config, objects_of
-from viewcache.materializer import task as task_module
-from viewcache.materializer.stalls import CAUSES, NOTICED_S, Arrival, Stretch, explain
+from viewcache.materializer.tasks import task as task_module
+from viewcache.materializer.telemetry.stalls import CAUSES, NOTICED_S, Arrival, Stretch, explain
 from viewcache.store.format import METADATA_NAME
 
 STAGES = ("decode", "convert", "augment", "store")

@@ -12,10 +12,10 @@ import viewcache
 from tests.engine.kitchen import Kitchen, Reading, until
 from tests.engine.stopped import plain_pool
 from tests.faults.caches import assert_at_rest, config, truth_of
-from viewcache.api import session
+from viewcache.api.session import cache as session
 from viewcache.errors import Closed, ConfigError, WorkerDied
-from viewcache.materializer import running
-from viewcache.materializer.threads import ThreadPool
+from viewcache.materializer.scheduling import running
+from viewcache.materializer.workers.thread_pool import ThreadPool
 
 GATE = """
 import sys
@@ -137,7 +137,7 @@ def test_closing_does_not_wait_for_a_thread_that_hangs(
 ) -> None:
     """Closing waits a bounded time, says what is left, and has the next start look through the whole store."""
     given, gate = hanging
-    monkeypatch.setattr("viewcache.materializer.threads.CLOSE_S", 0.1)
+    monkeypatch.setattr("viewcache.materializer.workers.thread_pool.CLOSE_S", 0.1)
     cache = viewcache.open(given)
     reading = threading.Thread(target=lambda: _closed(cache), daemon=True)
     reading.start()

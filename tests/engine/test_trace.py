@@ -21,11 +21,11 @@ from tests.engine.trace_events import begin, check, end, inner, read, tracks
 from tests.faults.caches import config
 from tests.house.tree import ROOT
 from viewcache.errors import BadInput, DatasetNotFound
-from viewcache.materializer import trace_file
 from viewcache.materializer.clock import Clock
-from viewcache.materializer.pool import Event
-from viewcache.materializer.trace import Trace
-from viewcache.materializer.trace_file import MOST_WAITING, TraceFile, older
+from viewcache.materializer.telemetry import trace_file
+from viewcache.materializer.telemetry.trace import Trace
+from viewcache.materializer.telemetry.trace_file import MOST_WAITING, TraceFile, older
+from viewcache.materializer.workers.pool import Event
 
 STAGES = {"decode", "convert", "augment", "store", "trial", "load"}
 

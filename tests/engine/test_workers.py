@@ -11,11 +11,11 @@ import pytest
 from tests.engine.kitchen import Kitchen, Reading, until
 from viewcache.errors import Full, WorkerDied
 from viewcache.failpoints import VARIABLE
-from viewcache.materializer import running
-from viewcache.materializer.board import Fetched
-from viewcache.materializer.job import Job
-from viewcache.materializer.pool import WorkerPool
-from viewcache.materializer.running import describe
+from viewcache.materializer.scheduling import running
+from viewcache.materializer.scheduling.demand import Fetched
+from viewcache.materializer.scheduling.running import describe
+from viewcache.materializer.workers.job import Job
+from viewcache.materializer.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.usefixtures("spawned")
 

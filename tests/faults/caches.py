@@ -11,9 +11,9 @@ import numpy as np
 
 import viewcache
 from tests.clips import encode
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.materializer.batch import Batch
+from viewcache.materializer.reading.batch import Batch
 
 __all__ = ["assert_at_rest", "config", "digest_of", "encode_videos", "objects_of", "read_all", "store_bytes"]
 

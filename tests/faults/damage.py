@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from viewcache.materializer.ledger import Copy
+from viewcache.materializer.storage.ledger import Copy
 from viewcache.store.format import METADATA_NAME
 
 __all__ = ["KINDS", "Damage", "shard_of"]

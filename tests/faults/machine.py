@@ -28,13 +28,13 @@ from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, s
 from tests.faults.damage import KINDS, shard_of
 from tests.faults.site import EPOCHS, MINIMUM, Place, Site, WatchedTier, digest, names_of, single, stop
 from tests.faults.watched import WatchedPool
-from viewcache.api import session
-from viewcache.api.session import Cache
-from viewcache.api.sql_door import ask
+from viewcache.api.queries.ask import ask
+from viewcache.api.session import cache as session
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo, Full, WorkerDied
-from viewcache.materializer import pool
-from viewcache.materializer.board import Fetched
-from viewcache.materializer.engine import TRIES
+from viewcache.materializer.scheduling.demand import Fetched
+from viewcache.materializer.scheduling.dispatcher import TRIES
+from viewcache.materializer.workers import pool
 from viewcache.store import read_slots
 
 ROOMY = 68_112

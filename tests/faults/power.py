@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tests.catalog.samples import registered
 from tests.engine.kitchen import until
 from viewcache.catalog import Catalog, schemas
-from viewcache.materializer.recover import Recovered, copy_row, recover
+from viewcache.materializer.storage.recover import Recovered, copy_row, recover
 from viewcache.store import ArrayMeta, LocalTier, write_object
 from viewcache.store.format import physical_of
 

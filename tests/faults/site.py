@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import viewcache
 from tests.engine.kitchen import until
 from tests.faults.caches import config, encode_videos, read_all
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.store import LocalTier, Reservation
 
 __all__ = ["EPOCHS", "MINIMUM", "Place", "Site", "WatchedTier", "digest", "make_site", "names_of", "single", "stop"]

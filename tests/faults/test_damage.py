@@ -10,7 +10,7 @@ import pytest
 import viewcache
 from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, read_all
 from tests.faults.damage import KINDS, shard_of
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import ChunkDamaged
 from viewcache.store import scan_object

@@ -18,7 +18,7 @@ import viewcache
 from tests.engine.kitchen import until
 from tests.faults.caches import assert_at_rest, config, digest_of, read_all
 from tests.faults.strace import Fault, Hits, injected, need_strace
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.catalog.files import RESERVE_BYTES
 from viewcache.errors import Full, ViewcacheError
 

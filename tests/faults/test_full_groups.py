@@ -10,7 +10,7 @@ import pytest
 
 import viewcache
 from tests.faults.caches import config, digest_of
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import Full
 
 Taken = dict[tuple[str, int, int], tuple[tuple[str, ...], str]]

@@ -19,13 +19,13 @@ from tests import forked
 from tests.catalog.samples import plan, registered
 from tests.faults.caches import assert_at_rest, config, objects_of, read_all
 from tests.house.tree import ROOT
-from viewcache.api.garbage import collected
-from viewcache.api.locate import Located
+from viewcache.api.config.find import Located
+from viewcache.api.upkeep.gc import collected
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import ProgressRow
 from viewcache.catalog.replay import REBUILT
 from viewcache.failpoints import VARIABLE
-from viewcache.materializer.recover import copy_row
+from viewcache.materializer.storage.recover import copy_row
 from viewcache.store import ArrayMeta, LocalTier, write_object
 
 VIDEOS, EPOCHS, GENERATIONS = 4, 2, 3
@@ -226,7 +226,7 @@ def gc(store: Path, failpoint: str = "") -> int:
     """Run the command as a process; what it ended with."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     return forked.run(
-        [sys.executable, "-m", "viewcache.api.cli", "gc", str(store)],
+        [sys.executable, "-m", "viewcache.api.cli.main", "gc", str(store)],
         env=os.environ | {"PYTHONPATH": path} | ({VARIABLE: f"{failpoint}:kill"} if failpoint else {}),
         capture_output=True,
         timeout=60,

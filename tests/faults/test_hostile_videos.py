@@ -15,7 +15,7 @@ import viewcache
 from tests.clips import encode_family, real_clips
 from tests.faults.caches import assert_at_rest, config, digest_of, encode_one, encode_videos
 from tests.faults.mutants import CODECS, mutate, write_impostors
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo
 
 GOOD = 3

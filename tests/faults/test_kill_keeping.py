@@ -18,7 +18,7 @@ EPOCHS = 4
 CHILD = """
 import json, sys, viewcache
 from tests.faults.caches import digest_of
-from viewcache.materializer.cost import CostModel
+from viewcache.materializer.planning.cost import CostModel
 cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)  # so that frames are worth keeping
 CostModel.measured = classmethod(lambda *_: cost)
 with viewcache.open(json.loads(sys.argv[1])) as cache:

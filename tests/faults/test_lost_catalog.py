@@ -21,7 +21,7 @@ from tests.catalog.conftest import (  # noqa: F401  # fixtures
 from tests.catalog.samples import select
 from tests.faults.caches import assert_at_rest, config, digest_of, encode_one, objects_of
 from tests.house.tree import ROOT
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines

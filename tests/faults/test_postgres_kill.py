@@ -10,7 +10,7 @@ import pytest
 import viewcache
 from tests.faults.caches import config, digest_of, read_all
 from tests.faults.postgres import Server, own_server
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 
 EPOCHS = 4
 Truth = dict[tuple[int, int], str]

@@ -12,8 +12,8 @@ import pytest
 from tests.engine.kitchen import Kitchen
 from tests.faults.caches import objects_of
 from viewcache.catalog import Catalog
-from viewcache.materializer.job import Job, Made, Place
-from viewcache.materializer.pool import WorkerPool
+from viewcache.materializer.workers.job import Job, Made, Place
+from viewcache.materializer.workers.pool import WorkerPool
 
 ROWS = range(16)
 """All of the plan: every video, twice an epoch."""

@@ -13,7 +13,7 @@ import viewcache
 from tests.catalog.conftest import execute
 from tests.faults.caches import config, objects_of, read_all
 from tests.faults.postgres import own_server
-from viewcache.api.cli import main
+from viewcache.api.cli.main import main
 from viewcache.errors import ViewcacheError
 
 CANARY = "c4n4ryF00dsecret"

@@ -20,8 +20,8 @@ from tests.faults.caches import objects_of
 from tests.faults.machine import BUDGETS, CacheMachine
 from tests.faults.site import EPOCHS, Site, make_site
 from viewcache.catalog import files
-from viewcache.materializer.job import Made
-from viewcache.materializer.make import make
+from viewcache.materializer.workers.job import Made
+from viewcache.materializer.workers.make import make
 
 DAY_S = 86_400.0
 PARTS = 10

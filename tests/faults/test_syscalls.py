@@ -15,7 +15,7 @@ import pytest
 from tests.engine.kitchen import Kitchen, until
 from tests.faults.strace import Fault, Hits, injected, need_strace
 from viewcache.errors import Broken, Full
-from viewcache.materializer.pool import WorkerPool
+from viewcache.materializer.workers.pool import WorkerPool
 from viewcache.store import read_slots
 
 CALLS = ("mkdir", "fallocate", "pwritev2", "ftruncate", "rename")

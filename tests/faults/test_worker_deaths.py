@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from tests.engine.kitchen import Kitchen, Reading, until
-from viewcache.materializer import running
-from viewcache.materializer.job import Job
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.scheduling import running
+from viewcache.materializer.workers.job import Job
+from viewcache.materializer.workers.pool import Event, WorkerPool
 from viewcache.store import read_slots
 
 ROWS = list(range(8))

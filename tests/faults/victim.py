@@ -16,10 +16,10 @@ from unittest.mock import patch
 
 import viewcache
 from tests.faults.caches import config, digest_of
-from viewcache.api.session import Cache
-from viewcache.materializer import pool
-from viewcache.materializer.job import Job
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.workers import pool
+from viewcache.materializer.workers.job import Job
+from viewcache.materializer.workers.pool import Event, WorkerPool
 
 __all__ = ["EPOCHS", "Life"]
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Set
 
-from viewcache.materializer.job import Job
-from viewcache.materializer.pool import Event, WorkerPool
+from viewcache.materializer.workers.job import Job
+from viewcache.materializer.workers.pool import Event, WorkerPool
 
 __all__ = ["WatchedPool"]
 

@@ -68,7 +68,7 @@ def test_python_examples_compile(text: str) -> None:
 @pytest.mark.parametrize("text", _blocks("yaml"))
 def test_yaml_examples_load(text: str) -> None:
     """A configuration shown in a document is one that viewcache takes; a part of one is at least YAML."""
-    from viewcache.api.config import load
+    from viewcache.api.config.load import load
 
     if re.search(r"^dataset:", text, re.MULTILINE):
         assert load(text).tasks
@@ -79,7 +79,7 @@ def test_yaml_examples_load(text: str) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=short)
 def test_example_files_load(path: Path) -> None:
     """Each file of examples/ is a complete configuration."""
-    from viewcache.api.config import load
+    from viewcache.api.config.load import load
 
     assert load(path).tasks
 

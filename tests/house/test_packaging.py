@@ -50,8 +50,8 @@ def test_wheel_carries_licence_and_entry_points(wheel: zipfile.Path) -> None:
     """The command, the fsspec protocol and the licence come with an install."""
     info = next(name for name in wheel.root.namelist() if name.endswith(".dist-info/entry_points.txt"))
     text = wheel.root.read(info).decode()
-    assert "viewcache = viewcache.api.cli:main" in text
-    assert "view = viewcache.api.filesystem:ViewFileSystem" in text
+    assert "viewcache = viewcache.api.cli.main:main" in text
+    assert "view = viewcache.api.views.filesystem:ViewFileSystem" in text
     assert any(name.endswith("/LICENSE") for name in wheel.root.namelist())
 
 

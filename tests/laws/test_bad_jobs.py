@@ -8,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, places, sql
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, BadVideo, ConfigError, ViewcacheError
 
 NAMES = {f"v{k}" for k in range(5)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import open_cache, pixels, places, sql
 from viewcache.errors import BadInput
-from viewcache.materializer.batch import Batch, rank_share
+from viewcache.materializer.reading.batch import Batch, rank_share
 
 
 @given(

@@ -13,9 +13,9 @@ import pytest
 
 import viewcache
 from tests.tiny import AUGMENTATION, config, encode_folder, places, single, sql
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo, ViewcacheError, ViewNotFound
-from viewcache.materializer.batch import Batch
+from viewcache.materializer.reading.batch import Batch
 
 VIDEOS = 9
 SMALL = [single({"resize": {"short_side": 36}}, {"random_crop": {"shape": [16, 16]}})]

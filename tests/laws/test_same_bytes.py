@@ -12,8 +12,8 @@ from av.video.reformatter import Interpolation
 from numpy.typing import NDArray
 
 from tests.tiny import open_cache, pixels, places, same, single
-from viewcache.api.session import Cache
-from viewcache.materializer.batch import Batch
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.reading.batch import Batch
 
 Batches = Mapping[tuple[int, int], Batch]
 

@@ -13,7 +13,7 @@ import pytest
 import viewcache
 from tests.tiny import config, open_cache, pixels, sql
 from viewcache.errors import ConfigError
-from viewcache.materializer.source import open_source
+from viewcache.materializer.media.source import open_source
 
 # inotify(7): what would tell of a writer, whichever process it is.
 ATTRIB, MODIFY, CLOSE_WRITE, MOVED, CREATE, DELETE = 0x4, 0x2, 0x8, 0xC0, 0x100, 0x200

@@ -8,7 +8,7 @@ import pytest
 import viewcache
 from tests.loader.small import EPOCHS, VIDEOS, Tensors, tasks, whole
 from tests.tiny import encode_folder
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from tests.tiny import AUGMENTATION, config, single
-from viewcache.api.session import Cache
-from viewcache.materializer.batch import Batch
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.reading.batch import Batch
 
 __all__ = ["BATCHES", "EPOCHS", "VIDEOS", "Tensors", "as_tensors", "equal", "joined", "tasks", "whole"]
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tests.loader.small import VIDEOS, Tensors, as_tensors, equal
 from tests.tiny import sql
-from viewcache.api.loader import LAYOUTS
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
+from viewcache.api.training.loader import LAYOUTS
 from viewcache.errors import MissingExtra
-from viewcache.materializer.batch import Buffers
+from viewcache.materializer.reading.batch import Buffers
 
 
 def first(cache: Cache, task: str = "train", **options: object) -> Tensors:
@@ -67,7 +67,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             taken.append(array.ctypes.data)
             return array
 
-    monkeypatch.setattr("viewcache.api.loader.Buffers", Noting)
+    monkeypatch.setattr("viewcache.api.training.loader.Buffers", Noting)
     return taken
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, BadVideo, Closed, ViewNotFound
 
 

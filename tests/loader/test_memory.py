@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, IterableDataset
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
-from viewcache.api.loader import Loader
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
+from viewcache.api.training.loader import Loader
 from viewcache.errors import WrongProcess
-from viewcache.materializer.batch import Buffers
+from viewcache.materializer.reading.batch import Buffers
 
 KEPT: dict[str, Callable[[torch.Tensor], object]] = {
     "the tensor": lambda video: video,
@@ -65,7 +65,7 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             counts.append(len(self._owners))
             return array
 
-    monkeypatch.setattr("viewcache.api.loader.Buffers", Counting)
+    monkeypatch.setattr("viewcache.api.training.loader.Buffers", Counting)
     return counts
 
 

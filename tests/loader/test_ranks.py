@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import viewcache
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal, joined, tasks, whole
-from viewcache.api.loader import Loader
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
+from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput
 
 WORLDS = (1, 2, 3, 4)

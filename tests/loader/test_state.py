@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
-from viewcache.api.loader import Loader
-from viewcache.api.session import Cache
+from viewcache.api.session.cache import Cache
+from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewcache.errors import BadInput
-from viewcache.materializer.conditions import evaluate, parse_condition
+from viewcache.materializer.planning.conditions import evaluate, parse_condition
 
 NUMBERS = st.one_of(st.integers(-50, 200).map(str), st.decimals(-50, 200, places=2).map(lambda d: format(d, "f")))
 TERMS = st.one_of(st.sampled_from(["iteration", "epoch"]), NUMBERS)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.ops.draws import EXAMPLES, draws, frame, parse
+from viewcache.materializer.media.pixels import INTERPOLATIONS
 from viewcache.materializer.ops import Draw, FrameOp, Op, Params, Rows, builtin_names, get, resize
 from viewcache.materializer.ops.base import Fixed
-from viewcache.materializer.pixels import INTERPOLATIONS
 
 CASES = [(name, value) for name, values in EXAMPLES.items() for value in values]
 FRAME_CASES = [case for case in CASES if get(case[0]).stage == "frame"]

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from tests.ops.references import p_even
 from viewcache.errors import BadInput
-from viewcache.materializer import keyed, sampling
+from viewcache.materializer import randomness
+from viewcache.materializer.planning import clip_starts
 
 SLOWFAST = {"frames_per_clip": 32, "stride": 2}
 MAE = {"frames_per_clip": 16, "stride": 4}
-SPANS = {name: sampling.clip_span(**task) for name, task in (("slowfast", SLOWFAST), ("mae", MAE))}
-VIDEOS = np.array([keyed.word(f"video {i}") for i in range(4000)], dtype=np.uint64)
+SPANS = {name: clip_starts.clip_span(**task) for name, task in (("slowfast", SLOWFAST), ("mae", MAE))}
+VIDEOS = np.array([randomness.word(f"video {i}") for i in range(4000)], dtype=np.uint64)
 
 
 class Knobs(TypedDict, total=False):
@@ -40,7 +41,7 @@ def starts(
     independent: int | None = None,
 ) -> NDArray[np.int64]:
     """Draw with defaults of a SlowFast task on videos of 300 frames."""
-    return sampling.clip_starts(
+    return clip_starts.clip_starts(
         1,
         video,
         generation,
@@ -62,16 +63,16 @@ def starts(
 def test_folded_fractions_are_exactly_uniform(one: int, half: int) -> None:
     """Over all anchors and all symmetric jitters, each folded fraction comes equally often: no border is favoured."""
     anchors, jitters = np.arange(one), np.concatenate([np.arange(half), -np.arange(half)])
-    folded = sampling._reflect(anchors[:, None] + jitters[None, :], one)
+    folded = clip_starts._reflect(anchors[:, None] + jitters[None, :], one)
     assert np.bincount(folded.ravel(), minlength=one).tolist() == [2 * half] * one
 
 
 @pytest.mark.parametrize("half", [1, 5, 1 << 31])
 def test_jitter_is_exactly_symmetric(half: int) -> None:
     """A word and the same word with its lowest bit flipped give opposite jitters, all smaller than half the spread."""
-    words = keyed.fold(0, "x", np.arange(1000))
-    jitter = sampling._jitter(words, half)
-    assert np.array_equal(jitter, -sampling._jitter(words ^ np.uint64(1), half))
+    words = randomness.fold(0, "x", np.arange(1000))
+    jitter = clip_starts._jitter(words, half)
+    assert np.array_equal(jitter, -clip_starts._jitter(words ^ np.uint64(1), half))
     assert np.abs(jitter).max() < half
 
 
@@ -80,7 +81,7 @@ def test_phase_then_place_is_exactly_uniform(grid: int) -> None:
     """For any number of starts S, choosing the phase and then a place on it gives each start the exact chance 1/S."""
     for count in range(1, 40):
         rank = np.arange(count)
-        phase, on_phase = sampling._phase(rank, np.full(count, count), grid)
+        phase, on_phase = clip_starts._phase(rank, np.full(count, count), grid)
         chance: defaultdict[int, Fraction] = defaultdict(Fraction)
         for p, n in zip(phase.tolist(), on_phase.tolist(), strict=True):
             assert 0 <= p < grid
@@ -174,9 +175,9 @@ def test_reuse_equals_the_paper_figure_19() -> None:
         videos, epochs = VIDEOS[:400, None], np.arange(10)[None, :]
         count = np.zeros((400, 300), int)
         for task, name in ((SLOWFAST, "slowfast"), (MAE, "mae")):
-            address = keyed.word(name) if independent else None
+            address = randomness.word(name) if independent else None
             first = starts(videos, epochs // 5, epochs, span=SPANS[name], independent=address)
-            frames = sampling.clip_frames(first, task["frames_per_clip"], task["stride"], 300, "skip")
+            frames = clip_starts.clip_frames(first, task["frames_per_clip"], task["stride"], 300, "skip")
             np.add.at(count, (np.arange(400)[:, None, None], frames), 1)
         return float((count >= 4).sum() / (count > 0).sum())
 
@@ -213,7 +214,7 @@ def test_wrong_knobs_are_named(wrong: Knobs, match: str) -> None:
 
 def test_frames_of_a_clip() -> None:
     """A clip's frames are start, start + s, ...; F of them, as int32."""
-    frames = sampling.clip_frames(np.array([[0], [10]]), 4, 3, 300, "clamp")
+    frames = clip_starts.clip_frames(np.array([[0], [10]]), 4, 3, 300, "clamp")
     assert frames.dtype == np.int32
     assert frames.tolist() == [[[0, 3, 6, 9]], [[10, 13, 16, 19]]]
 
@@ -221,21 +222,21 @@ def test_frames_of_a_clip() -> None:
 def test_frames_of_a_short_video() -> None:
     """Past the end, clamp repeats the last frame, loop starts again, and skip insists that the caller left it out."""
     zero, short = np.array([0]), np.array([5])
-    assert sampling.clip_frames(zero, 4, 2, short, "clamp").tolist() == [[0, 2, 4, 4]]
-    assert sampling.clip_frames(zero, 4, 2, short, "loop").tolist() == [[0, 2, 4, 1]]
-    assert sampling.is_short(short, sampling.clip_span(4, 2)).tolist() == [True]
+    assert clip_starts.clip_frames(zero, 4, 2, short, "clamp").tolist() == [[0, 2, 4, 4]]
+    assert clip_starts.clip_frames(zero, 4, 2, short, "loop").tolist() == [[0, 2, 4, 1]]
+    assert clip_starts.is_short(short, clip_starts.clip_span(4, 2)).tolist() == [True]
     with pytest.raises(BadInput, match="leave such videos out"):
-        sampling.clip_frames(zero, 4, 2, short, "skip")
+        clip_starts.clip_frames(zero, 4, 2, short, "skip")
     with pytest.raises(BadInput, match="clamp, loop, skip"):
-        sampling.clip_frames(zero, 4, 2, short, "wrap")
+        clip_starts.clip_frames(zero, 4, 2, short, "wrap")
 
 
 def test_shared_grid_is_the_greatest_common_divisor() -> None:
     """Tasks of strides 2 and 4 meet on every second frame; 2 and 3 on every frame."""
-    assert sampling.shared_grid([2, 4]) == 2
-    assert sampling.shared_grid([2, 3]) == 1
-    assert sampling.shared_grid([4]) == 4
-    assert math.gcd(6, 4) == sampling.shared_grid([6, 4])
+    assert clip_starts.shared_grid([2, 4]) == 2
+    assert clip_starts.shared_grid([2, 3]) == 1
+    assert clip_starts.shared_grid([4]) == 4
+    assert math.gcd(6, 4) == clip_starts.shared_grid([6, 4])
 
 
 # Crops: one fraction, windows of any size.
@@ -247,15 +248,17 @@ def test_crop_offsets_are_exactly_uniform() -> None:
         for window in {1, size // 2 + 1, size}:
             places = size - window + 1
             fractions = np.array([-(-(k << 32) // (places * 64)) for k in range(places * 64)], np.uint64)
-            counts = np.bincount(sampling.nested_offset(fractions, np.array(size), window), minlength=places)
+            counts = np.bincount(clip_starts.nested_offset(fractions, np.array(size), window), minlength=places)
             assert counts.tolist() == [64] * places
 
 
-@given(st.integers(0, keyed.ONE - 1), st.integers(1, 16384), st.data())
+@given(st.integers(0, randomness.ONE - 1), st.integers(1, 16384), st.data())
 def test_smaller_crops_lie_inside_larger_ones(numerator: int, size: int, data: st.DataObject) -> None:
     """For one fraction, a smaller window lies inside a larger one, exactly, whatever the sizes."""
     outer = data.draw(st.integers(1, size))
     inner = data.draw(st.integers(1, outer))
-    a, b = (int(sampling.nested_offset(np.array([numerator], np.uint64), np.array(size), w)[0]) for w in (inner, outer))
+    a, b = (
+        int(clip_starts.nested_offset(np.array([numerator], np.uint64), np.array(size), w)[0]) for w in (inner, outer)
+    )
     assert b <= a
     assert a + inner <= b + outer

@@ -2,8 +2,8 @@
 
 import pytest
 
-from viewcache.materializer import dependent
-from viewcache.materializer.dependent import Job
+from viewcache.materializer.planning import joint_order
+from viewcache.materializer.planning.joint_order import Job
 
 __all__ = ["print_line_12"]
 
@@ -11,7 +11,7 @@ __all__ = ["print_line_12"]
 def print_line_12(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let orders be drawn with c ← |D|, without taking |S| away, until the test ends."""
 
-    def printed(self: dependent._Part, todo: list[Job], common: int, seen: int) -> int:
+    def printed(self: joint_order._Part, todo: list[Job], common: int, seen: int) -> int:
         together, wins = 0, common
         for job in todo:
             of = job.left - seen
@@ -20,4 +20,4 @@ def print_line_12(monkeypatch: pytest.MonkeyPatch) -> None:
             together, wins = together + 1, job.left
         return together
 
-    monkeypatch.setattr(dependent._Part, "_together", printed)
+    monkeypatch.setattr(joint_order._Part, "_together", printed)

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tests.tiny import AUGMENTATION
-from viewcache.api.config import load
-from viewcache.materializer import keyed
-from viewcache.materializer.graph_check import AbstractGraph
-from viewcache.materializer.order import draw_epoch
-from viewcache.materializer.plan import GenerationPlan, Videos, plan_generation
-from viewcache.materializer.resolve import Clips
+from viewcache.api.config.load import load
+from viewcache.materializer import randomness
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import draw_epoch
+from viewcache.materializer.planning.plan import GenerationPlan, Videos, plan_generation
+from viewcache.materializer.planning.resolve import Clips
 from viewcache.materializer.spec import TaskSpec
 
 __all__ = ["clips_of", "plan_of", "task_of", "videos_of"]
@@ -64,8 +64,8 @@ def videos_of(
         ids=np.arange(count, dtype=np.int64) + 1,
         names=names,
         uris=tuple(f"/videos/{name}.mp4" for name in names),
-        keys=tuple(f"{keyed.word(name):016x}" * 2 for name in names),
-        words=np.array([keyed.word(name) for name in names], np.uint64),
+        keys=tuple(f"{randomness.word(name):016x}" * 2 for name in names),
+        words=np.array([randomness.word(name) for name in names], np.uint64),
         frames=np.broadcast_to(np.asarray(frames, np.int64), (count,)).copy(),
         height=np.broadcast_to(np.asarray(height, np.int64), (count,)).copy(),
         width=np.full(count, width, np.int64),
@@ -102,5 +102,5 @@ def clips_of(
     def each(value: int | np.ndarray) -> np.ndarray:
         return np.broadcast_to(np.asarray(value, np.int64), (count,))
 
-    words = keyed.fold(3, "videos", np.arange(count))
+    words = randomness.fold(3, "videos", np.arange(count))
     return Clips(seed, words, each(epoch), each(0), each(iteration), each(height), each(width))

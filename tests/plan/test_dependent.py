@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tests.ops.references import stats
 from tests.plan.misprint import print_line_12
 from viewcache.errors import BadInput
-from viewcache.materializer import dependent
-from viewcache.materializer.dependent import MOST_JOBS, DependentOrder, Job, KeyedChance
+from viewcache.materializer.planning import joint_order
+from viewcache.materializer.planning.joint_order import MOST_JOBS, DependentOrder, Job, KeyedChance
 
 Sets = tuple[frozenset[int], ...]
 
@@ -61,7 +61,7 @@ def cells(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Both ways to look at the cells."""
     _outcomes.cache_clear()
     if request.param == "many":
-        monkeypatch.setattr(dependent, "MANY_CELLS", -1)
+        monkeypatch.setattr(joint_order, "MANY_CELLS", -1)
 
 
 @cache

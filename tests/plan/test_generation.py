@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
 from viewcache.errors import BadInput
-from viewcache.materializer.plan import GenerationPlan
-from viewcache.materializer.resolve import resolve_stream
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.resolve import resolve_stream
 
 
 def keys(plan: GenerationPlan) -> dict[tuple[int, int, int], str]:

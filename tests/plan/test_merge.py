@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.tiny import AUGMENTATION, config, encode_folder, single
-from viewcache.api.config import load
-from viewcache.api.planning import previews
-from viewcache.materializer import merge
-from viewcache.materializer.merge import Saving
+from viewcache.api.config.load import load
+from viewcache.api.preview.plan import previews
+from viewcache.materializer.planning import sharing
+from viewcache.materializer.planning.sharing import Saving
 
 SMALL = [single({"resize": {"short_side": 36}}, {"random_crop": {"shape": [16, 16]}})]
 
@@ -69,7 +69,7 @@ def test_the_order_of_tasks_does_not_matter(tmp_path: Path, videos: Path) -> Non
 def test_many_videos_are_counted_by_a_sample(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of the five videos stand for all: the counts are near, and clips are exact as each video has as many."""
     exact = counted(tmp_path / "1", videos, wide("a"), narrow("b"))
-    monkeypatch.setattr(merge, "MOST_VIDEOS", 3)
+    monkeypatch.setattr(sharing, "MOST_VIDEOS", 3)
     near = counted(tmp_path / "2", videos, wide("a"), narrow("b"))
     assert near["clips"] == exact["clips"]
     assert near["frames decoded"].alone == pytest.approx(exact["frames decoded"].alone, rel=0.02)

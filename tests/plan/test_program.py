@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tests.plan.plans import clips_of, task_of
 from viewcache.materializer.ops import FrameOp, TimeOp, get
-from viewcache.materializer.program import Node, Program, Tree, finish, grow, source_frames
-from viewcache.materializer.resolve import resolve
+from viewcache.materializer.planning.program import Node, Program, Tree, finish, grow, source_frames
+from viewcache.materializer.planning.resolve import resolve
 
 Pixels = NDArray[np.uint8]
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from tests.plan.plans import clips_of, task_of
 from tests.tiny import single
 from viewcache.errors import BadInput
-from viewcache.materializer.keyed import ONE
 from viewcache.materializer.ops import Draw
-from viewcache.materializer.resolve import Clips, Resolved, resolve
+from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
+from viewcache.materializer.randomness import ONE
 
 FLIP = {"flip": {"flip_prob": 0.5}}
 CROP = {"random_crop": {"shape": [32, 32]}}

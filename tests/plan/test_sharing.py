@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.invented import index_of, videos_of
 from benchmarks.sharing import FRAMES, change, in_order, often, plans, savings
-from viewcache.materializer.plan import GenerationPlan
+from viewcache.materializer.planning.plan import GenerationPlan
 
 VIDEOS = 200
 

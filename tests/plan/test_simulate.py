@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
-from viewcache.materializer.cost import CostModel
-from viewcache.materializer.keep import KeepSettings
-from viewcache.materializer.simulate import Figures, Setting, simulate
-from viewcache.materializer.simulated_uses import Section, Trace, groups_of, trace_of
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.retention.keeper import KeepSettings
+from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
+from viewcache.materializer.simulation.simulated_uses import Section, Trace, groups_of, trace_of
 
 INDEX = index_of(300, 48)
 SLOW = 1e6

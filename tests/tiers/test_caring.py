@@ -10,15 +10,15 @@ import viewcache
 from tests.servers.fault_proxy import proxied
 from tests.servers.seaweed import Seaweed, connected, make_bucket
 from tests.tiers.test_moving import CLIPS, make_all, tiered
-from viewcache.api.config import load
-from viewcache.api.doctor_cache import Recorded
-from viewcache.api.doctor_cache import bucket as look_at_bucket
-from viewcache.api.evict import evict, policies_of
-from viewcache.api.garbage import collected
-from viewcache.api.locate import Located
+from viewcache.api.config.find import Located
+from viewcache.api.config.load import load
+from viewcache.api.upkeep.doctor_cache import Recorded
+from viewcache.api.upkeep.doctor_cache import bucket as look_at_bucket
+from viewcache.api.upkeep.evict import evict, policies_of
+from viewcache.api.upkeep.gc import collected
 from viewcache.catalog.policies import find_policy
 from viewcache.errors import NotFound, StoreUnreachable
-from viewcache.materializer.ledger import LOCAL, REMOTE
+from viewcache.materializer.storage.ledger import LOCAL, REMOTE
 from viewcache.store import ArrayMeta, open_tier
 
 
@@ -130,7 +130,7 @@ def test_a_bucket_that_does_not_answer_is_told(
         located, local, remote = made(tmp_path / "cache", videos, bucket)
         assert local + remote >= CLIPS
         proxy.rates = {"503": 1.0}
-        monkeypatch.setattr("viewcache.api.doctor_cache._ANSWERS_S", 1.0)
+        monkeypatch.setattr("viewcache.api.upkeep.doctor_cache._ANSWERS_S", 1.0)
         assert findings(located) == {"bucket": "fail"}
         described = tiered(tmp_path / "cache", videos, bucket)
         described["cache"]["store"][1]["timeout"] = 1.0

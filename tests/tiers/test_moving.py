@@ -17,11 +17,11 @@ from tests.faults.caches import config, read_all, store_bytes
 from tests.servers.fault_proxy import proxied
 from tests.servers.seaweed import Seaweed, connected
 from tests.tiers.task import EPOCHS, TASK
-from viewcache.api.locate import Located
-from viewcache.api.session import Cache
-from viewcache.api.verify import verify
+from viewcache.api.audit.verify import verify
+from viewcache.api.config.find import Located
+from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.materializer.ledger import LOCAL, MEMORY, REMOTE
+from viewcache.materializer.storage.ledger import LOCAL, MEMORY, REMOTE
 
 CLIPS = 32
 """Of all epochs of the task."""

@@ -1,0 +1,147 @@
+"""Check all that a cache has: every byte of every object, each drawn epoch, and that what was drawn is uniform.
+
+It owns the catalog while it works, so nobody writes meanwhile. Damage found here would also be found by the read that
+needs the object; finding it early only saves that read the wait.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.audit.evidence import Evidence, Recipes, gather
+from viewcache.api.config.find import Located
+from viewcache.api.upkeep.owned import lasting_tiers
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import TaskRow
+from viewcache.errors import ChunkDamaged, NotFound
+from viewcache.materializer.dataset.dataset import Progress
+from viewcache.store.format import ChunkTable
+from viewcache.store.local import MARKER
+
+__all__ = ["Verified", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was checked and found."""
+
+    objects: int
+    """Copies that the catalog has."""
+    bytes: int
+    """Of them."""
+    damaged: tuple[str, ...]
+    """One line for each copy that is missing or not as written."""
+    strays: tuple[str, ...]
+    """One line for each object that the catalog does not have; harmless: adopted or deleted at the next start."""
+    epochs: int
+    """Drawn epochs, over all tasks."""
+    draws: tuple[str, ...]
+    """One line for each epoch in which a video is missing or comes twice."""
+    repaired: bool
+    """Whether damaged copies were dropped."""
+    evidence: Evidence
+    """What the draws show of their randomness."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether anything is: damage, a broken epoch, or draws that cannot be uniform."""
+        return bool(self.damaged or self.draws or self.evidence.errors)
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {"evidence": self.evidence.as_dict()}
+
+
+def verify(located: Located, *, repair: bool = True, progress: Progress | None = None) -> Verified:
+    """Check a cache that nobody has open.
+
+    Args:
+        located: which.
+        repair: drop what is damaged, so that it is made again.
+        progress: called with objects done, objects in all, and the place of the last one.
+
+    Raises:
+        NotFound: there is no catalog or no store.
+        StoreUnreachable: a remote tier does not answer.
+        CatalogBusy: another process owns it.
+    """
+    try:
+        with open(f"{located.root}/{MARKER}", "rb"):
+            pass
+    except FileNotFoundError:
+        raise NotFound(f"no store in {located.root}; `viewcache run` makes one") from None
+    with (
+        Catalog.open(located.catalog, create=False, writable=repair) as catalog,
+        lasting_tiers(catalog, located) as tiers,
+    ):
+        copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
+        recipes = Recipes(catalog)
+        damaged: list[str] = []
+        gone: dict[str, list[int]] = {name: [] for name in tiers}
+        for done, row in enumerate(copies, 1):
+            tier = tiers[row["tier"]]
+            try:
+                found = tier.verify(row["physical"], ChunkTable.from_bytes(row["table_blob"]))
+                recipes.add(row["object_id"], found.meta.attributes)
+            except ChunkDamaged as damage:
+                damaged.append(str(damage))
+                gone[tier.name].append(row["object_id"])
+                if repair:
+                    tier.delete(row["physical"])
+            if progress is not None:
+                progress(done, len(copies), row["physical"])
+        for name, lost in gone.items():
+            if repair and lost:
+                catalog.mark_gone(lost, "damaged", tier=name)
+                catalog.flush()
+        known = {(row["tier"], row["physical"]) for row in copies}
+        strays = tuple(
+            f"{physical} is in the {tier.name} tier but not in the catalog"
+            for tier in tiers.values()
+            for physical, _ in tier.iter_objects()
+            if (tier.name, physical) not in known
+        )
+        epochs = [line for task in recipes.tasks for line in _epochs(catalog, task)]
+        evidence = gather(catalog, recipes)
+    return Verified(
+        objects=len(copies),
+        bytes=sum(row["bytes"] for row in copies),
+        damaged=tuple(damaged),
+        strays=tuple(sorted(strays)),
+        epochs=len(epochs),
+        draws=tuple(mistake for mistake in epochs if mistake),
+        repaired=repair and bool(damaged),
+        evidence=evidence,
+    )
+
+
+def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
+    """For each drawn epoch of a task what is wrong with it, or nothing."""
+    last = np.iinfo(np.int32).max
+    drawn = catalog.load_draws(task.task_id, 0, int(last))
+    epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
+    generations = {g.number: (g.first_epoch, g.last_epoch) for g in catalog.load_generations(task.task_id)}
+    expected: dict[tuple[int, int], NDArray[np.int64]] = {}
+    for number in np.unique(epoch).tolist():
+        mine = epoch == number
+        videos = np.sort(video[mine])
+        span = next((s for s in generations.values() if s[0] <= number <= s[1]), (number, number))
+        before = expected.setdefault(span, videos)
+        yield _mistake(task.name, number, np.sort(position[mine]), videos, before)
+
+
+def _mistake(
+    task: str, epoch: int, positions: NDArray[np.int64], videos: NDArray[np.int64], same: NDArray[np.int64]
+) -> str:
+    """What breaks the law of exactly once (DESIGN §3) in one epoch."""
+    if not np.array_equal(positions, np.arange(len(positions))):
+        return f"task {task!r} epoch {epoch}: its {len(positions)} draws have gaps or repeats in their positions"
+    twice = videos[1:][videos[1:] == videos[:-1]]
+    if len(twice):
+        return f"task {task!r} epoch {epoch}: video {int(twice[0])} is drawn twice"
+    if not np.array_equal(videos, same):
+        return f"task {task!r} epoch {epoch}: it draws other videos than the first epoch of its generation"
+    return ""

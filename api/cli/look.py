@@ -1,0 +1,114 @@
+"""The commands that look and change nothing: status, sql, lint."""
+
+import argparse
+import csv
+import sys
+from typing import TYPE_CHECKING
+
+from viewcache.api.cli.terminal import Terminal, counted, printable
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_commands"]
+
+_WHERE = (
+    "a YAML file, or a cache's folder (default: $VIEWCACHE, the nearest viewcache.yaml, or the only YAML file here)"
+)
+
+_MOST_S, _MOST_ROWS = 86_400, 10**9
+"""Of the limits of a query: a day, and more rows than are of use."""
+
+
+def add_commands(commands: "Commands") -> None:
+    """Describe these commands to the parser."""
+    status = commands.add_parser("status", help="tasks, progress, objects by state, budget, what reading waits for")
+    status.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    status.add_argument("--json", action="store_true", help="the answer as JSON")
+    status.set_defaults(command=_status)
+
+    sql = commands.add_parser("sql", help="ask the catalog one SELECT, also while another process trains")
+    sql.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    sql.add_argument("query", metavar="QUERY", help="one SELECT over the relations of docs/catalog.md")
+    form = sql.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="columns and rows as JSON")
+    form.add_argument("--csv", action="store_true", help="rows as CSV, with a line of names")
+    sql.add_argument("--seconds", type=float, default=10.0, metavar="S", help="most time for the query (default 10)")
+    sql.add_argument("--rows", type=int, default=10_000, metavar="N", help="most rows (default 10000)")
+    sql.add_argument("--wait", type=float, default=10.0, metavar="S", help="most time for a snapshot (default 10)")
+    sql.set_defaults(command=_sql)
+
+    lint = commands.add_parser("lint", help="every problem of a configuration, with file, line and column")
+    lint.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
+    lint.add_argument("--scan", action="store_true", help="look at the videos too, and find what `run` would refuse")
+    lint.add_argument("--json", action="store_true", help="the problems as JSON")
+    lint.set_defaults(command=_lint)
+
+
+def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import locate
+    from viewcache.api.queries.status import status
+
+    found = status(locate(arguments.where).catalog)
+    if terminal.json:
+        terminal.data(found.as_dict())
+        return 0
+    for title, columns, rows in found.tables():
+        if rows:
+            terminal.table(columns, rows, title)
+        else:
+            terminal.show(f"{title}: nothing yet")
+    terminal.say(f"seen: {found.seen}")
+    return 0
+
+
+def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import locate
+    from viewcache.api.queries.ask import ask
+    from viewcache.catalog import QueryLimits
+    from viewcache.errors import BadInput
+
+    if not (0 < arguments.seconds <= _MOST_S and 0 < arguments.rows <= _MOST_ROWS and 0 <= arguments.wait <= _MOST_S):
+        raise BadInput(
+            f"--seconds {arguments.seconds:g}, --rows {arguments.rows} or --wait {arguments.wait:g} is out of range: "
+            f"seconds go up to {_MOST_S} and --wait may be 0, rows from 1 to {_MOST_ROWS}"
+        )
+    limits = QueryLimits(seconds=arguments.seconds, rows=arguments.rows)
+    answer = ask(locate(arguments.where).catalog, arguments.query, limits, wait_s=arguments.wait)
+    if arguments.csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(answer.columns)
+        writer.writerows(answer.rows)
+    elif terminal.json:
+        terminal.data(
+            {
+                "columns": answer.columns,
+                "rows": answer.rows,
+                "truncated": answer.truncated,
+                "source": answer.source,
+                "as_of_s": answer.as_of_s,
+                "owner": answer.owner,
+            }
+        )
+    else:
+        terminal.table(answer.columns, answer.rows)
+    more = f"; only the first {counted(len(answer.rows), 'row')}, there are more" if answer.truncated else ""
+    terminal.say(f"seen: {answer.seen}{more}")
+    return 0
+
+
+def _lint(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import nearest
+    from viewcache.api.preview.lint import lint
+
+    with terminal.progress("looking at videos") as bar:
+        problems = lint(arguments.config or [str(nearest())], scan=arguments.scan, progress=bar.at)
+    errors = sum(problem.level == "error" for problem in problems)
+    if terminal.json:
+        terminal.data({"errors": errors, "problems": [problem.as_dict() for problem in problems]})
+    else:
+        for problem in problems:
+            terminal.show(printable(problem.text))
+        warnings = counted(len(problems) - errors, "warning")
+        terminal.say(f"{counted(errors, 'error')}, {warnings}" if problems else "no problem found")
+    return 1 if errors else 0

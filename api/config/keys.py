@@ -1,0 +1,389 @@
+"""The one table of configuration keys: what each may hold, its default and what it means.
+
+Trade-off: a small table of our own instead of a validation library, because every error must carry a place in a file
+and nothing about a key may be written twice. Validation, the hints in errors, docs/config.md and the JSON Schema
+(``schema.py``) all come from it.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, Kind, Section
+
+__all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SECTIONS", "SIZE", "STEP_KEYS", "Key", "Kind", "Section", "hint"]
+
+MOST_COUNT = 1_000_000
+MOST_SEED = 2**63 - 1
+"""What a BIGINT column holds."""
+
+
+def _count(name: str, doc: str, default: object, least: int = 1, most: int = MOST_COUNT) -> Key:
+    return Key(name, "integer", doc, default, least=least, most=most)
+
+
+_DOCUMENT = Section(
+    "document",
+    "",
+    "One document of a file. Several documents are separated by a line `---`.",
+    (
+        Key("cache", "section", "The cache's own settings; once over all documents and files.", section="cache"),
+        Key("dataset", "tasks", "One training task, or a list of them.", section="dataset"),
+    ),
+)
+
+_CACHE = Section(
+    "cache",
+    "cache",
+    "Settings of the cache, shared by all tasks. Every key has a default.",
+    (
+        Key(
+            "store",
+            "store",
+            "Folder that holds the objects, seen from the file's folder; or a list of tiers, one of them a folder.",
+            "./.viewcache",
+            "`./.viewcache` beside the first file",
+            section="tier",
+        ),
+        Key(
+            "catalog",
+            "catalog",
+            "`duckdb` for a file inside the store's folder, or a `postgresql://` URL without a password "
+            "(the password comes from PGPASSWORD or ~/.pgpass).",
+            "duckdb",
+        ),
+        Key(
+            "budget",
+            "size",
+            "Most bytes that the store may take, temporary files included.",
+            None,
+            "50 % of the space that is free or already the store's",
+        ),
+        Key(
+            "memory",
+            "size",
+            "Most bytes of memory for frames and clips on their way, of all workers together.",
+            None,
+            "8 GiB, or half of the machine's memory if that is less",
+        ),
+        _count("epochs_per_generation", "k: epochs that are planned, and decoded for, at once.", 5, most=10_000),
+        _count("seed", "Seed of all random choices of tasks that give none.", 0, least=0, most=MOST_SEED),
+        _count(
+            "draw_ahead",
+            "Iterations that the orders of tasks over one dataset are drawn ahead of their readers. A task alone draws "
+            "whole epochs.",
+            16,
+            most=10_000,
+        ),
+        Key(
+            "keep",
+            "choice",
+            "What is kept when the budget cannot hold every clip. `cheapest`: for each video its clips, its frames or "
+            "nothing, so that making the rest again costs least; `leaves`: clips, soonest first, until the budget is "
+            "full; `sand`: Algorithm 1 of the SAND paper.",
+            "cheapest",
+            choices=("cheapest", "leaves", "sand"),
+        ),
+        _count("workers", "Workers that decode and make clips; 0 is one per core.", 0, least=0, most=1024),
+        Key(
+            "worker_kind",
+            "choice",
+            "What workers are. `processes`: one that crashes, hangs or takes too much memory is replaced, and nothing "
+            "else notices; `threads` start at once and share this process's memory, but a decoder that crashes ends "
+            "it: for files of your own.",
+            "processes",
+            choices=("processes", "threads"),
+        ),
+        Key(
+            "eviction",
+            "section",
+            "What leaves a tier that is full; docs/policies.md says more.",
+            None,
+            "`demand`, at 95 %",
+            section="eviction",
+        ),
+        Key(
+            "durability",
+            "choice",
+            "`cache`: nothing is forced to disk, reads verify and rebuild; `durable`: forced to disk before it counts.",
+            "cache",
+            choices=("cache", "durable"),
+        ),
+        Key(
+            "op_modules",
+            "modules",
+            "Python modules that register operations of your own. They are imported when the configuration is loaded; "
+            "nothing else is.",
+            (),
+            "none",
+        ),
+        Key(
+            "trace",
+            "url",
+            "File, `.json` or `.json.gz`, that gets a trace of the run for ui.perfetto.dev, instead of the last run's.",
+            None,
+            "none",
+        ),
+    ),
+)
+
+_TIER = Section(
+    "tier",
+    "cache.store[]",
+    "One place where bytes lie, when `store` is a list: a local folder, in which objects are made; `memory://` above "
+    "it, for what is needed next; an object store below it, for what the folder has no room for. One of a kind, in any "
+    "order.",
+    (
+        Key("url", "url", "Local folder, `memory://`, or a URL of fsspec such as `s3://bucket/folder`.", REQUIRED),
+        Key(
+            "budget",
+            "size",
+            "Most bytes of this tier. Memory and object stores need one; for the folder, instead of `cache.budget`.",
+            None,
+            "`cache.budget`",
+        ),
+        Key(
+            "codec",
+            "choice",
+            "How chunks are compressed; `auto` chooses for each object by what loading was measured to cost.",
+            "auto",
+            choices=("auto", "raw", "lz4", "zstd1"),
+        ),
+        Key(
+            "timeout",
+            "number",
+            "Seconds until an object store that does not answer is passed over for a while; what lies there is made "
+            "again meanwhile.",
+            20.0,
+            least=0.1,
+            most=3600,
+        ),
+    ),
+)
+
+_EVICTION = Section(
+    "eviction",
+    "cache.eviction",
+    "What leaves a tier that is full, and when.",
+    (
+        Key(
+            "policy",
+            "name",
+            "Name of the policy that says what leaves first: a shipped one, or a file `NAME.sql` of `folder`.",
+            "demand",
+        ),
+        Key("folder", "url", "Local folder of policies of your own, one SELECT in each `.sql` file.", None, "none"),
+        Key(
+            "high_water",
+            "number",
+            "Share of a tier's budget above which making ahead gives up what is needed later.",
+            0.95,
+            least=0.05,
+            most=1.0,
+        ),
+        Key("low_water", "number", "Share of the budget down to which it does.", 0.9, least=0.05, most=1.0),
+    ),
+)
+
+_DATASET = Section(
+    "dataset",
+    "dataset",
+    "One training task: its videos, how clips are drawn from them and what is done to the frames.",
+    (
+        Key("tag", "name", "The task's name in paths: `view://{tag}/…`. Each task has its own.", REQUIRED),
+        Key(
+            "input_source",
+            "choice",
+            "`file`. `streaming` is a word of the paper that this release does not support.",
+            "file",
+            choices=("file", "streaming"),
+        ),
+        Key(
+            "video_dataset_path",
+            "url",
+            "The videos: a folder (searched with its subfolders), a glob or an fsspec URL.",
+            REQUIRED,
+        ),
+        Key(
+            "sampling",
+            "section",
+            "Which frames make a clip, and how many clips make a batch.",
+            REQUIRED,
+            section="sampling",
+        ),
+        Key(
+            "augmentation",
+            "sections",
+            "Steps from decoded frames to finished clips; without any, clips are the decoded frames.",
+            (),
+            "none",
+            section="step",
+        ),
+        Key(
+            "labels",
+            "url",
+            "A `.csv` or `.parquet` table with a row per video, or `folders`: the parent folder's name is the label.",
+            None,
+            "none",
+        ),
+        Key("label_video_column", "text", "Column of the table that names the video.", "video"),
+        Key("label_column", "text", "Column of the table that is the label; further columns can be queried.", "label"),
+        Key("where", "text", "SQL condition over the dataset's columns that chooses the videos.", None, "all videos"),
+        _count("epochs", "Epochs that the task runs for.", 1),
+        Key(
+            "seed",
+            "integer",
+            "Seed of the task's random choices.",
+            None,
+            "`cache.seed`",
+            least=0,
+            most=MOST_SEED,
+        ),
+        Key("drop_last", "flag", "Whether the last, smaller batch of an epoch is left out.", False),
+        Key(
+            "layout",
+            "choice",
+            "Axis order of the loader's tensors, as strided views.",
+            "TCHW",
+            choices=("TCHW", "CTHW", "THWC"),
+        ),
+        Key(
+            "on_bad_video",
+            "choice",
+            "What a video that cannot be decoded does: an error, no sample, or another video in its place. Damage that "
+            "only decoding shows is replaced with `skip` too, because its place is already drawn.",
+            "raise",
+            choices=("raise", "skip", "replace"),
+        ),
+        Key(
+            "on_short_video",
+            "choice",
+            "What a video shorter than a clip does: repeat the last frame, start again, or give no sample.",
+            "clamp",
+            choices=("clamp", "loop", "skip"),
+        ),
+        _count(
+            "max_pixels",
+            "Pixels of a frame; a larger one is a bad video and is never decoded.",
+            8192 * 4320,
+            most=2**31 - 1,
+        ),
+    ),
+)
+
+_SAMPLING = Section(
+    "sampling",
+    "dataset.sampling",
+    "Which frames make a clip, and how many clips make a batch.",
+    (
+        _count("videos_per_batch", "Videos in a batch.", REQUIRED, most=65_536),
+        _count("frames_per_video", "Frames of one clip, before augmentation.", REQUIRED, most=65_536),
+        _count("frame_stride", "Distance of neighbouring frames of a clip, in frames of the video.", 1, most=65_536),
+        _count("samples_per_video", "Clips of one video in one epoch.", 1, most=1024),
+        Key(
+            "coordination",
+            "choice",
+            "`shared`: random choices are coordinated over tasks and epochs so that frames are decoded once; "
+            "`independent`: the task draws by its own seed and name alone, order and epochs too, and reuses frames "
+            "only by chance.",
+            "shared",
+            choices=("shared", "independent"),
+        ),
+        Key(
+            "spread",
+            "number",
+            "δ: how far apart, as a fraction of a video, the clips of one generation may start. Small reuses more "
+            "frames and varies less from epoch to epoch; each clip alone starts anywhere alike.",
+            0.4,
+            least=0.001,
+            most=1.0,
+        ),
+    ),
+)
+
+_STEP = Section(
+    "step",
+    "dataset.augmentation[]",
+    "One step. It reads streams of frames and makes streams; the decoder makes the stream `frame`.",
+    (
+        Key("name", "title", "What messages and plans call the step.", None, "the name of its first output"),
+        Key(
+            "branch_type",
+            "choice",
+            "`single`: operations in a row. `conditional`: the first branch whose condition holds. `random`: one "
+            "branch by chance. `multi`: copies of a stream. `merge`: several streams become one.",
+            REQUIRED,
+            choices=("single", "conditional", "random", "multi", "merge"),
+        ),
+        Key("inputs", "names", "Streams that it reads: one; at least two for `merge`.", REQUIRED),
+        Key("outputs", "names", "Streams that it makes: one; at least two for `multi`.", REQUIRED),
+        Key(
+            "config",
+            "operations",
+            "For `single`: the operations, in order. `None` passes frames on unchanged.",
+            None,
+            "must be given for `single`",
+        ),
+        Key(
+            "branches",
+            "sections",
+            "For `conditional` and `random`: the branches.",
+            (),
+            "must be given for these",
+            section="branch",
+        ),
+        Key(
+            "merge",
+            "choice",
+            "For `merge`: `concat` puts clips one after the other in time, `stack` side by side on a new axis before "
+            "time, `mean` averages them.",
+            "concat",
+            choices=("concat", "stack", "mean"),
+        ),
+    ),
+)
+
+_BRANCH = Section(
+    "branch",
+    "dataset.augmentation[].branches[]",
+    "One branch of a conditional or random step.",
+    (
+        Key(
+            "condition",
+            "text",
+            "For `conditional`: a comparison of `iteration` or `epoch`, e.g. `iteration > 10000 and epoch < 5`; "
+            "the last branch has `else`.",
+            None,
+            "must be given for `conditional`",
+        ),
+        Key(
+            "prob",
+            "number",
+            "For `random`: its probability; those of a step sum to 1.",
+            None,
+            "must be given for `random`",
+            least=0.0,
+            most=1.0,
+        ),
+        Key("config", "operations", "The operations, in order. `None` passes frames on unchanged.", REQUIRED),
+    ),
+)
+
+SECTIONS: dict[str, Section] = {
+    section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, _DATASET, _SAMPLING, _STEP, _BRANCH)
+}
+
+STEP_KEYS: dict[str, tuple[str, ...]] = {
+    "single": ("config",),
+    "conditional": ("branches",),
+    "random": ("branches",),
+    "multi": (),
+    "merge": ("merge",),
+}
+"""Which keys a step has beside name, branch_type, inputs and outputs, by its type."""
+
+
+def hint(wrong: str, known: Iterable[str]) -> str:
+    """Words that name the nearest known word, if one is near, and then all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(wrong.lower()[:128], known, 1)
+    return (f"did you mean {near[0]}? " if near else "") + "known: " + ", ".join(known)

@@ -1,0 +1,108 @@
+"""The tiers of ``cache.store``: one folder, or a list of places of different speed with a budget and a codec each.
+
+Exactly one is a local folder: objects are made there. Memory lies above it, an object store (any fsspec URL) below.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from viewcache.api.config.keys import SECTIONS
+from viewcache.api.config.values import Entries, local_path, read_url
+from viewcache.api.config.yaml_subset import Node, error_at
+from viewcache.materializer.spec import TierSpec
+from viewcache.store.opening import BUCKETS
+
+__all__ = ["BUDGET_FRACTION", "default_budget", "read_tiers"]
+
+BUDGET_FRACTION = 0.5
+"""Of the disk space that is free or already the store's: the budget when none is given."""
+
+MEMORY_URL = "memory://"
+_ORDER = ("memory", "local", "remote")
+"""Kinds of tiers, the fastest first."""
+
+
+def default_budget(folder: str, used: int = 0) -> int:
+    """The budget, in bytes, of a store that was given none.
+
+    Args:
+        folder: the store's folder, which need not exist yet.
+        used: bytes that it takes already.
+
+    Raises:
+        OSError: the disk cannot be asked.
+    """
+    path = Path(folder)
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return int((shutil.disk_usage(path).free + used) * BUDGET_FRACTION)
+
+
+def read_tiers(cache: Entries, folder: str) -> tuple[tuple[TierSpec, ...], bool]:
+    """The tiers, the fastest first, and whether the local one was given a budget.
+
+    Raises:
+        ConfigError: not one local folder, two tiers of a kind, a tier without the budget that it needs, or a URL that
+            nothing can open.
+    """
+    node = cache.child("store") if cache.has("store") else Node(cache.value("store"), cache.node.place)
+    budget = cache.value("budget")
+    if not isinstance(node.value, tuple):
+        url = read_url(node, SECTIONS["cache"].key("store"), "cache.store")
+        if _kind(url, folder) != "local":
+            cure = f"write a list, store: [{{url: ./cache, budget: 200GB}}, {{url: {url}, budget: 2TB}}]"
+            raise error_at(node.place, f"cache.store needs a local folder, in which objects are made; {cure}")
+        return (_local(url, folder, budget, "auto", node),), budget is not None
+    found: dict[str, TierSpec] = {}
+    given = budget is not None
+    for number, each in enumerate(node.value):
+        tier = Entries(each, SECTIONS["tier"], f"cache.store[{number}]")
+        kind = _kind(tier.value("url"), folder)
+        if kind in found:
+            raise error_at(tier.place("url"), f"cache.store has two {kind} tiers; it takes one of a kind")
+        found[kind] = _tier(tier, kind, folder, cache)
+        given |= kind == "local" and tier.has("budget")
+    if "local" not in found:
+        raise node.error("cache.store lists no local folder; objects are made in one, so it needs one: {url: ./cache}")
+    return tuple(found[kind] for kind in _ORDER if kind in found), given
+
+
+def _tier(tier: Entries, kind: str, folder: str, cache: Entries) -> TierSpec:
+    url, budget, codec = tier.value("url"), tier.value("budget"), str(tier.value("codec"))
+    timeout = float(tier.value("timeout"))
+    if kind == "local":
+        if tier.has("budget") and cache.has("budget"):
+            raise error_at(tier.place("budget"), "the budget is given here and as cache.budget; remove one")
+        return _local(url, folder, budget or cache.value("budget"), codec, tier.node)
+    if kind == "remote":
+        _check_protocol(url, tier)
+    if budget is None:
+        raise error_at(tier.place("url"), f"the {kind} tier {url} needs a budget of its own, such as budget: 16GB")
+    return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, timeout, kind)
+
+
+def _local(url: str, folder: str, budget: int | None, codec: str, node: Node) -> TierSpec:
+    path = local_path(url, folder)
+    assert path is not None  # `_kind` said so
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise error_at(node.place, f"cache.store is a folder, but {path} is a file")
+    try:
+        return TierSpec(path, budget or default_budget(path), codec)
+    except OSError as error:
+        raise error_at(node.place, f"cache.store: the disk of {path} cannot be asked: {error.strerror}") from error
+
+
+def _kind(url: str, folder: str) -> str:
+    if url == MEMORY_URL:
+        return "memory"
+    return "remote" if local_path(url, folder) is None else "local"
+
+
+def _check_protocol(url: str, tier: Entries) -> None:
+    protocol = url.partition("://")[0]
+    if protocol == "memory":
+        raise error_at(tier.place("url"), "cache.store: the memory tier's URL is memory://, without a name")
+    if "::" in url or protocol not in BUCKETS:
+        known = ", ".join(f"{each}://" for each in BUCKETS)
+        raise error_at(tier.place("url"), f"cache.store: no tier can lie behind {protocol}://; known are {known}")

@@ -1,0 +1,308 @@
+"""Turns the nodes of a configuration into typed values, checked against the table of keys.
+
+Every message says which key is wrong, what it was given and what is allowed, and carries the place. URLs with
+credentials are refused here, before they can reach the catalog, a log or another message (law 10).
+"""
+
+import difflib
+import os
+import re
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote_plus
+
+from viewcache.api.config.keys import KINDS, MODULE, NAME, SECTIONS, SIZE, Key, Section, hint
+from viewcache.api.config.yaml_subset import Node, error_at
+from viewcache.errors import ConfigError
+from viewcache.materializer.spec import Place
+
+__all__ = ["Entries", "local_path", "parse_size", "read_url"]
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5} | {
+    prefix + "i": 1024**power for power, prefix in enumerate("kmgtp", 1)
+}
+_MOST_BYTES = 2**63 - 1
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SECRET_PARTS = ("password", "passwd", "secret", "token", "signature", "credential", "apikey", "accesskey")
+_SECRET_NAMES = ("sig", "pwd", "key", "pass", "auth", "authorization")
+_DATABASE = "postgresql://"
+_PASSWORD = re.compile(r"[^/]*:[^/]*@")
+# SQLAlchemy lets a password hold slashes.
+_DATABASE_PASSWORD = re.compile(r"[^:/]*:[^@]*@")
+_LONGEST_TEXT = 10_000
+"""Characters; a SQL condition is the longest text there is."""
+
+
+class Entries:
+    """The entries of one mapping of the file, with the section of the table that they belong to."""
+
+    def __init__(self, node: Node, section: Section, label: str):
+        """Check the keys.
+
+        Args:
+            node: the value, which must be a mapping.
+            section: its keys.
+            label: how messages call it, e.g. ``dataset.augmentation[1]``; empty for a document.
+
+        Raises:
+            ConfigError: not a mapping, an unknown key (with the nearest known one), or a required one missing.
+        """
+        if not isinstance(node.value, dict):
+            raise node.error(f"{label or 'a configuration'} must be a mapping, got {node.shown()}")
+        self.node = node
+        self.section = section
+        self.label = label
+        self._given = node.value
+        known = [key.name for key in section.keys]
+        for name in self._given:
+            if name not in known:
+                where = f"in {label}" if label else "at the top of a configuration"
+                raise error_at(node.keys[name], f"unknown key {_short(name)} {where}; {_home(name, known)}")
+        for key in section.keys:
+            if key.required and key.name not in self._given:
+                raise node.error(f"{label} needs the key {key.name}: {key.doc}")
+
+    def has(self, name: str) -> bool:
+        """Whether the key is given and not empty."""
+        return name in self._given and self._given[name].value is not None
+
+    def child(self, name: str) -> Node:
+        """The value of a key that is given, unchecked."""
+        return self._given[name]
+
+    def name_of(self, name: str) -> str:
+        """How messages call a key."""
+        return f"{self.label}.{name}" if self.label else name
+
+    def place(self, name: str) -> Place:
+        """Where the value of a key is written; the mapping's own place if it is absent."""
+        return self._given[name].place if name in self._given else self.node.place
+
+    def value(self, name: str) -> Any:
+        """The checked value of a key, or its default.
+
+        Returns:
+            By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
+            bytes as int; names, modules → tuple of str. Sections, operations and the store are not values: ``child``.
+        """
+        key = self.section.key(name)
+        if not self.has(name):
+            if key.required:
+                raise self.child(name).error(f"{self.name_of(name)} is empty; it must be {key.expects()}")
+            return key.default
+        return _READERS[key.kind](self.child(name), key, self.name_of(name))
+
+    def items(self, name: str) -> list[tuple[Node, str]]:
+        """The nodes of a list and how messages call each; a single mapping counts as a list of one for ``tasks``."""
+        if not self.has(name):
+            return []
+        node, label = self.child(name), self.name_of(name)
+        if isinstance(node.value, tuple):
+            return [(item, f"{label}[{number}]") for number, item in enumerate(node.value)]
+        if self.section.key(name).kind == "tasks":
+            return [(node, label)]
+        raise _wrong(node, self.section.key(name), label)
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of a size such as ``200GB`` (decimal), ``1.5TiB`` (binary) or ``1000`` (bytes).
+
+    Raises:
+        ValueError: not a size, less than one byte or more than 2^63-1.
+    """
+    if isinstance(text, str):
+        if len(text) > 40 or not re.fullmatch(SIZE, text):
+            raise ValueError("not a size")
+        number, unit = re.fullmatch(r"([0-9.]+)\s*([a-z]*)b", text.strip().lower()).groups()  # type: ignore[union-attr]
+        size = int(Decimal(number) * _UNITS[unit])
+    else:
+        size = text
+    if not 1 <= size <= _MOST_BYTES:
+        raise ValueError("out of range")
+    return size
+
+
+def local_path(url: str, folder: str) -> str | None:
+    """The absolute path of a local path or ``file://`` URL, seen from a folder; None for another URL."""
+    if url.startswith("file://"):
+        url = url.removeprefix("file://")
+    elif _SCHEME.match(url) or "::" in url:
+        return None
+    return os.path.normpath(os.path.join(folder, url))
+
+
+def _home(name: str, known: list[str]) -> str:
+    """What to say about an unknown key: which known one is near, or else under which section it belongs."""
+    text = hint(name, known)
+    if text.startswith("known"):
+        for section in SECTIONS.values():
+            if section.path and any(key.name == name for key in section.keys):
+                return f"it belongs under {section.path}; {text}"
+    return text
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= 60 else repr(text[:57]) + "..."
+
+
+def _wrong(node: Node, key: Key, label: str, why: str = "") -> ConfigError:
+    if not why and key.kind in _TEXTUAL and isinstance(node.value, bool | int | float):
+        why = "; put it in quotes"
+    if not why and key.kind in ("integer", "number") and isinstance(node.value, str) and _looks_like_number(node.value):
+        why = "; remove the quotes"
+    near = difflib.get_close_matches(node.value.lower()[:128], key.choices, 1) if isinstance(node.value, str) else []
+    return node.error(
+        f"{label} must be {key.expects()}, got {node.shown()}{why}"
+        + "".join(f"; did you mean {word}?" for word in near)
+    )
+
+
+def _looks_like_number(text: str) -> bool:
+    return re.fullmatch(r"[-+]?[0-9]+(?:\.[0-9]+)?", text) is not None
+
+
+def _text(node: Node, key: Key, label: str) -> str:
+    if not isinstance(node.value, str):
+        raise _wrong(node, key, label)
+    if not node.value.strip():
+        raise node.error(f"{label} is empty; it must be {key.expects()}")
+    if len(node.value) > _LONGEST_TEXT:
+        raise node.error(f"{label} has {len(node.value)} characters; at most {_LONGEST_TEXT} are allowed")
+    return node.value
+
+
+def _name(node: Node, key: Key, label: str) -> str:
+    text = _text(node, key, label)
+    if not re.fullmatch(NAME, text):
+        raise _wrong(node, key, label)
+    return text
+
+
+def _title(node: Node, key: Key, label: str) -> str:
+    text = _text(node, key, label)
+    if len(text) > 128:
+        raise _wrong(node, key, label)
+    return text
+
+
+def _names(node: Node, key: Key, label: str) -> tuple[str, ...]:
+    items = node.value if isinstance(node.value, tuple) else (node,)
+    if not items:
+        raise _wrong(node, key, label)
+    single = Key(key.name, "name", key.doc)
+    return tuple(_name(item, single, label) for item in items)
+
+
+def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
+    if not isinstance(node.value, tuple):
+        raise _wrong(node, key, label)
+    for item in node.value:
+        if not isinstance(item.value, str) or not re.fullmatch(MODULE, item.value):
+            raise item.error(f"{label} holds names of modules such as my_package.my_ops, got {item.shown()}")
+    return tuple(str(item.value) for item in node.value)
+
+
+def _choice(node: Node, key: Key, label: str) -> str:
+    if node.value not in key.choices:
+        raise _wrong(node, key, label)
+    return str(node.value)
+
+
+def _integer(node: Node, key: Key, label: str) -> int:
+    if isinstance(node.value, bool) or not isinstance(node.value, int):
+        raise _wrong(node, key, label)
+    return int(_bounded(node, node.value, key, label))
+
+
+def _number(node: Node, key: Key, label: str) -> float:
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+        raise _wrong(node, key, label)
+    return float(_bounded(node, node.value, key, label))
+
+
+def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | float:
+    if (key.least is not None and number < key.least) or (key.most is not None and number > key.most):
+        raise _wrong(node, key, label)
+    return number
+
+
+def _flag(node: Node, key: Key, label: str) -> bool:
+    if not isinstance(node.value, bool):
+        yes_no = isinstance(node.value, str) and node.value.lower() in ("yes", "no", "on", "off")
+        raise _wrong(node, key, label, "; YAML 1.2 knows only true and false" if yes_no else "")
+    return node.value
+
+
+def _size(node: Node, key: Key, label: str) -> int:
+    if isinstance(node.value, bool) or not isinstance(node.value, str | int):
+        raise _wrong(node, key, label)
+    try:
+        return parse_size(node.value)
+    except ValueError:
+        raise _wrong(node, key, label) from None
+
+
+def read_url(node: Node, key: Key, label: str) -> str:
+    """A path or URL without credentials; relative paths stay as written.
+
+    Args:
+        node: the value.
+        key: its key, for what messages say is expected.
+        label: how messages call it.
+
+    Raises:
+        ConfigError: not text, credentials inside, or something that people expect to be expanded.
+    """
+    text = _text(node, key, label)
+    # Some parsers of URLs drop newlines and tabs, and would then see another URL than the one checked here.
+    if any(ord(character) < 32 for character in text):
+        raise node.error(f"{label} has a line break or tab in a path or URL")
+    if text.startswith(("~", "$")):
+        raise node.error(f"{label}: '~' and variables are not expanded in a configuration; write the path out")
+    for part in text.split("::"):
+        _refuse_secrets(part, node, label)
+    return text
+
+
+def _catalog(node: Node, key: Key, label: str) -> str:
+    url = read_url(node, key, label)
+    if url != "duckdb" and not url.startswith(_DATABASE):
+        # Not shown: a connection string of another form may hold a password.
+        raise node.error(f"{label} must be {key.expects()}")
+    return url
+
+
+def _refuse_secrets(url: str, node: Node, label: str) -> None:
+    """Refuse credentials as the libraries behind the URL would find them, which is not always as urlsplit does."""
+    if not (scheme := _SCHEME.match(url)):
+        return
+    cure = "; credentials come from the environment, a profile or ~/.pgpass"
+    rest = url[scheme.end() :]
+    if _DATABASE_PASSWORD.match(rest) if scheme[0].lower() == _DATABASE else _PASSWORD.match(rest):
+        raise node.error(f"{label} has a password in its URL; remove it{cure}")
+    # The name of a database's user is no secret; elsewhere the part before '@' often is one.
+    if scheme[0].lower() != _DATABASE and "@" in rest.partition("/")[0]:
+        raise node.error(f"{label} has credentials in its URL; remove them{cure}")
+    parameters = re.split(r"[?&;#]", rest)[1:]
+    for name in (unquote_plus(parameter.partition("=")[0]).lower() for parameter in parameters):
+        bare = name.replace("_", "").replace("-", "")
+        if bare in _SECRET_NAMES or any(part in bare for part in _SECRET_PARTS):
+            raise node.error(f"{label} has credentials in the parameters of its URL; remove them{cure}")
+
+
+_READERS = {
+    "text": _text,
+    "name": _name,
+    "title": _title,
+    "names": _names,
+    "modules": _modules,
+    "choice": _choice,
+    "integer": _integer,
+    "number": _number,
+    "flag": _flag,
+    "size": _size,
+    "url": read_url,
+    "catalog": _catalog,
+}
+_TEXTUAL = ("text", "name", "title", "names", "url", "catalog")
+assert set(_READERS) < set(KINDS)

@@ -1,0 +1,81 @@
+"""The same clips without a cache: a plain PyAV loop, as training scripts have it, for comparison.
+
+Honest means: same frames, same pixels, all cores, one seek per clip. It opens the file, seeks to the key frame before
+the clip, decodes forward, and converts, crops and flips only what the clip shows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import Broken
+from viewcache.materializer.media.pixels import to_rgb
+
+__all__ = ["PlainClip", "decode_plainly"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainClip:
+    """One clip of the main job (resize, crop, flip) with its random choices made."""
+
+    path: str
+    rotation: int
+    """Degrees counter-clockwise by which the decoded picture is turned to be shown."""
+    frames: Sequence[int]
+    """Its source frames in clip order; one may come twice."""
+    pts: Sequence[int]
+    """Their presentation times, in units of the stream."""
+    size: tuple[int, int]
+    """Height and width after the resize."""
+    crop: tuple[int, int, int, int]
+    """y, x, height and width."""
+    flip: bool
+
+
+def decode_plainly(clip: PlainClip) -> NDArray[np.uint8]:
+    """Decode one clip.
+
+    Returns:
+        uint8 (T,3,h,w).
+
+    Raises:
+        Broken: a frame of the clip does not come out of the decoder.
+    """
+    left: dict[int, list[int]] = {}
+    for position, pts in enumerate(clip.pts):
+        left.setdefault(pts, []).append(position)
+    _, _, height, width = clip.crop
+    out = np.empty((len(clip.pts), 3, height, width), np.uint8)
+    with av.open(clip.path) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "SLICE"  # clips are decoded side by side, one core each
+        container.seek(min(left), stream=stream)
+        for frame in container.decode(stream):
+            for position in left.pop(int(frame.pts or 0), ()):
+                out[position] = _picture(frame, clip)
+            if not left:
+                return out
+    return _counting(clip, out)
+
+
+def _counting(clip: PlainClip, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """From the start of the file, for containers in which a seek does not land before the clip."""
+    left: dict[int, list[int]] = {}
+    for position, number in enumerate(clip.frames):
+        left.setdefault(int(number), []).append(position)
+    with av.open(clip.path) as container:
+        for number, frame in enumerate(container.decode(video=0)):
+            for position in left.pop(number, ()):
+                out[position] = _picture(frame, clip)
+            if not left:
+                return out
+    raise Broken(f"{clip.path}: a plain decode does not give the frames {sorted(left)[:4]}")
+
+
+def _picture(frame: av.VideoFrame, clip: PlainClip) -> NDArray[np.uint8]:
+    y, x, height, width = clip.crop
+    rgb = to_rgb(frame, *clip.size, rotation=clip.rotation)[:, y : y + height, x : x + width]
+    return rgb[:, :, ::-1] if clip.flip else rgb

@@ -1,0 +1,357 @@
+"""What a configuration would make, without making or recording any of it.
+
+The plan is worked out on a copy of the catalog that is thrown away, so that looking at a plan draws nothing for ever,
+and works while another process trains. What the catalog knows of the videos is used; only new and changed files are
+looked at.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+
+from viewcache.api.cli.terminal import duration, size
+from viewcache.api.config.load import Config
+from viewcache.api.queries.ask import copy_catalog
+from viewcache.api.session.cache import open_task
+from viewcache.catalog import Catalog
+from viewcache.errors import BadInput
+from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.rows import Summary
+from viewcache.materializer.planning.sharing import Saving, count_savings
+from viewcache.materializer.retention.keeper import Keeper, KeepSettings
+from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
+from viewcache.materializer.tasks.group import shares
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["Keep", "ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKind:
+    """All objects of one kind in a generation."""
+
+    kind: str
+    """``frames``, ``aug`` or ``clip``."""
+    count: int
+    bytes: int
+    """Raw."""
+    kept: int
+    """How many the plan stores under the budget."""
+    kept_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One generation of one task, before anything runs."""
+
+    task: str
+    generation: int
+    first_epoch: int
+    last_epoch: int
+    iterations: int
+    """Batches in an epoch."""
+    shape: tuple[int, ...]
+    """Of every clip."""
+    graph: tuple[str, ...]
+    """The steps as a tree, one line each."""
+    objects: tuple[ObjectKind, ...]
+    kept_clips: int
+    """How many of its distinct clips are kept."""
+    summary: Summary
+    budget_bytes: int
+    minimum_bytes: int
+    """The least budget with which the task can be read."""
+    warnings: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Task, graph and generation in words."""
+        epochs = f"epoch {self.first_epoch}" + (f" to {self.last_epoch}" if self.last_epoch > self.first_epoch else "")
+        kept, clips = self.kept_clips, self.summary.clips
+        return [
+            *self.graph,
+            f"generation {self.generation}: {epochs}, {self.iterations} batches an epoch, "
+            f"clips of {'x'.join(map(str, self.shape))} uint8",
+            f"budget {size(self.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%})",
+        ]
+
+    def object_rows(self) -> list[tuple[object, ...]]:
+        """A table of the objects per kind."""
+        return [(each.kind, each.count, size(each.bytes), each.kept, size(each.kept_bytes)) for each in self.objects]
+
+    def cost_rows(self) -> list[tuple[object, ...]]:
+        """A table of what making costs, with decoding every clip on demand beside it."""
+        s = self.summary
+        counts = (("frames converted", s.frames, s.frame_uses), ("packets decoded", s.packets, s.packets_on_demand))
+        rows: list[tuple[object, ...]] = [(name, a, b, f"{b / max(a, 1):.1f}x") for name, a, b in counts]
+        ratio = s.decode_on_demand_s / s.decode_s if s.decode_s else 1.0
+        rows.append(("core seconds, estimated", duration(s.decode_s), duration(s.decode_on_demand_s), f"{ratio:.1f}x"))
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What is kept of a generation of all tasks when the budget cannot hold every clip (SAND §5.3)."""
+
+    generation: int
+    rule: str
+    """The one that the configuration asks for."""
+    clip_bytes: int
+    """Most bytes that all clips take, without those of the epoch that is being read."""
+    budget_bytes: int
+    """For what is kept; the rest of the budget is for what is about to be read."""
+    ways: tuple[tuple[str, int], ...]
+    """What is kept of a video, and of how many."""
+    rules: tuple[tuple[str, int, float], ...]
+    """Every rule with the bytes that it keeps and the core seconds that the generation costs with it, estimated."""
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """A table of the rules."""
+        base = next(cost for name, _, cost in self.rules if name == "leaves")
+        return [
+            (f"{name}{' (chosen)' if name == self.rule else ''}", size(kept), duration(cost), f"{cost / base - 1:+.0%}")
+            for name, kept, cost in self.rules
+        ]
+
+    def lines(self) -> list[str]:
+        """What is kept, in words."""
+        ways = ", ".join(f"{what} of {count}" for what, count in self.ways)
+        return [
+            f"what is kept, generation {self.generation}: all clips take up to {size(self.clip_bytes)}, there is room "
+            f"for {size(self.budget_bytes)}; of {sum(count for _, count in self.ways)} videos: {ways}"
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Some generations of all tasks, before anything runs."""
+
+    tasks: tuple[Preview, ...]
+    savings: tuple[tuple[int, tuple[Saving, ...]], ...]
+    """Generation → what sharing saves in it; only where several tasks have it."""
+    keeps: tuple[Keep, ...] = ()
+    """Of generations whose clips do not all fit the budget."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        together = [{"generation": number, "work": [asdict(each) for each in all_]} for number, all_ in self.savings]
+        keeps = [asdict(each) for each in self.keeps]
+        return {"tasks": [task.as_dict() for task in self.tasks], "together": together, "keeps": keeps}
+
+    def saving_rows(self, number: int) -> list[tuple[object, ...]]:
+        """A table of what sharing saves in a generation."""
+        return [
+            (
+                each.what,
+                *(_amount(each.what, value) for value in (each.alone, each.by_task, each.together)),
+                _less(each),
+            )
+            for each in dict(self.savings)[number]
+        ]
+
+
+def _amount(what: str, value: float) -> str:
+    if what.startswith("bytes"):
+        return size(int(value))
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def _less(saving: Saving) -> str:
+    """How much less the tasks make together than each by itself."""
+    return f"{saving.together / saving.by_task - 1:+.0%}" if saving.by_task else ""
+
+
+def generations_of(config: Config, epochs: int | None) -> list[int]:
+    """The generations that cover the first epochs of the longest task; None = all."""
+    most = max((task.epochs for task in config.tasks), default=1) if epochs is None else epochs
+    return list(range(-(-most // config.cache.epochs_per_generation)))
+
+
+def previews(config: Config, generations: Iterable[int], progress: Progress | None = None) -> Outlook:
+    """Plan some generations of every task.
+
+    Args:
+        config: what is asked.
+        generations: their numbers; a task that has fewer is left out of the later ones.
+        progress: called while videos are looked at.
+
+    Raises:
+        BadInput: no task, or no task has such a generation.
+        DatasetNotFound: a dataset is not there.
+        BadVideo: a video is bad and the policy is ``raise``.
+    """
+    numbers = list(generations)
+    found: list[Preview] = []
+    savings: list[tuple[int, tuple[Saving, ...]]] = []
+    with planned_tasks(config, progress) as tasks:
+        opened = list(tasks)
+        for (task, *_), share in zip(opened, shares([task for task, *_ in opened]), strict=True):
+            task.share(share)
+        keeps = tuple(_keeps(config, [task for task, *_ in opened], numbers, opened[0][1])) if opened else ()
+        for task, catalog, warnings in opened:
+            mine = [number for number in numbers if 0 <= number <= task.last_generation()]
+            found += [_preview(config, task, number, catalog, warnings) for number in mine]
+        for number in numbers:
+            having = [task for task, *_ in opened if 0 <= number <= task.last_generation()]
+            if len(having) > 1:
+                plans = [task.generation(number).plan for task in having]
+                indexes = [task.index_of(plan) for task, plan in zip(having, plans, strict=True)]
+                savings.append((number, tuple(count_savings(plans, indexes, CostModel()))))
+    if not found:
+        k = config.cache.epochs_per_generation
+        last = generations_of(config, None)[-1]
+        raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
+    return Outlook(tuple(found), tuple(savings), keeps)
+
+
+def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog: Catalog) -> Iterator[Keep]:
+    """Decide what is kept of some generations, on a catalog that is thrown away."""
+    for number in numbers:
+        having = [task for task in tasks if 0 <= number <= task.last_generation()]
+        works = [(task.generation(number), task) for task in having]
+        keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: False)
+        keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
+        for born in sorted({work.born for work, _ in works}):
+            chosen = keeper.chosen(born)
+            if chosen is not None:
+                rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals.items())
+                ways = tuple(chosen.ways().items())
+                yield Keep(number, config.cache.keep, chosen.clip_bytes, chosen.budget_bytes, ways, rules)
+
+
+@contextmanager
+def planned_tasks(
+    config: Config, progress: Progress | None = None
+) -> Iterator[Iterator[tuple[Task, Catalog, tuple[str, ...]]]]:
+    """The tasks of a configuration on a catalog that is thrown away, each with what `viewcache run` would refuse.
+
+    Raises:
+        BadInput: there is no task.
+    """
+    if not config.tasks:
+        raise BadInput("the configuration has no task; add a dataset: section")
+    with tempfile.TemporaryDirectory(prefix="viewcache-plan-") as folder:
+        if config.cache.catalog == "duckdb":
+            copy_catalog(config.cache.local.url, folder)
+        with Catalog.open(folder) as catalog:
+            yield (_opened(config, spec, catalog, progress) for spec in config.tasks)
+
+
+def _opened(
+    config: Config, spec: TaskSpec, catalog: Catalog, progress: Progress | None
+) -> tuple[Task, Catalog, tuple[str, ...]]:
+    budget = config.cache.local.budget_bytes
+    warnings: tuple[str, ...] = ()
+    try:
+        task = open_task(config, spec, catalog, budget, progress)
+    except BadInput as error:
+        if spec.name not in {row.name for row in catalog.load_tasks()}:
+            raise
+        # Drawn under another definition: show the plan nevertheless, and what stands in its way.
+        catalog.forget_task(spec.name)
+        task = open_task(config, spec, catalog, budget, progress)
+        warnings = (f"`viewcache run` would refuse this: {error}",)
+    return task, catalog, warnings
+
+
+def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
+    plan, objects = task.generation(number).plan, _kinds(catalog, task, number)
+    budget = config.cache.local.budget_bytes
+    minimum, clips = task.batch_bound()
+    if minimum > budget:
+        warnings = (
+            *warnings,
+            f"`viewcache run` would refuse this: a batch of {clips} clips takes up to {minimum} bytes, "
+            f"cache.budget is {budget}",
+        )
+    return Preview(
+        task=task.spec.name,
+        generation=number,
+        first_epoch=plan.first_epoch,
+        last_epoch=plan.last_epoch,
+        iterations=plan.iterations,
+        shape=plan.shape,
+        graph=tuple(graph_lines(task.spec, task.graph)),
+        objects=objects,
+        kept_clips=sum(each.kept for each in objects if each.kind == "clip"),
+        summary=task.summary(number),
+        budget_bytes=config.cache.room_bytes,
+        minimum_bytes=minimum,
+        warnings=warnings,
+    )
+
+
+def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[ObjectKind, ...]:
+    """Objects of a recorded generation, shared ones too, added up per kind."""
+    recorded = catalog.load_plan(task.task_id, number)
+    if recorded is None:
+        return ()
+    kinds: dict[str, list[int]] = {}
+    columns = (recorded.objects[name].to_pylist() for name in ("kind", "est_bytes", "keep"))
+    for kind, size_bytes, keep in zip(*columns, strict=True):
+        total = kinds.setdefault(kind, [0, 0, 0, 0])
+        total[0] += 1
+        total[1] += size_bytes
+        total[2] += bool(keep)
+        total[3] += size_bytes if keep else 0
+    return tuple(ObjectKind(kind, *total) for kind, total in sorted(kinds.items()))
+
+
+def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:
+    """A task's steps as a tree, from the decoded frames to the clip.
+
+    A step with several inputs stands under the first of them that is reached; the others point to it.
+    """
+    sampling = spec.sampling
+    lines = [
+        f"{spec.name}: {sampling.frames_per_video} frames every {sampling.frame_stride}, "
+        f"{sampling.samples_per_video} x {sampling.videos_per_batch} clips a batch, "
+        f"{spec.epochs} epochs, from {spec.dataset.uri}"
+    ]
+    seen: set[int] = set()
+
+    def below(stream: str, indent: str) -> None:
+        readers = graph.consumers.get(stream, ())
+        for position, index in enumerate(readers):
+            last = position == len(readers) - 1
+            step = graph.steps[index]
+            again = index in seen
+            lines.append(f"{indent}{'└─' if last else '├─'} {step.name if again else _described(step, graph.final)}")
+            if not again:
+                seen.add(index)
+                for made in step.outputs:
+                    below(made, indent + ("   " if last else "│  "))
+
+    below("frame", "")
+    return lines
+
+
+def _described(step: StepSpec, final: str) -> str:
+    if step.branch_type == "single":
+        what = ", ".join(map(_call, step.ops)) or "nothing"
+    elif step.branches:
+        arms = [
+            f"{_when(each.condition, each.prob)}: {', '.join(map(_call, each.ops)) or 'nothing'}"
+            for each in step.branches
+        ]
+        what = f"{step.branch_type} ({'; '.join(arms)})"
+    elif step.branch_type == "merge":
+        what = f"merge {' + '.join(step.inputs)} by {step.merge}"
+    else:
+        what = f"copies to {', '.join(step.outputs)}"
+    return f"{step.name}: {what}{'  = the clip' if final in step.outputs else ''}"
+
+
+def _when(condition: str | None, prob: float | None) -> str:
+    return str(condition) if condition is not None else f"{prob or 0:.0%}"
+
+
+def _call(op: OpCall) -> str:
+    given = [f"{name}={value}" for name, value in op.params if value is not None]
+    return f"{op.name}({', '.join(given)})" if given else op.name

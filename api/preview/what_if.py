@@ -1,0 +1,354 @@
+"""What reading would be like under other budgets, simulated on a plan that is thrown away (docs/design/0015).
+
+Nothing is made: a simulation uses the same planner and the same rule of what is kept as a run, and the engine's order
+of work and of eviction, with the seconds that work was measured to take, or is guessed to.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from viewcache.api.cli.terminal import duration, size
+from viewcache.api.config.load import Config
+from viewcache.api.config.values import parse_size
+from viewcache.api.preview.plan import planned_tasks
+from viewcache.catalog import Catalog
+from viewcache.errors import BadInput, BudgetTooSmall, Full
+from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.retention.keeper import KeepSettings
+from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
+from viewcache.materializer.simulation.simulated_uses import Section, Trace, section_of, trace_of
+from viewcache.materializer.tasks.group import Group, shares
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["HEADS", "BudgetOutlook", "Question", "WhatIf", "what_if"]
+
+MOST_USES = 40_000
+"""Of longer plans the first generations are simulated, at least two, unless epochs are named: so many uses take a few
+seconds a budget."""
+
+SEARCHED_USES = 20_000
+"""Of longer plans the least budget is sought among those that are asked about only."""
+
+STEADY = 0.01
+"""An epoch that waits for less than this part of its time is steady."""
+
+PREFETCH = 2
+"""Batches that the loader reads ahead if it is not told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked."""
+
+    budgets: tuple[int, ...]
+    """Bytes."""
+    pace_s: float | None = None
+    """Seconds that every consumer takes a batch; None = as measured, else as fast as possible."""
+    epochs: int | None = None
+    """The first epochs of every task, and the rest of their generation; None = all, up to `MOST_USES`."""
+    prefetch: int = PREFETCH
+    """Batches that the loader reads before they are asked for; 0 = `Cache.read`."""
+
+    @classmethod
+    def of(cls, budgets: str, pace_s: float | None, epochs: int | None) -> "Question":
+        """As on the command line, budgets as ``10GB,50GB``.
+
+        Raises:
+            BadInput: a budget is not a size, the pace is negative, or there are no epochs.
+        """
+        found = []
+        for text in budgets.split(","):
+            try:
+                found.append(parse_size(text.strip()))
+            except ValueError as error:
+                raise BadInput(f"--budget {text.strip()!r}: {error}; write sizes as 10GB,50GB,1.5TiB") from None
+        if pace_s is not None and not 0 <= pace_s < float("inf"):
+            raise BadInput(f"--pace {pace_s}: seconds per batch, 0 or more")
+        if epochs is not None and epochs < 1:
+            raise BadInput(f"--epochs {epochs}: at least 1")
+        return cls(tuple(sorted(set(found))), pace_s, epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOutlook:
+    """What reading would be like under one budget; docs/what-if.md defines each figure."""
+
+    budget_bytes: int
+    error: str = ""
+    """Why it cannot be read at all; then nothing else is known."""
+    kept: str = ""
+    """What is kept of the first generation, and of how many videos."""
+    hit_rates: tuple[float, ...] = ()
+    """Of each epoch."""
+    stalls: tuple[float, ...] = ()
+    """Share of waiting in the time of each epoch."""
+    stall: float = 0.0
+    """Share of waiting in all the time."""
+    packets: int = 0
+    decode_s: float = 0.0
+    work_s: float = 0.0
+    read_bytes: int = 0
+    wall_s: float = 0.0
+    first_batch_s: float = 0.0
+    warm_up_s: float | None = None
+    """None = no epoch was steady."""
+    most_bytes: int = 0
+    """The most that was in use at once."""
+
+    @property
+    def hits_first(self) -> float:
+        """Of the first epoch."""
+        return self.hit_rates[0]
+
+    @property
+    def hits_later(self) -> float | None:
+        """Of all later epochs, which have the same number of clips; None if there are none."""
+        later = self.hit_rates[1:]
+        return sum(later) / len(later) if later else None
+
+    def row(self) -> tuple[object, ...]:
+        """For the table."""
+        if self.error:
+            return size(self.budget_bytes), self.error, *[None] * 7
+        later = self.hits_later
+        return (
+            size(self.budget_bytes),
+            self.kept,
+            f"{self.hits_first:.1%}",
+            None if later is None else f"{later:.1%}",
+            duration(self.decode_s),
+            duration(self.work_s),
+            size(self.read_bytes),
+            f"{self.stall:.1%}",
+            "never" if self.warm_up_s is None else duration(self.warm_up_s),
+        )
+
+
+HEADS = (
+    "budget", "kept of the first generation", "hits, epoch 0", "hits, later", "decoding", "all work", "read", "stall",
+    "warm-up",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What reading would be like under some budgets."""
+
+    budgets: tuple[BudgetOutlook, ...]
+    epochs: int
+    """Simulated, of the longest task."""
+    epochs_of_task: int
+    uses: int
+    """Clips that are read, counted as often as they are."""
+    paces_s: dict[str, float]
+    """Of each task, in seconds per batch; 0 = as fast as possible."""
+    measured: bool
+    """Whether any rate of work was measured, and not guessed."""
+    once_packets: int
+    """Packets that are decoded where there is room for everything."""
+    least_bytes: int | None
+    """The least budget, as far as it was sought, at which nothing is decoded twice."""
+    searched: bool
+    """Whether it was sought beyond the budgets that were asked about."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return asdict(self)
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """A table with `HEADS`."""
+        return [each.row() for each in self.budgets]
+
+    def lines(self) -> list[str]:
+        """The rest, in words."""
+        paces = ", ".join(
+            f"{name} {duration(pace)} a batch" if pace else f"{name} as fast as possible"
+            for name, pace in self.paces_s.items()
+        )
+        part = f"{self.epochs} epochs" + (f" of {self.epochs_of_task}" if self.epochs < self.epochs_of_task else "")
+        rates = "measured" if self.measured else "guessed: nothing has been made in this cache yet"
+        if self.least_bytes is not None:
+            about = "about " if self.searched else ""
+            least = f"nothing is decoded twice from {about}{size(self.least_bytes)} on"
+            least += "" if self.searched else ", of the budgets above"
+        else:
+            least = "something is decoded twice under every budget above"
+        return [f"{part}, {self.uses} clips read; pace: {paces}; rates of work: {rates}", least]
+
+
+def what_if(config: Config, question: Question, progress: Progress | None = None) -> WhatIf:
+    """Simulate reading under some budgets.
+
+    Args:
+        config: what is asked; its own budget does not count.
+        question: which budgets, and at which pace.
+        progress: called while videos are looked at.
+
+    Raises:
+        BadInput: there is no task.
+        DatasetNotFound: a dataset is not there.
+        BadVideo: a video is bad and the policy is ``raise``.
+    """
+    with planned_tasks(config, progress) as opened:
+        found = list(opened)
+        tasks, catalog = [task for task, *_ in found], found[0][1]
+        _share(config, tasks, catalog)
+        paces = [_pace(task, catalog) if question.pace_s is None else question.pace_s for task in tasks]
+        trace, epochs = _read_all(tasks, paces, question.epochs)
+        cost = CostModel.measured(catalog.load_io_samples(), config.cache.local.codec)
+        share = _disk_share(catalog)
+
+        def under(budget: int) -> Figures:
+            keep = replace(KeepSettings.of(config.cache), budget_bytes=budget)
+            reserve = max(min(task.batch_bound()[0], budget // 4) for task in tasks)
+            workers = config.cache.worker_count
+            setting = Setting(keep, cost, workers, reserve, tuple(paces), question.prefetch, share)
+            return simulate(trace, setting)
+
+        outlooks = [_outlook(budget, tasks, under) for budget in question.budgets]
+        unlimited = under(1 << 62).made.packets
+        least = _least(outlooks, unlimited)
+        searched = len(trace) <= SEARCHED_USES
+        if searched:
+            least = _search(trace, tasks, unlimited, under)
+        return WhatIf(
+            budgets=tuple(outlooks),
+            epochs=epochs,
+            epochs_of_task=max(task.spec.epochs for task in tasks),
+            uses=len(trace),
+            paces_s={task.spec.name: pace for task, pace in zip(tasks, paces, strict=True)},
+            measured=cost != CostModel(),
+            once_packets=unlimited,
+            least_bytes=least,
+            searched=searched,
+        )
+
+
+def _share(config: Config, tasks: Sequence[Task], catalog: Catalog) -> None:
+    """Let tasks that have videos in common draw together, as an open cache does."""
+    groups: dict[int, Group] = {}
+    for task, share in zip(tasks, shares(tasks), strict=True):
+        group = None
+        if share.together:
+            group = groups.get(task.dataset.dataset_id)
+            if group is None:
+                group = Group(catalog, config.cache.seed, config.cache.draw_ahead, nullcontext)
+                groups[task.dataset.dataset_id] = group
+            group.add(task)
+        task.share(share, group)
+
+
+def _pace(task: Task, catalog: Catalog) -> float:
+    """Seconds per batch as measured in the last run; 0 if there was none."""
+    return max((row.seconds_per_iteration for row in catalog.load_progress(task.task_id)), default=0.0)
+
+
+def _disk_share(catalog: Catalog) -> float:
+    """Bytes on disk for a byte of pixels, of the objects that were made; 1 if there are none."""
+    row = catalog.query("stored_share").to_pylist()[0]
+    return row["bytes"] / row["pixel_bytes"] if row["pixel_bytes"] else 1.0
+
+
+def _read_all(tasks: Sequence[Task], paces: Sequence[float], epochs: int | None) -> tuple[Trace, int]:
+    """Draw and plan all that is read, and say how many epochs that is."""
+    longest = max(task.spec.epochs for task in tasks)
+    wanted = longest if epochs is None else min(epochs, longest)
+    each = sum(len(task.generation(0).plan) for task in tasks)
+    most = max(2, MOST_USES // each) if epochs is None else longest
+    last = [min(task.generation_of(min(wanted, task.spec.epochs) - 1), most - 1) for task in tasks]
+    sections: list[list[Section]] = [[] for _ in tasks]
+    # Orders that are drawn together depend on the paces: everybody is taken to keep theirs.
+    rows: dict[tuple[int, int], list[int]] = {}
+    turns = [(0.0, k, 0, 0) for k in range(len(tasks))]
+    heapify(turns)
+    while turns:
+        now, k, epoch, iteration = heappop(turns)
+        task = tasks[k]
+        number = task.generation_of(epoch)
+        if task.draws_together:
+            active = task.settled(epoch, iteration)
+            rows.setdefault((k, number), []).extend(active.rows(epoch, iteration))
+            task.reached(epoch, iteration)
+            iteration += 1
+            if iteration == active.plan.iterations:
+                epoch, iteration = epoch + 1, 0
+        else:
+            active = task.generation(number)
+            epoch = active.plan.last_epoch + 1
+        if epoch > active.plan.last_epoch:
+            sections[k].append(section_of(k, active, task.index_of(active.plan), rows.pop((k, number), None)))
+        if epoch < task.spec.epochs and task.generation_of(epoch) <= last[k]:
+            heappush(turns, (now + (paces[k] or 1.0), k, epoch, iteration))
+    return trace_of(sections), max(each[-1].first_epoch + each[-1].epochs for each in sections)
+
+
+def _outlook(budget: int, tasks: Sequence[Task], under: Callable[[int], Figures]) -> BudgetOutlook:
+    try:
+        for task in tasks:
+            need, clips = task.batch_bound()
+            if need > budget:
+                raise BudgetTooSmall(
+                    f"a batch of task {task.spec.name!r} has {clips} clips that take up to {need} bytes; "
+                    f"the minimum is {need}",
+                    need,
+                )
+        found = under(budget)
+    except (BudgetTooSmall, Full) as error:
+        return BudgetOutlook(budget, error=str(error))
+    epochs = [found.epochs[epoch] for epoch in sorted(found.epochs)]
+    steady = (epoch.begun_s for epoch in epochs if epoch.stall < STEADY)
+    decided = found.decision.chosen if found.decision is not None else None
+    waited, wall = sum(epoch.waited_s for epoch in epochs), sum(epoch.wall_s for epoch in epochs)
+    return BudgetOutlook(
+        budget_bytes=budget,
+        kept="all clips" if decided is None else ", ".join(f"{what} of {n}" for what, n in decided.ways().items()),
+        hit_rates=tuple(epoch.hits / epoch.uses for epoch in epochs),
+        stalls=tuple(epoch.stall for epoch in epochs),
+        stall=waited / wall if wall else 0.0,
+        packets=found.made.packets,
+        decode_s=found.made.decode_s,
+        work_s=found.made.seconds,
+        read_bytes=found.made.read_bytes,
+        wall_s=found.wall_s,
+        first_batch_s=found.first_batch_s,
+        warm_up_s=next(steady, None),
+        most_bytes=found.most_bytes,
+    )
+
+
+def _least(outlooks: Sequence[BudgetOutlook], once: int) -> int | None:
+    """The least of some budgets from which on nothing is decoded twice."""
+    least = None
+    for each in reversed(outlooks):
+        if each.error or each.packets > once:
+            break
+        least = each.budget_bytes
+    return least
+
+
+def _search(trace: Trace, tasks: Sequence[Task], once: int, under: Callable[[int], Figures]) -> int | None:
+    """The least budget from which on nothing is decoded twice, to within 3 %."""
+    low, high = max(task.batch_bound()[0] for task in tasks), 1
+    for number in range(max(len(each) for each in trace.tasks)):
+        near = (section for each in trace.tasks for section in each[number : number + 2])
+        clips = np.unique(np.concatenate([trace.clips_of(section) for section in near]))
+        high = max(high, sum(map(trace.clips.bound.__getitem__, clips.tolist())))
+    high += high // 4 + 2 * low  # what is about to be read has room beside what is kept
+    if not _once(under, high, once):
+        return None
+    while high - low > high // 32:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _once(under, middle, once) else (middle, high)
+    return high
+
+
+def _once(under: Callable[[int], Figures], budget: int, once: int) -> bool:
+    try:
+        return under(budget).made.packets <= once
+    except Full:
+        return False

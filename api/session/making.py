@@ -1,0 +1,68 @@
+"""Making ahead what the budget keeps, as `viewcache run` does: what it will take, progress, and what it took."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from viewcache.materializer.retention.forecast import Forecast, forecast
+from viewcache.materializer.retention.keeper import IndexOf, Keeper, to_come
+from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["Making"]
+
+
+@dataclass(slots=True)
+class Making:
+    """The first epochs of some tasks, on their way into the store."""
+
+    works: list[tuple[ActiveGeneration, IndexOf]]
+    engine: Engine
+    predicted: Forecast
+    """What it will take, worked out before anything was made."""
+
+    @classmethod
+    def begin(cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, engine: Engine) -> "Making":
+        """Plan the first ``epochs`` of all tasks (None = all), decide what is kept and have the engine make it."""
+        works: list[tuple[ActiveGeneration, IndexOf]] = []
+        for task in tasks:
+            last = task.generation_of((epochs or task.spec.epochs) - 1)
+            actives = map(task.generation, range(last + 1))
+            works.extend((active, task.index_of(active.plan)) for active in actives)
+        engine.recognize([active for active, _ in works])
+        keeper.decide(works, engine.guard)
+        making = cls(works, engine, _predict(works, keeper, engine))
+        engine.look_ahead([*keeper.bases(), *(active for active, _ in works)])
+        return making
+
+    def progress(self, check_open: Callable[[], None]) -> Iterator[dict[str, int]]:
+        """Counts of clips by state, about twice a second, until all is made."""
+        actives = [active for active, _ in self.works]
+        done = False
+        while not done:
+            check_open()
+            done = self.engine.wait_idle(0.5)
+            yield self.engine.counts(actives)
+
+    def measured(self) -> Forecast:
+        """What the engine's workers took since the cache was opened, in the same terms."""
+        busy, frames = self.engine.busy, self.engine.frames
+        return Forecast(
+            packets=frames["packets"],
+            frames=frames["converted"],
+            objects=frames["objects"],
+            object_bytes=frames["object_bytes"],
+            decode_s=busy["decode"],
+            convert_s=busy["convert"],
+            augment_s=busy["augment"],
+            store_s=busy["store"],
+        )
+
+
+def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper, engine: Engine) -> Forecast:
+    total = Forecast()
+    for born in sorted({work.born for work, _ in works}):
+        with engine.guard():
+            plans = to_come(each for each in works if each[0].born == born)
+        total = total.plus(forecast(plans, keeper.chosen(born), keeper.cost()))
+    return total

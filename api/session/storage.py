@@ -1,0 +1,105 @@
+"""Where an open cache keeps its bytes: its tiers, opened and made to agree with the catalog, and the ledger of them."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from viewcache.api.config.load import Config
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import TierRow
+from viewcache.errors import ViewcacheError
+from viewcache.materializer.storage.codecs import CodecChooser
+from viewcache.materializer.storage.eviction import Eviction
+from viewcache.materializer.storage.ledger import LOCAL, Ledger
+from viewcache.materializer.storage.recover import Recovered, recover
+from viewcache.materializer.storage.tiers import Tiers
+from viewcache.store import LocalTier, Tier, open_tier
+
+__all__ = ["Storage", "forget_volatile", "open_storage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The tiers of one cache."""
+
+    config: Config
+    """With the default budget filled in."""
+    ledger: Ledger
+    tiers: Tiers
+    recovered: Recovered
+    """What was found in the local tier."""
+
+    def codecs(self, catalog: Catalog, byte_s: Callable[[], float]) -> CodecChooser:
+        """What chooses codecs, given what says what a byte of the budget is worth."""
+        fixed = {tier.name: tier.codec for tier in self.config.cache.tiers}
+        return CodecChooser(fixed, catalog.load_io_samples, byte_s)
+
+
+def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: bool) -> Storage:
+    """Open the further tiers and recover all of them.
+
+    Args:
+        config: names them.
+        catalog: what we know.
+        local: the local one, which is open already.
+        clean: the last owner closed the catalog, so its rows can be trusted.
+
+    Raises:
+        BadInput: a tier's URL is not taken, what lies there is not ours, or the eviction policy cannot be used.
+        Full: the machine has no such memory.
+        StoreUnreachable: a remote tier does not answer.
+    """
+    eviction = Eviction.of(catalog, config.cache.eviction)
+    moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
+    found = recover(catalog, local, LOCAL, clean=clean)
+    config = config.with_used_bytes(local.used_bytes)
+    local.budget_bytes = config.cache.local.budget_bytes
+    opened: list[Tier] = []
+    copies = list(found.copies)
+    try:
+        for spec in config.cache.tiers:
+            if spec.name == LOCAL:
+                opened.append(local)
+                continue
+            tier = open_tier(spec.name, spec.url, spec.budget_bytes, spec.timeout)
+            opened.append(tier)
+            if tier.volatile or moved.get(spec.name, spec.url) != spec.url:
+                forget_tier(catalog, spec.name)
+            copies += recover(catalog, tier, spec.name, clean=clean).copies
+    except BaseException:
+        for tier in opened:
+            tier.close()
+        raise
+    catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
+    ledger = Ledger(catalog, [tier.name for tier in opened])
+    ledger.eviction = eviction
+    ledger.adopt(copies)
+    tiers = Tiers(opened, ledger)
+    _shrink(tiers, ledger)
+    return Storage(config, ledger, tiers, found)
+
+
+def forget_volatile(catalog: Catalog, tiers: Tiers) -> None:
+    """Forget copies that end with this process, so that nobody is told of them; the next start does it otherwise."""
+    for name in tiers.names():
+        if tiers[name].volatile:
+            with suppress(ViewcacheError):
+                catalog.flush()  # what was moved last waits to be written
+                forget_tier(catalog, name)
+
+
+def forget_tier(catalog: Catalog, name: str) -> None:
+    """Forget all that the catalog says of a tier whose bytes are gone, or lie elsewhere."""
+    gone = catalog.query("read_stored", tier=name)["object_id"].to_pylist()
+    if gone:
+        catalog.mark_gone(gone, "missing", tier=name)
+        catalog.flush()
+
+
+def _shrink(tiers: Tiers, ledger: Ledger) -> None:
+    """Evict what a budget that was lowered since the last run has no room for."""
+    for name in tiers.names():
+        over = tiers[name].used_bytes - tiers[name].budget_bytes
+        if over > 0:
+            for copy in ledger.victims(name, over, set(), lambda _: True):
+                tiers.delete(copy)

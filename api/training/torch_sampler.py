@@ -1,0 +1,25 @@
+"""A job's order as a `torch.utils.data.Sampler`; apart from the sampler itself, which does not need torch."""
+
+from collections.abc import Iterator
+
+from torch.utils.data import Sampler
+
+from viewcache.api.training.sampling import JobSampler
+
+__all__ = ["TorchSampler"]
+
+
+class TorchSampler(Sampler[int]):
+    """One epoch of a job's order for each loop over it."""
+
+    def __init__(self, job: JobSampler) -> None:
+        """Hand out what ``job`` hands out."""
+        self.job = job
+
+    def __iter__(self) -> Iterator[int]:
+        """See `JobSampler.__iter__`."""
+        return iter(self.job)
+
+    def __len__(self) -> int:
+        """Elements of an epoch."""
+        return len(self.job)

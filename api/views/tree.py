@@ -1,0 +1,418 @@
+"""What lies at each path below ``view://``: names, sizes, metadata and bytes of one open cache's views.
+
+Listing asks the plan only: it forces and records the draw of what it lists, but decodes nothing.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.session.cache import Cache
+from viewcache.api.views.paths import ViewPath, parse_path
+from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
+from viewcache.api.views.zarr_group import view_group
+from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
+from viewcache.materializer.dataset.names import stem
+from viewcache.materializer.dataset.scan import Scanned
+from viewcache.materializer.media.source import is_local, local_path
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.frames import SingleFrame
+from viewcache.materializer.reading.reader import Reader
+
+__all__ = ["Entry", "Tree"]
+
+GROUPS = 8
+"""Zarr groups whose files are remembered, since a client asks for one file after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or a folder."""
+
+    path: str
+    """Without ``view://``."""
+    size: int | None = None
+    """Bytes; None for a folder."""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it holds others."""
+        return self.size is None
+
+
+class _SharedBuffers(Buffers):
+    """Buffers for the files that any thread opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
+        with self._lock:
+            return super().take(shape)
+
+
+class Tree:
+    """The views of one open cache as files and folders. Thread-safe."""
+
+    def __init__(self, cache: Cache) -> None:
+        """Show ``cache``."""
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._buffers = _SharedBuffers()
+        self._groups: dict[ViewPath, tuple[GenerationPlan, dict[str, Payload]]] = {}
+
+    # Names and sizes -----------------------------------------------------------------------------------------------
+
+    def entry(self, path: str) -> Entry:
+        """What a path names.
+
+        Raises:
+            BadUrl: no path has this form.
+            ViewNotFound: there is no such thing; the message has the valid range.
+        """
+        where = parse_path(path)
+        if where.kind == "video":
+            return self._video_entry(path, where)
+        if where.kind == "folder":
+            self._check_folder(where)
+            return Entry(path)
+        if where.kind == "zarr":
+            files = self._group(where)
+            if where.inside in files:
+                return Entry(path, files[where.inside].size)
+            if where.inside and not any(name.startswith(where.inside + "/") for name in files):
+                arrays = ", ".join(name.removesuffix("/zarr.json") for name in files if name.endswith("/zarr.json"))
+                raise ViewNotFound(f"{path}: nothing is there; the group's arrays are {arrays}")
+            return Entry(path)
+        return Entry(path, self._payload(where).size)
+
+    def children(self, path: str) -> list[Entry]:
+        """What lies in a folder, by name; a frame is followed by itself after each augmentation step.
+
+        Raises:
+            BadUrl: no path has this form.
+            ViewNotFound: there is no such thing.
+        """
+        entry, where = self.entry(path), parse_path(path)
+        found = {} if entry.is_folder else {entry.path: entry}
+        prefix = path + "/" if path else ""
+        for name, size in self._names(where, entry):
+            found.setdefault(prefix + name, Entry(prefix + name, size))
+        return sorted(found.values(), key=lambda each: each.path)
+
+    def _names(self, where: ViewPath, entry: Entry) -> Iterator[tuple[str, int | None]]:
+        """Name and size of everything in a folder."""
+        if where.kind == "zarr":
+            prefix = where.inside + "/" if where.inside else ""
+            for name, file in self._group(where).items():
+                if name.startswith(prefix) and entry.is_folder:
+                    first, _, more = name.removeprefix(prefix).partition("/")
+                    yield first, None if more else file.size
+        elif where.kind == "frame":
+            yield from self._augmented(where)
+        elif len(where.parts) == 0:
+            for task in self._cache.tasks:
+                yield task, None
+        elif len(where.parts) == 1:
+            yield from self._in_task(self._cache.task(where.task))
+        elif len(where.parts) == 2 and entry.is_folder:
+            yield from self._in_video_or_epoch(self._cache.task(where.task), where.parts[1])
+        elif len(where.parts) == 3 and entry.is_folder:
+            yield "view", self._payload(parse_path("/".join((*where.parts, "view")))).size
+            yield "view.zarr", None
+
+    def _in_task(self, reader: Reader) -> Iterator[tuple[str, int | None]]:
+        for epoch in range(reader.spec.epochs):
+            yield str(epoch), None
+        for name in reader.task.dataset.names():
+            found = reader.task.dataset.one(name)[1]
+            if found.index is not None:
+                yield name, None
+            if found.stamp.size:
+                yield name + _extension(found), found.stamp.size
+
+    def _in_video_or_epoch(self, reader: Reader, name: str) -> Iterator[tuple[str, int | None]]:
+        found = _video(reader, name)
+        if found is not None and found.index is not None:
+            size = _npy_size((3, *found.index.shown_size))
+            for number in range(found.index.frames):
+                yield f"frame{number}", size
+        if _is_epoch(reader, name):
+            for iteration in range(reader.task.iterations(int(name))):
+                yield str(iteration), None
+
+    def _augmented(self, where: ViewPath) -> Iterator[tuple[str, int | None]]:
+        singles = self._cache.task(where.task).singles
+        for depth in singles.depths():
+            try:
+                single = singles.aug(where.video, where.frame, depth)
+            except ViewNotFound:
+                return  # the video is not drawn in this generation
+            yield f"aug{depth}", _npy_size(single.shape)
+
+    def _check_folder(self, where: ViewPath) -> None:
+        if not where.parts:
+            return
+        reader = self._cache.task(where.task)
+        if len(where.parts) == 3:
+            epoch, iteration = int(where.parts[1]), int(where.parts[2])
+            reader.task.check_iteration(epoch, iteration)
+        elif len(where.parts) == 2 and not _is_epoch(reader, where.parts[1]):
+            if where.parts[1].isdecimal() and _video(reader, where.parts[1]) is None:
+                reader.task.generation_of(int(where.parts[1]))
+            reader.task.dataset.one(where.parts[1])
+
+    def _video_entry(self, path: str, where: ViewPath) -> Entry:
+        """A name with a dot: the folder of a video whose name has one, or a source file."""
+        reader = self._cache.task(where.task)
+        if _video(reader, where.video) is not None:
+            return Entry(path)
+        return Entry(path, self._source(where)[1].stamp.size)
+
+    def _source(self, where: ViewPath) -> tuple[int, Scanned]:
+        """The file that a path with an extension names."""
+        name, _, extension = where.video.rpartition(".")
+        video_id, found = self._cache.task(where.task).task.dataset.one(name)
+        if _extension(found) != "." + extension:
+            raise ViewNotFound(f"the file of video {name!r} is {name}{_extension(found)}; asked for {where.video}")
+        if not found.stamp.size:
+            raise ViewNotFound(f"{where.video} cannot be read: {found.error}")
+        return video_id, found
+
+    # Bytes ---------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str) -> IO[bytes]:
+        """A seekable file with ``size``.
+
+        Raises:
+            ViewNotFound: nothing is there, or it is a folder.
+        """
+        where = parse_path(path)
+        if where.kind == "video" and not self.entry(path).is_folder:
+            found = self._source(where)[1]
+            if is_local(found.uri):
+                return SourceFile(local_path(found.uri), found.stamp)
+            import fsspec
+
+            opened: IO[bytes] = fsspec.open(found.uri).open()
+            return opened
+        return cast(IO[bytes], PayloadFile(self._file(path, where), path))
+
+    def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        """The bytes of a file, or a range as Python's slices count; makes no more than the range needs."""
+        where = parse_path(path)
+        if where.kind == "video" and not self.entry(path).is_folder:
+            first, last, _ = slice(start, end).indices(self._source(where)[1].stamp.size)
+            with self.open(path) as file:
+                file.seek(first)
+                return file.read(max(0, last - first))
+        try:
+            return self._file(path, where).read(start, end)
+        except NotFound as missing:
+            if where.kind != "zarr" or where.inside not in self._group(where):
+                raise
+            # A Zarr client takes "not found" for zeros; a promised chunk that cannot be made must not look like that.
+            raise Broken(f"{path}: {missing}") from missing
+
+    def make(self, paths: Iterable[str]) -> None:
+        """Have single frames made together, a video at a time; what fails is left for whoever reads it."""
+        wanted: dict[str, list[SingleFrame]] = {}
+        for path in paths:
+            try:
+                where = parse_path(path)
+                if where.kind in ("frame", "aug"):
+                    wanted.setdefault(where.task, []).append(self._single(where))
+            except (ViewcacheError, OSError):
+                continue
+        for task, singles in wanted.items():
+            if len(singles) > 1:
+                try:
+                    self._cache.task(task).singles.read(singles)
+                except ViewcacheError:
+                    continue
+
+    def _file(self, path: str, where: ViewPath) -> Payload:
+        if self.entry(path).is_folder:
+            raise ViewNotFound(f"{path} is a folder; list it to see the files in it")
+        return self._group(where)[where.inside] if where.kind == "zarr" else self._payload(where)
+
+    def _payload(self, where: ViewPath) -> Payload:
+        if where.kind == "view":
+            return self._batch(where)
+        single = self._single(where)
+        singles = self._cache.task(where.task).singles
+        return Payload(npy_head(single.shape), 1, int(np.prod(single.shape)), lambda rows: singles.read([single])[0])
+
+    def _single(self, where: ViewPath) -> SingleFrame:
+        singles = self._cache.task(where.task).singles
+        if where.kind == "frame":
+            return singles.frame(where.video, where.frame)
+        return singles.aug(
+            where.video, where.frame, where.depth, epoch=where.epoch, sample=where.sample, output=where.output
+        )
+
+    def _batch(self, where: ViewPath) -> Payload:
+        assert where.epoch is not None  # a view's path has one
+        reader, epoch = self._cache.task(where.task), where.epoch
+        active, rows = reader.rows(epoch, where.iteration, where.rank, where.world)
+        shape = active.plan.shape
+
+        def load(which: range) -> NDArray[np.uint8]:
+            if len(which) < len(rows):
+                return reader.clips(epoch, where.iteration, which, where.rank, where.world)
+            batch = reader.read(epoch, where.iteration, where.rank, where.world, self._buffers)
+            assert batch is not None  # only a cancelled read gives none
+            return batch.video
+
+        return Payload(npy_head((len(rows), *shape)), len(rows), int(np.prod(shape)), load)
+
+    def _group(self, where: ViewPath) -> dict[str, Payload]:
+        """Files of a view's Zarr group."""
+        assert where.epoch is not None  # a view's path has one
+        reader, epoch, iteration = self._cache.task(where.task), where.epoch, where.iteration
+        plan = reader.task.generation(reader.task.generation_of(epoch)).plan
+        key = ViewPath("zarr", where.parts[:4], where.task, epoch=epoch, iteration=iteration)
+        with self._lock:
+            known = self._groups.get(key)
+        if known is not None and known[0] is plan:  # a clip that had to be replaced gives another plan
+            return known[1]
+        files = view_group(reader.describe(epoch, iteration), lambda which: reader.clips(epoch, iteration, which))
+        with self._lock:
+            self._groups[key] = plan, files
+            while len(self._groups) > GROUPS:
+                del self._groups[next(iter(self._groups))]
+        return files
+
+    # What is known of it -------------------------------------------------------------------------------------------
+
+    def describe(self, path: str) -> dict[str, Any]:
+        """Metadata of what a path names, as plain values (SAND's getxattr): ``kind`` and, by kind, what it shows.
+
+        Frames, views and groups have ``shape``, ``dtype``, ``index`` (video ids), ``videos``, ``label``, ``frame``,
+        ``time_s`` (seconds) and ``keys`` (of the objects); lists have one element per clip. No pixel is made for it.
+        """
+        where = parse_path(path)
+        if self.entry(path).is_folder and where.kind != "zarr":
+            return {"kind": "folder"}
+        if where.kind == "video":
+            return self._describe_video(where)
+        if where.kind in ("frame", "aug"):
+            return self._describe_single(where)
+        assert where.epoch is not None  # a view's path has one
+        batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
+        return {"kind": where.kind, "rank": where.rank, "world": where.world} | _plain(batch)
+
+    def _describe_video(self, where: ViewPath) -> dict[str, Any]:
+        video_id, found = self._source(where)
+        label = self._cache.task(where.task).task.dataset.labels(np.array([video_id]))
+        about: dict[str, Any] = {
+            "kind": "video",
+            "task": where.task,
+            "index": [video_id],
+            "videos": [found.name],
+            "label": label.tolist(),
+            "status": found.status,
+            "keys": [found.key],
+        }
+        if found.index is not None:
+            about |= {
+                "shape": [found.index.frames, 3, *found.index.shown_size],
+                "dtype": "uint8",
+                "fps": found.index.fps,
+                "duration_s": found.index.duration_s,
+                "codec": found.index.codec,
+            }
+        return about
+
+    def _describe_single(self, where: ViewPath) -> dict[str, Any]:
+        single = self._single(where)
+        label = self._cache.task(where.task).task.dataset.labels(np.array([single.video_id]))
+        about = {
+            "kind": where.kind,
+            "task": where.task,
+            "shape": list(single.shape),
+            "dtype": "uint8",
+            "index": [single.video_id],
+            "videos": [single.video],
+            "label": label.tolist(),
+            "frame": [single.frame],
+            "time_s": [single.time_s],
+            "keys": [single.recipe.key],
+        }
+        return about | ({"depth": single.depth, "recipe": _recipe(single)} if where.kind == "aug" else {})
+
+    def identity(self, path: str) -> str:
+        """Text that is equal exactly while a path's bytes are: a hash of the content keys behind it."""
+        about = self.describe(path)
+        entry = self.entry(path)
+        parts = [about["kind"], str(parse_path(path)), str(entry.size), *about.get("keys", ())]
+        return blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+    def modified(self, path: str) -> datetime:
+        """When what a path names came to be: a source's own time, or when a view's generation was planned.
+
+        Raises:
+            ViewNotFound: nothing is there, or it is a folder of many times.
+        """
+        where, entry = parse_path(path), self.entry(path)
+        if entry.is_folder and where.kind != "zarr":
+            raise ViewNotFound(f"{path} is a folder; only files have a time")
+        reader = self._cache.task(where.task)
+        if where.kind == "video":
+            found = self._source(where)[1]
+        elif where.kind in ("frame", "aug"):
+            found = reader.task.dataset.one(where.video)[1]
+        else:
+            assert where.epoch is not None  # a view's path has one
+            number = reader.task.generation_of(where.epoch)
+            reader.task.generation(number)
+            rows = self._cache.catalog.load_generations(reader.task.task_id)
+            return datetime.fromtimestamp(next(row.planned_at for row in rows if row.number == number), UTC)
+        return datetime.fromtimestamp(found.stamp.mtime_ns / 1e9, UTC)
+
+
+def _video(reader: Reader, name: str) -> Scanned | None:
+    try:
+        return reader.task.dataset.one(name)[1]
+    except ViewNotFound:
+        return None
+
+
+def _is_epoch(reader: Reader, name: str) -> bool:
+    return name.isdecimal() and str(int(name)) == name and int(name) < reader.spec.epochs
+
+
+def _extension(found: Scanned) -> str:
+    return found.path[len(stem(found.path)) :]
+
+
+def _npy_size(shape: tuple[int, ...]) -> int:
+    return len(npy_head(shape)) + int(np.prod(shape))
+
+
+def _plain(batch: Batch) -> dict[str, Any]:
+    return {
+        "task": batch.task,
+        "epoch": batch.epoch,
+        "iteration": batch.iteration,
+        "shape": list(batch.video.shape),
+        "dtype": "uint8",
+        "index": batch.index.tolist(),
+        "videos": list(batch.videos),
+        "label": batch.label.tolist(),
+        "frame": batch.frame.tolist(),
+        "time_s": batch.time_s.tolist(),
+        "keys": list(batch.keys),
+    }
+
+
+def _recipe(single: SingleFrame) -> list[dict[str, object]]:
+    return single.recipe.program.describe(single.recipe.row)

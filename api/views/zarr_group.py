@@ -1,0 +1,86 @@
+"""A batch as a Zarr v3 group: the files that a Zarr client asks for, made up from the plan when it asks.
+
+Nothing of it is stored. One chunk of ``video`` is one clip, so a client that wants a clip makes one clip; every key
+that the metadata promises is there, because a Zarr client takes a missing chunk for zeros.
+"""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.views.payload import Payload
+from viewcache.materializer.reading.batch import Batch
+
+__all__ = ["view_group"]
+
+_CLIP = ("time", "channel", "height", "width")
+
+
+def view_group(batch: Batch, load: Callable[[range], NDArray[np.uint8]]) -> dict[str, Payload]:
+    """The group's files by their path inside it.
+
+    Args:
+        batch: as planned; of ``video`` only the shape is looked at.
+        load: gives some clips of it.
+    """
+    attributes = {
+        "task": batch.task,
+        "epoch": batch.epoch,
+        "iteration": batch.iteration,
+        "videos": list(batch.videos),
+        "keys": list(batch.keys),
+    }
+    files = {"zarr.json": _json({"zarr_format": 3, "node_type": "group", "attributes": attributes})}
+    files |= _video(batch.video.shape, load)
+    for name in ("label", "index", "frame", "time_s"):
+        files |= _small(name, np.asarray(getattr(batch, name)))
+    return files
+
+
+def _video(shape: tuple[int, ...], load: Callable[[range], NDArray[np.uint8]]) -> dict[str, Payload]:
+    clip = shape[1:]
+    names = ("clip", *(("stream",) if len(clip) > len(_CLIP) else ()), *_CLIP)
+    files = {"video/zarr.json": _array(shape, (1, *clip), "uint8", names)}
+    rest = "/0" * len(clip)
+    for number in range(shape[0]):
+        files[f"video/c/{number}{rest}"] = Payload(b"", 1, int(np.prod(clip)), _one(load, number))
+    return files
+
+
+def _one(load: Callable[[range], NDArray[np.uint8]], number: int) -> Callable[[range], NDArray[np.uint8]]:
+    return lambda rows: load(range(number, number + 1))
+
+
+def _small(name: str, values: NDArray[np.generic]) -> dict[str, Payload]:
+    names = ("clip", "stream", "time") if values.ndim == 3 else ("clip", "time")[: values.ndim]
+    data = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).tobytes()
+    return {
+        f"{name}/zarr.json": _array(values.shape, values.shape, values.dtype.name, names),
+        f"{name}/c" + "/0" * values.ndim: Payload(data),
+    }
+
+
+def _array(shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str, names: tuple[str, ...]) -> Payload:
+    codec: dict[str, object] = {"name": "bytes"}
+    if dtype != "uint8":
+        codec["configuration"] = {"endian": "little"}
+    return _json(
+        {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": shape,
+            "data_type": dtype,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0,
+            "codecs": [codec],
+            "attributes": {},
+            "dimension_names": names,
+        }
+    )
+
+
+def _json(value: dict[str, object]) -> Payload:
+    return Payload(json.dumps(value).encode())

@@ -1,0 +1,330 @@
+"""Decode exactly the wanted frames of a video, with the fewest packets, in the order in which their groups are due.
+
+Packets go to the decoder as byte ranges named by the index, or through the container where the index says so; unneeded
+frames that nothing refers to are skipped. What might differ from a full sequential decode is reported, never given.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from av.video.format import VideoFormat
+
+from viewcache.errors import BadVideo, ViewNotFound
+from viewcache.materializer.media.demux import DAMAGE, ContainerFeed, Feed, RangeFeed
+from viewcache.materializer.media.index import HIDDEN, KEY, REFERENCE, Gop, VideoIndex
+from viewcache.materializer.media.pixels import plain
+from viewcache.materializer.media.source import Source, open_source, shown
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+
+__all__ = ["DecodeStats", "decode", "decode_from"]
+
+SKIPPABLE = frozenset({"h264", "hevc"})
+"""Codecs whose decoders skip a non-reference frame without a trace. dav1d loses wanted frames (DECODE.md §0.3)."""
+DEEPEST = 64
+"""Packets after which a frame has come out of any decoder, or never will: reordering goes 16 deep, threads add more."""
+
+
+@dataclass(slots=True)
+class DecodeStats:
+    """What a decode has cost so far."""
+
+    packets: int = 0
+    """Fed to the decoder."""
+    floor: int = 0
+    """The fewest packets that the groups of pictures allow for what was asked."""
+    decoded: int = 0
+    """Frames that came out of the decoder; skipped ones do not."""
+    wanted: int = 0
+    """Frames given."""
+    bytes_read: int = 0
+    """Fetched as ranges from the file; 0 where the container is read by FFmpeg itself."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """Wanted frame → why it cannot be given."""
+
+
+def decode(
+    uri: str,
+    index: VideoIndex,
+    wanted: np.ndarray,
+    *,
+    order: np.ndarray | None = None,
+    threads: int = 1,
+    stats: DecodeStats | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> "Iterator[tuple[int, VideoFrame]]":
+    """Decode frames of a video.
+
+    Args:
+        uri: a local path or any fsspec URL.
+        index: of this version of the file.
+        wanted: sorted unique frame numbers.
+        order: a priority for each of ``wanted``, lower first; groups of pictures are decoded in the order of their most
+            urgent frame. None = from the first to the last.
+        threads: of the decoder. 2 cut the latency by a third and cost up to a third more CPU: for what is nearly late.
+        stats: filled as the decode goes on.
+        stop: asked after each group of pictures; True ends the decode.
+
+    Yields:
+        (frame number, frame): each wanted frame once, in presentation order within a group. Frames have the index's
+        size, pixel format and colours, and their own presentation time.
+
+    Raises:
+        BadVideo: the file cannot be read or is not the one that was scanned; or, after all good frames and only when no
+            ``stats`` was given, frames are damaged (with ``stats``, see ``stats.failed``).
+        ViewNotFound: a frame number is not of this video.
+    """
+    with open_source(uri) as source:
+        yield from decode_from(source, index, wanted, order=order, threads=threads, stats=stats, stop=stop)
+
+
+def decode_from(
+    source: Source,
+    index: VideoIndex,
+    wanted: np.ndarray,
+    *,
+    order: np.ndarray | None = None,
+    threads: int = 1,
+    stats: DecodeStats | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> "Iterator[tuple[int, VideoFrame]]":
+    """`decode` on an open source, which stays open."""
+    wanted = np.asarray(wanted, np.int64)
+    if not len(wanted):
+        return
+    if wanted[0] < 0 or wanted[-1] >= index.frames or (np.diff(wanted) <= 0).any():
+        raise ViewNotFound(
+            f"{shown(source.uri)} has frames 0 to {index.frames - 1}; asked for {wanted[0]} to {wanted[-1]}, sorted"
+        )
+    if not source.stamp.same(index.stamp):
+        raise BadVideo(f"{shown(source.uri)}: the file has changed since it was scanned; scan the dataset again")
+    told, stats = stats is not None, stats or DecodeStats()
+    before = source.bytes_read
+    decoder = _Decoder(source, index, threads, stats)
+    try:
+        for number, gop in enumerate(_by_urgency(index, wanted, order)):
+            if number and stop is not None and stop():
+                return
+            yield from decoder.group(gop)
+            stats.bytes_read += source.bytes_read - before
+            before = source.bytes_read
+    finally:
+        stats.bytes_read += source.bytes_read - before
+        decoder.close()
+    if stats.failed and not told:
+        frame, why = next(iter(stats.failed.items()))
+        raise BadVideo(
+            f"{shown(source.uri)}: frame {frame}: {why} ({len(stats.failed)} of {len(wanted)} frames cannot be given)"
+        )
+
+
+def _by_urgency(index: VideoIndex, wanted: np.ndarray, order: np.ndarray | None) -> list[Gop]:
+    gops = index.gops_for(wanted)
+    if order is None:
+        return gops
+    urgency = [int(order[np.searchsorted(wanted, gop.frames)].min()) for gop in gops]
+    return [gops[k] for k in np.argsort(urgency, kind="stable")]
+
+
+class _Decoder:
+    """The feeds of one decode, opened when first needed."""
+
+    def __init__(self, source: Source, index: VideoIndex, threads: int, stats: DecodeStats) -> None:
+        self._source = source
+        self._index = index
+        self._threads = threads
+        self._stats = stats
+        self._ranges: RangeFeed | None = None
+        self._container: ContainerFeed | None = None
+        self._rank = np.full(len(index.flags), -1, np.int64)
+        if index.mode != "counted":
+            self._rank[index.order] = np.arange(index.frames)
+        self._format = VideoFormat(index.pix_fmt).name
+
+    def close(self) -> None:
+        """Close the container, if one was opened."""
+        if self._container is not None:
+            self._container.close()
+
+    def group(self, gop: Gop) -> "Iterator[tuple[int, VideoFrame]]":
+        """The wanted frames of one group; what cannot be given goes to ``stats.failed``."""
+        self._stats.floor += self._index.floor_packets(gop.frames)
+        if self._index.mode == "counted":
+            yield from self._count(gop)
+            return
+        missing = set(gop.frames.tolist())
+        for feed, start in self._attempts(gop):
+            for number, frame in self._run(feed, start, gop.stop, missing):
+                missing.discard(number)
+                yield number, frame
+            missing -= self._stats.failed.keys()
+            if not missing:
+                return
+        self._stats.failed.update(dict.fromkeys(sorted(missing), "the decoder gives no frame for it"))
+
+    def _attempts(self, gop: Gop) -> Iterator[tuple[Feed, int]]:
+        """Ways to decode a group, the cheapest first; the later ones are for key frames that promise too much."""
+        if self._index.mode == "packets":
+            if self._ranges is None:
+                self._ranges = RangeFeed(self._source, self._index, self._threads)
+            yield self._ranges, gop.start
+        else:
+            yield self._opened(), gop.start
+        keys = np.flatnonzero(self._index.flags[: gop.start] & KEY)
+        if len(keys):
+            yield self._opened(), int(keys[-1])
+        if gop.start:
+            yield self._opened(), 0
+
+    def _opened(self) -> "ContainerFeed":
+        if self._container is None:
+            self._container = ContainerFeed(self._source, self._index, self._threads)
+        return self._container
+
+    def _run(self, feed: Feed, start: int, stop: int, wanted: set[int]) -> "Iterator[tuple[int, VideoFrame]]":
+        """Feed packets start…stop-1 and give the wanted frames that are surely exact.
+
+        A frame is held back until every reference packet before it (in decode order) has come out whole: only then is
+        it known that what it was predicted from is right.
+        """
+        index, stats = self._index, self._stats
+        packets = feed.packets(start, stop)
+        context = feed.context  # after the packets: looking for them may reopen the container
+        flags, rank = index.flags[start:stop].tolist(), self._rank[start:stop].tolist()
+        skips = index.codec in SKIPPABLE
+        pending: dict[int, None] = {}  # reference packets fed and not yet seen, in decode order
+        held: list[tuple[int, VideoFrame]] = []
+        damage: dict[int, str] = {}
+        skipping = False
+
+        def release(everything: bool) -> "Iterator[tuple[int, VideoFrame]]":
+            oldest = next(iter(pending), stop)
+            ready = [each for each in held if everything or each[0] <= oldest]
+            held[:] = [each for each in held if not (everything or each[0] <= oldest)]
+            for packet, frame in ready:
+                number = rank[packet - start]
+                why = self._doubt(packet, number, damage)
+                if why:
+                    stats.failed[number] = why
+                else:
+                    stats.wanted += 1
+                    yield number, self._finished(frame, number)
+
+        def take(frames: "list[VideoFrame]") -> None:
+            for frame in frames:
+                stats.decoded += 1
+                packet = frame.pts
+                if packet is None or not start <= packet < stop:
+                    continue
+                pending.pop(packet, None)
+                if frame.is_corrupt:
+                    damage[packet] = "damaged (the decoder concealed errors)"
+                if rank[packet - start] in wanted:
+                    held.append((packet, frame))
+
+        try:
+            for number, fed in enumerate(packets, start):
+                flag = flags[number - start]
+                skip = skips and not flag & REFERENCE and rank[number - start] not in wanted
+                if skip != skipping:
+                    context.skip_frame = "NONREF" if skip else "DEFAULT"
+                    skipping = skip
+                if flag & REFERENCE and not flag & HIDDEN and rank[number - start] >= rank[0]:
+                    pending[number] = None
+                    if next(iter(pending)) < number - DEEPEST:
+                        del pending[next(iter(pending))]  # it is not coming any more
+                fed.pts = fed.dts = number  # comes back as the frame's pts: which packet a frame is of
+                stats.packets += 1
+                try:
+                    take(context.decode(fed))
+                except DAMAGE as bad:
+                    damage[number] = f"undecodable ({_reason(bad)})"
+                    pending.pop(number, None)
+                if held:
+                    yield from release(False)
+            try:
+                take(context.decode(None))
+            except DAMAGE as bad:
+                damage[stop - 1] = f"undecodable ({_reason(bad)})"
+            yield from release(True)
+        finally:
+            context.flush_buffers()
+            if skipping:
+                context.skip_frame = "DEFAULT"
+        for packet in range(start, stop):
+            number = rank[packet - start]
+            if number in wanted and number not in stats.failed and packet in damage:
+                stats.failed[number] = damage[packet]
+
+    def _doubt(self, packet: int, number: int, damage: dict[int, str]) -> str:
+        """Why a frame that came out may not be what a sequential decode gives; empty if it surely is."""
+        if not damage:
+            return ""
+        if packet in damage:
+            return damage[packet]
+        first = int(self._index.starts[number])
+        for other, why in damage.items():
+            if first <= other < packet and self._index.flags[other] & REFERENCE:
+                return f"predicted from packet {other}, which is {why}"
+        return ""
+
+    def _finished(self, frame: "VideoFrame", number: int) -> "VideoFrame":
+        """Give a frame its time and the video's size, format and marks: a bare decoder knows no container's."""
+        index = self._index
+        if frame.width != index.width or frame.height != index.height or frame.format.name != self._format:
+            frame = frame.reformat(index.width, index.height, index.pix_fmt, interpolation="BICUBIC", threads=1)
+        frame = plain(frame, index)
+        frame.pts, frame.time_base = int(index.frame_pts[number]), Fraction(*index.time_base)
+        return frame
+
+    def _count(self, gop: Gop) -> "Iterator[tuple[int, VideoFrame]]":
+        """Decode from the start and number the frames as they come."""
+        wanted, last, number, damage = set(gop.frames.tolist()), int(gop.frames[-1]), 0, ""
+        for frame in _sequential(self._opened(), self._stats):
+            if isinstance(frame, str):
+                damage = damage or frame
+                continue
+            if frame.is_corrupt:
+                damage = damage or "damaged (the decoder concealed errors)"
+            if number in wanted:
+                wanted.discard(number)
+                if damage:
+                    self._stats.failed[number] = f"{damage}, at or before this frame"
+                else:
+                    self._stats.wanted += 1
+                    yield number, self._finished(frame, number)
+            if number >= last:
+                break
+            number += 1
+        self._stats.failed.update(dict.fromkeys(sorted(wanted), damage or "the decoder gives no frame for it"))
+
+
+def _sequential(feed: "ContainerFeed", stats: DecodeStats) -> "Iterator[VideoFrame | str]":
+    """All frames from the start, and after the first key frame also the reasons why a packet gave none."""
+    started = False
+    for packet in feed.all_packets():
+        stats.packets += 1
+        started |= packet.is_keyframe
+        try:
+            frames = feed.context.decode(packet)
+        except DAMAGE as bad:
+            if started:
+                yield f"undecodable ({_reason(bad)})"
+            continue
+        stats.decoded += len(frames)
+        yield from frames
+    try:
+        frames = feed.context.decode(None)
+    except DAMAGE as bad:
+        yield f"undecodable ({_reason(bad)})"
+        return
+    stats.decoded += len(frames)
+    yield from frames
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,264 @@
+"""From decoded frames to planar RGB, in the one swscale step that defines the data, and to native planes and back.
+
+One step to ``gbrp`` (planar, channels first) is three times cheaper than ``rgb24`` and closer to an exact resize
+(DECODE.md §0.2); rounding is exact and independent of the CPU's vector units, so that machines agree on the bytes
+(law 3).
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import av
+import numpy as np
+from av.filter import Graph
+from av.video.format import VideoFormat
+from av.video.reformatter import Interpolation, VideoReformatter
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput, BadVideo
+from viewcache.materializer.media.index import VideoIndex
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+    from av.video.plane import VideoPlane
+
+__all__ = [
+    "INTERPOLATIONS",
+    "can_keep_planes",
+    "frame_from_planes",
+    "plain",
+    "plane_bytes",
+    "plane_shapes",
+    "planes_of",
+    "resize_rgb",
+    "to_rgb",
+]
+
+_EXACT = Interpolation.ACCURATE_RND | Interpolation.BITEXACT
+INTERPOLATIONS = {
+    "bilinear": int(Interpolation.BILINEAR | _EXACT),
+    "bicubic": int(Interpolation.BICUBIC | _EXACT),
+    "area": int(Interpolation.AREA | _EXACT),
+    "lanczos": int(Interpolation.LANCZOS | _EXACT),
+    "nearest": int(Interpolation.POINT | _EXACT),
+}
+"""Name → swscale flags. All but ``nearest`` widen their support when they shrink (they antialias)."""
+ROTATIONS = (0, 90, 180, 270)
+_RGB_PLANES = (2, 0, 1)
+"""Where R, G and B lie among the planes of gbrp."""
+GRAPHS = 16
+"""Kinds of frames (size, format, siting) that a thread keeps a filter for."""
+_local = threading.local()
+
+
+def _reformatter() -> VideoReformatter:
+    """One per thread: its context is rebuilt only when sizes change, and it is not safe to share."""
+    kept: VideoReformatter | None = getattr(_local, "reformatter", None)
+    if kept is None:
+        kept = _local.reformatter = VideoReformatter()
+    return kept
+
+
+def _rows(plane: "VideoPlane") -> NDArray[np.uint8]:
+    """A plane's memory, padding included, as rows of bytes."""
+    memory: NDArray[np.uint8] = np.frombuffer(plane, np.uint8)  # type: ignore[call-overload]  # a plane is a buffer
+    return memory[: len(memory) // plane.line_size * plane.line_size].reshape(-1, plane.line_size)
+
+
+def _flags(interpolation: str) -> int:
+    try:
+        return INTERPOLATIONS[interpolation]
+    except KeyError:
+        raise BadInput(f"interpolation {interpolation!r} is not one of {', '.join(INTERPOLATIONS)}") from None
+
+
+def plain(frame: "VideoFrame", index: VideoIndex) -> "VideoFrame":
+    """The same picture, marked as the video's index says: progressive, its colours, its chroma location.
+
+    Decoders mark frames with more than planes can carry (interlaced, chroma siting), and swscale heeds it. Every
+    frame passes through here, decoded or loaded, so that both convert to the same bytes. Costs 5 µs, copies nothing.
+    """
+    out = _marker(frame.format.name, frame.width, frame.height, index.chroma_location)(frame)
+    out.colorspace, out.color_range = index.color_space, index.color_range
+    return out
+
+
+def _marker(pix_fmt: str, width: int, height: int, chroma: str) -> "Callable[[VideoFrame], VideoFrame]":
+    kept: OrderedDict[tuple[str, int, int, str], Graph] = _local.__dict__.setdefault("graphs", OrderedDict())
+    key = (pix_fmt, width, height, chroma)
+    graph = kept.pop(key, None)
+    if graph is None:
+        graph = Graph()
+        graph.link_nodes(
+            graph.add_buffer(width=width, height=height, format=VideoFormat(pix_fmt), time_base=Fraction(1, 1000)),
+            graph.add("setparams", f"field_mode=prog:chroma_location={chroma}"),
+            graph.add("buffersink"),
+        ).configure()
+    kept[key] = graph
+    if len(kept) > GRAPHS:
+        kept.popitem(last=False)
+
+    def mark(frame: "VideoFrame") -> "VideoFrame":
+        graph.vpush(frame)
+        return graph.vpull()
+
+    return mark
+
+
+def to_rgb(
+    frame: "VideoFrame",
+    height: int | None = None,
+    width: int | None = None,
+    interpolation: str = "bilinear",
+    rotation: int = 0,
+) -> NDArray[np.uint8]:
+    """Convert a decoded frame to RGB and resize it, in one step.
+
+    Args:
+        frame: of any pixel format that swscale takes; 10-bit is rounded, alpha is dropped.
+        height: pixels of the result, after rotation; None = the frame's own.
+        width: pixels of the result, after rotation; None = the frame's own.
+        interpolation: a name of `INTERPOLATIONS`.
+        rotation: degrees counter-clockwise: 0, 90, 180 or 270.
+
+    Returns:
+        A new C-contiguous uint8 array (3, height, width), full range.
+
+    Raises:
+        BadInput: unknown interpolation or rotation.
+        BadVideo: swscale cannot convert the frame.
+    """
+    if rotation not in ROTATIONS:
+        raise BadInput(f"rotation {rotation!r} is not one of {ROTATIONS}")
+    across = rotation in (90, 270)
+    own = (frame.width, frame.height) if across else (frame.height, frame.width)
+    height, width = own[0] if height is None else height, own[1] if width is None else width
+    size = (width, height) if across else (height, width)
+    planes = _convert(frame, *size, _flags(interpolation))
+    if rotation:
+        planes = np.rot90(planes, rotation // 90, axes=(1, 2))
+    return np.ascontiguousarray(planes)
+
+
+def resize_rgb(rgb: NDArray[np.uint8], height: int, width: int, interpolation: str = "bilinear") -> NDArray[np.uint8]:
+    """Resize an RGB frame by the same swscale step.
+
+    Args:
+        rgb: uint8 (3, H, W).
+        height: pixels of the result.
+        width: pixels of the result.
+        interpolation: a name of `INTERPOLATIONS`.
+
+    Returns:
+        A new C-contiguous uint8 array (3, height, width).
+
+    Raises:
+        BadInput: unknown interpolation.
+    """
+    frame = av.VideoFrame(rgb.shape[2], rgb.shape[1], "gbrp")
+    for channel, number in enumerate(_RGB_PLANES):
+        _rows(frame.planes[number])[: rgb.shape[1], : rgb.shape[2]] = rgb[channel]
+    frame.color_range = 2
+    return _convert(frame, height, width, _flags(interpolation))
+
+
+def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> NDArray[np.uint8]:
+    try:
+        made = _reformatter().reformat(frame, width, height, "gbrp", interpolation=flags, threads=1)
+    except (av.error.FFmpegError, ValueError) as bad:
+        raise BadVideo(f"a {frame.width}x{frame.height} {frame.format.name} frame cannot be converted ({bad})") from bad
+    out = np.empty((3, height, width), np.uint8)
+    for channel, number in enumerate(_RGB_PLANES):
+        out[channel] = _rows(made.planes[number])[:height, :width]
+    return out
+
+
+def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...] | None:
+    """Rows and bytes per row of each plane, without padding; None for formats that are not kept as planes.
+
+    Not kept: palettes, bit streams, hardware surfaces, and packed 4:1:1, whose rows have no plain width in bytes.
+    """
+    try:
+        layout = VideoFormat(pix_fmt, width, height)
+    except ValueError:
+        return None
+    if (
+        layout.has_palette
+        or layout.is_bit_stream
+        or not layout.components
+        or ("411" in pix_fmt and not layout.is_planar)
+    ):
+        return None
+    planes: dict[int, tuple[int, int]] = {}
+    if not layout.is_planar:
+        # Packed: chroma that is shared by two pixels makes the row a whole number of pairs.
+        pair = 2 if any(part.width < width for part in layout.components) else 1
+        pixels = -(-width // pair) * pair
+        return ((height, -(-pixels * layout.padded_bits_per_pixel // 8)),)
+    for part in layout.components:
+        rows, used = planes.get(part.plane, (part.height, 0))
+        planes[part.plane] = (rows, used + part.width * -(-part.bits // 8))
+    return tuple(planes[number] for number in sorted(planes))
+
+
+def plane_bytes(index: VideoIndex) -> int | None:
+    """Bytes of a frame's planes, as `planes_of` gives them; None for a video whose planes are not kept."""
+    shapes = plane_shapes(index.pix_fmt, index.width, index.height)
+    return None if shapes is None else sum(rows * row for rows, row in shapes)
+
+
+def can_keep_planes(index: VideoIndex) -> bool:
+    """Whether `planes_of` and `frame_from_planes` work for a video; if not, keep RGB instead."""
+    return plane_shapes(index.pix_fmt, index.width, index.height) is not None
+
+
+def planes_of(frame: "VideoFrame") -> NDArray[np.uint8]:
+    """A frame's native planes, one after another, without padding.
+
+    Returns:
+        uint8 (n,): a new array.
+
+    Raises:
+        BadInput: a pixel format that is not kept as planes (`can_keep_planes`).
+    """
+    shapes = _shapes(frame.format.name, frame.width, frame.height)
+    out = np.empty(sum(rows * row for rows, row in shapes), np.uint8)
+    at = 0
+    for plane, (rows, row) in zip(frame.planes, shapes, strict=True):
+        out[at : at + rows * row].reshape(rows, row)[:] = _rows(plane)[:rows, :row]
+        at += rows * row
+    return out
+
+
+def frame_from_planes(planes: NDArray[np.uint8], index: VideoIndex) -> "VideoFrame":
+    """A frame that converts to the same bytes as the decoded one that `planes_of` was given.
+
+    Args:
+        planes: uint8 (n,), from `planes_of` of a frame of this video.
+        index: of the video; gives format, size and colours.
+
+    Raises:
+        BadInput: the number of bytes is not that of a frame of this video.
+    """
+    shapes = _shapes(index.pix_fmt, index.width, index.height)
+    total = sum(rows * row for rows, row in shapes)
+    if planes.size != total:
+        raise BadInput(
+            f"{planes.size} bytes of planes; a {index.width}x{index.height} {index.pix_fmt} frame has {total}"
+        )
+    frame = av.VideoFrame(index.width, index.height, index.pix_fmt)
+    at = 0
+    for plane, (rows, row) in zip(frame.planes, shapes, strict=True):
+        _rows(plane)[:rows, :row] = planes[at : at + rows * row].reshape(rows, row)
+        at += rows * row
+    return plain(frame, index)
+
+
+def _shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...]:
+    shapes = plane_shapes(pix_fmt, width, height)
+    if shapes is None:
+        raise BadInput(f"pixel format {pix_fmt} is not kept as planes; keep RGB (can_keep_planes tells)")
+    return shapes

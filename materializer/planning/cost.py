@@ -1,0 +1,66 @@
+"""What work costs: core seconds for each stage, measured where the catalog has measurements, else guessed.
+
+One table of measurements, `io_samples`, is the common currency of plans and of pruning (DESIGN §6).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.storage.ledger import LOCAL
+
+__all__ = ["CostModel"]
+
+LEAST_BYTES = 64 << 20
+"""Measurements of fewer bytes than this say little; the guess stands until there are more."""
+
+MOVED = 1.5
+"""A rate that is so many times what it was, or as much less, is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Seconds of one core for each kind of work; the defaults were measured on one virtual machine."""
+
+    decode_s_per_pixel: float = 1.6e-9
+    """Decoding one pixel of one fed packet."""
+    convert_s_per_pixel: float = 1.2e-9
+    """Converting and resizing, per source pixel of a wanted frame."""
+    augment_s_per_byte: float = 0.8e-9
+    """Cropping and copying, per byte of the clip."""
+    store_s_per_byte: float = 1.5e-9
+    """Writing an object, per raw byte."""
+    load_s_per_byte: float = 0.3e-9
+    """Reading an object, checksums and unpacking included, per raw byte."""
+
+    @property
+    def make_s_per_byte(self) -> float:
+        """A clip out of its pictures: cropping, copying and storing, per byte."""
+        return self.augment_s_per_byte + self.store_s_per_byte
+
+    @classmethod
+    def measured(cls, samples: Iterable[IoSampleRow], codec: str = "auto") -> "CostModel":
+        """The rates of all measurements so far; guesses where there are too few.
+
+        Args:
+            samples: of all work.
+            codec: of the objects, whose loading and storing alone count then; ``auto`` = as they are mixed.
+        """
+        seconds: dict[str, float] = {}
+        size: dict[str, int] = {}
+        for row in samples:
+            if row.op not in ("store", "load") or (row.tier == LOCAL and codec in ("auto", row.codec)):
+                seconds[row.op] = seconds.get(row.op, 0.0) + row.seconds
+                size[row.op] = size.get(row.op, 0) + row.bytes
+        found: dict[str, float] = {}
+        for field in fields(cls):
+            op, unit = field.name.split("_")[0], field.name.split("_")[-1]
+            if size.get(op, 0) >= LEAST_BYTES:
+                # Frames are measured in bytes of 4:2:0, one and a half a pixel.
+                found[field.name] = seconds[op] / size[op] * (1.5 if unit == "pixel" else 1.0)
+        return replace(cls(), **found)
+
+    def moved(self, before: "CostModel") -> bool:
+        """Whether any rate is so far from what it was that plans should be made again."""
+        pairs = [(getattr(self, field.name), getattr(before, field.name)) for field in fields(self)]
+        return any(not 1 / MOVED <= now / then <= MOVED for now, then in pairs)

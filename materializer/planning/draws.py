@@ -1,0 +1,124 @@
+"""What the catalog remembers of a task's order: draws, how far they are settled, and what stood in for bad videos.
+
+Functions between the catalog's rows and the arrays of a plan; what is new is recorded before anybody may read it.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.planning.clip_starts import clip_span
+from viewcache.materializer.planning.order import draw_epoch
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import TaskSpec
+
+__all__ = ["known_substitutions", "record_policies", "recorded_order", "settled_rows", "short_uses", "with_substitutes"]
+
+
+def recorded_order(
+    catalog: Catalog, dataset: Dataset, spec: TaskSpec, task_id: int, seed: int, epochs: range, *, together: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The order of some epochs as it stands; what is new is recorded now.
+
+    Returns:
+        (epochs, videos) ids, and (epochs,) how many positions are settled. What is drawn together with others begins
+        as a permutation too, of which nothing is settled; alone, a permutation is the order.
+    """
+    recorded = catalog.load_draws(task_id, epochs.start, epochs.stop - 1)
+    done = len(np.unique(recorded["epoch"].to_numpy()))
+    drawn: NDArray[np.int64] = recorded["video_id"].to_numpy()
+    known = list(drawn.reshape(done, -1)) if done else []
+    # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
+    candidates = dataset.by_name(known[0]) if done else dataset.candidates(spec)
+    fresh = [candidates[draw_epoch(seed, spec.name, epoch, len(candidates))] for epoch in epochs[done:]]
+    order = np.stack([*known, *fresh])
+    partly = catalog.load_settled(task_id)
+    settled = np.array([partly.get(epoch, order.shape[1]) for epoch in epochs[:done]] + [0] * len(fresh), np.int64)
+    if not together:
+        settled[:] = order.shape[1]
+    if fresh:
+        rows = settled_rows(task_id, epochs[done:], settled[done:]) if together else None
+        catalog.record_draws(_draw_rows(task_id, epochs, order), rows)
+    if not together and any(epoch in partly for epoch in epochs):  # what others had a part in holds as it stands
+        nothing = schemas.empty(schemas.DRAW), schemas.empty(schemas.MOVE)
+        catalog.settle_draws(*nothing, settled_rows(task_id, epochs, settled))
+    return order, settled
+
+
+def _draw_rows(task_id: int, epochs: range, order: NDArray[np.int64]) -> pa.Table:
+    at, position = (axis.reshape(-1).astype(np.int32) for axis in np.indices(order.shape))
+    columns = {
+        "task_id": np.full(order.size, task_id),
+        "epoch": at + np.int32(epochs.start),
+        "position": position,
+        "video_id": order.reshape(-1),
+    }
+    return pa.table(columns)
+
+
+def settled_rows(task_id: int, epochs: range, settled: NDArray[np.int64]) -> pa.Table:
+    """How far some epochs are settled, as the catalog records it."""
+    columns = {"task_id": np.full(len(epochs), task_id), "epoch": np.array(epochs, np.int32), "positions": settled}
+    return pa.table(columns)
+
+
+def known_substitutions(
+    catalog: Catalog, task_id: int, epochs: range, settled: NDArray[np.int64]
+) -> list[SubstitutionRow]:
+    """What is recorded of places that are settled, oldest first: a later one replaces an earlier."""
+    rows = catalog.query("read_substitutions", task_id=task_id).to_pylist()
+    known = [SubstitutionRow(**row) for row in rows if row["epoch"] in epochs]
+    certain = [row for row in known if row.position < settled[row.epoch - epochs.start]]
+    return sorted(certain, key=lambda row: row.at_s)
+
+
+def with_substitutes(plan: GenerationPlan, known: Iterable[SubstitutionRow]) -> GenerationPlan:
+    """The plan with the clips that earlier runs had to replace replaced again."""
+    row_of = plan.videos.row_of
+    again = [each for each in known if each.sample >= 0 and each.replacement_id in row_of]
+    rows = [plan.row(each.epoch, each.position, each.sample) for each in again]
+    videos = [row_of[each.replacement_id] for each in again if each.replacement_id is not None]
+    return plan.substituted(np.array(rows), np.array(videos)) if rows else plan
+
+
+def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
+    """A row for each time a short video is clamped or looped."""
+    sampling = plan.task.sampling
+    span = clip_span(sampling.frames_per_video, sampling.frame_stride)
+    short = np.flatnonzero((plan.videos.frames[plan.video] < span) & (plan.sample == 0))
+    return [
+        SubstitutionRow(
+            task_id=task_id,
+            epoch=int(plan.epoch[row]),
+            position=int(plan.position[row]),
+            sample=-1,
+            video_id=int(plan.videos.ids[plan.video[row]]),
+            policy=plan.task.dataset.on_short_video,
+            reason=f"{plan.videos.frames[plan.video[row]]} frames, a clip spans {span}",
+        )
+        for row in short.tolist()
+    ]
+
+
+def record_policies(
+    catalog: Catalog, active: ActiveGeneration, used: Iterable[SubstitutionRow], known: Iterable[SubstitutionRow] = ()
+) -> None:
+    """Record uses of policies whose place is settled, unless they are known; the others wait until theirs is."""
+    certain, fresh = {_use(each) for each in known}, []
+    for row in used:
+        if row.position >= active.settled(row.epoch):
+            active.policies.setdefault(active.seat(row.epoch, row.position), []).append(row)
+        elif _use(row) not in certain:
+            fresh.append(row)
+    catalog.add_substitutions(fresh)
+
+
+def _use(row: SubstitutionRow) -> tuple[object, ...]:
+    """Which use of a policy a row is of."""
+    return row.epoch, row.position, row.sample, row.video_id, row.policy, row.replacement_id

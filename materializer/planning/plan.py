@@ -1,0 +1,366 @@
+"""A generation's plan: every clip of k epochs of a task, with frames, choices and content key decided (SAND §5.2).
+
+It is a function of the task, the videos and the recorded draws alone, so a process that has lost it computes it again
+and gets the same keys. It lives in arrays; objects of Python exist only for the clips that are being made.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput
+from viewcache.materializer.planning.clip_starts import clip_frames, clip_span, clip_starts
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import iterations
+from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
+from viewcache.materializer.randomness import Words, word
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.workers.job import Recipe
+
+__all__ = ["GenerationPlan", "Videos", "clip_bound", "content_key", "plan_generation"]
+
+DATA_VERSION = b"viewcache-data-1"
+"""Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
+
+_BLOCK = 1 << 16
+"""Clips whose keys are computed at once: the bytes that are hashed take ten times the room of the plan itself."""
+
+METADATA_BOUND = 8192
+"""Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
+
+
+@dataclass(frozen=True)  # no slots: row_of is cached
+class Videos:
+    """The videos that a task draws from, sorted by name; arrays of length n."""
+
+    ids: NDArray[np.int64]
+    """``video_id`` in the catalog."""
+    names: tuple[str, ...]
+    uris: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Content keys of the files, 32 hex digits."""
+    words: Words
+    """Addresses of their random numbers: of the name, so that a dataset that moves keeps its draws."""
+    frames: NDArray[np.int64]
+    height: NDArray[np.int64]
+    """As shown, rotation applied."""
+    width: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of videos."""
+        return len(self.ids)
+
+    @cached_property
+    def row_of(self) -> dict[int, int]:
+        """``video_id`` → position in the arrays."""
+        return {video: row for row, video in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def row_of_key(self) -> dict[str, int]:
+        """Content key → position in the arrays."""
+        return {key: row for row, key in enumerate(self.keys)}
+
+
+@dataclass(frozen=True)
+class GenerationPlan:
+    """The clips of consecutive epochs of one task, in the order in which they are needed.
+
+    Arrays have length n = epochs x videos x samples, less what ``drop_last`` drops.
+    """
+
+    place: "_Place"
+    seq: NDArray[np.int64]
+    """Global iteration number."""
+    epoch: NDArray[np.int64]
+    iteration: NDArray[np.int64]
+    position: NDArray[np.int64]
+    """Place of the video in its epoch's order, as planned; until that is settled, `ActiveGeneration` knows better."""
+    sample: NDArray[np.int64]
+    video: NDArray[np.int64]
+    """Row of ``videos``."""
+    start: NDArray[np.int64]
+    """First frame; frame j is ``start + j * stride``, treated by ``on_short_video`` past the end."""
+    resolved: Resolved
+    shape: tuple[int, ...]
+    """Of every clip: (T,C,H,W) or (V,T,C,H,W)."""
+
+    def __len__(self) -> int:
+        """Number of clips."""
+        return len(self.seq)
+
+    @property
+    def task(self) -> TaskSpec:
+        """Whose plan it is."""
+        return self.place.task
+
+    @property
+    def videos(self) -> Videos:
+        """What ``video`` indexes."""
+        return self.place.videos
+
+    @property
+    def number(self) -> int:
+        """The generation's number."""
+        return self.place.number
+
+    @property
+    def first_epoch(self) -> int:
+        """First epoch of the generation."""
+        return self.place.first_epoch
+
+    @property
+    def last_epoch(self) -> int:
+        """Last epoch of the generation, inclusive."""
+        return self.place.first_epoch + self.place.epochs - 1
+
+    @property
+    def iterations(self) -> int:
+        """Batches in one epoch."""
+        return self.place.iterations
+
+    @cached_property
+    def keys(self) -> NDArray[np.void]:
+        """(n,) of 16 bytes: content keys of the clips."""
+        return _keys(self)
+
+    @cached_property
+    def hex_keys(self) -> list[str]:
+        """Content keys as text."""
+        text = self.keys.tobytes().hex()
+        return [text[k : k + 32] for k in range(0, len(text), 32)]
+
+    @property
+    def clip_bytes(self) -> int:
+        """Raw bytes of one clip."""
+        return int(np.prod(self.shape))
+
+    @property
+    def bound(self) -> int:
+        """Most bytes that one clip's object takes on disk."""
+        return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
+
+    def rows(self, epoch: int, iteration: int) -> range:
+        """The clips of one batch, in batch order, as planned."""
+        size = self.task.sampling.videos_per_batch * self.task.sampling.samples_per_video
+        each = len(self) // self.place.epochs
+        start = (epoch - self.first_epoch) * each + iteration * size
+        return range(start, min(start + size, (epoch - self.first_epoch + 1) * each))
+
+    def row(self, epoch: int, position: int, sample: int) -> int:
+        """The row of one clip, as planned."""
+        each = len(self) // self.place.epochs
+        return (epoch - self.first_epoch) * each + position * self.task.sampling.samples_per_video + sample
+
+    def frames(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Source frames of clips: int32 (len(rows), F)."""
+        sampling = self.task.sampling
+        return clip_frames(
+            self.start[rows],
+            sampling.frames_per_video,
+            sampling.frame_stride,
+            self.videos.frames[self.video[rows]],
+            self.task.dataset.on_short_video,
+        )
+
+    def program(self, row: int) -> Program:
+        """The program of one clip."""
+        return self.resolved.programs[int(self.resolved.program[row])]
+
+    def clip(self, row: int) -> Clips:
+        """Where the random numbers of one clip have their addresses."""
+        one = slice(row, row + 1)
+        return self.place.clips(self.epoch[one], self.sample[one], self.seq[one], self.video[one])
+
+    def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
+        """The same plan with other videos for some clips; all other clips keep their keys."""
+        video = self.video.copy()
+        video[rows] = videos
+        return self.place.plan(self.epoch, self.iteration, self.position, self.sample, video)
+
+    def recipe(self, row: int) -> Recipe:
+        """All that a worker needs to make one clip, but the video."""
+        program = self.program(row)
+        drawn = self.resolved.rows[row, : program.columns]
+        frames = self.frames(np.array([row]))[0]
+        return Recipe(self.hex_keys[row], program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
+
+
+N = TypeVar("N", int, NDArray[np.float64])
+
+
+def clip_bound(clip_bytes: N, frames: N) -> N:
+    """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
+    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND
+
+
+def plan_generation(
+    task: TaskSpec,
+    graph: AbstractGraph,
+    videos: Videos,
+    draws: NDArray[np.int64],
+    *,
+    seed: int,
+    number: int,
+    first_epoch: int,
+    grid: int,
+    joined: int = 0,
+    born: int | None = None,
+    spare: bool = False,
+) -> GenerationPlan:
+    """Decide every clip of a generation.
+
+    Args:
+        task: what is asked.
+        graph: its checked steps.
+        videos: what it draws from.
+        draws: int64 (epochs, videos): rows of ``videos`` in the order of each epoch.
+        seed: of the random numbers.
+        number: the generation's number.
+        first_epoch: epoch of ``draws[0]``.
+        grid: greatest common divisor of the strides of the group's tasks.
+        joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
+        born: the group's generation, an address of the shared fraction; None = ``number``.
+        spare: plan what ``drop_last`` drops too, because the order is not settled yet.
+
+    Raises:
+        BadInput: clips would differ in shape, or an operation does not fit a video's frames.
+    """
+    sampling = task.sampling
+    epochs, count = draws.shape
+    per_epoch = iterations(count, sampling.videos_per_batch, task.drop_last)
+    used = count if spare else min(count, per_epoch * sampling.videos_per_batch)
+    epoch, position, sample = (
+        axis.reshape(-1) for axis in np.indices((epochs, used, sampling.samples_per_video), np.int64)
+    )
+    iteration = position // sampling.videos_per_batch
+    born = number if born is None else born
+    place = _Place(task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, joined, born)
+    return place.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What all clips of a plan have in common, kept so that single clips can be decided again."""
+
+    task: TaskSpec
+    graph: AbstractGraph
+    videos: Videos
+    seed: int
+    number: int
+    first_epoch: int
+    epochs: int
+    iterations: int
+    grid: int
+    joined: int
+    born: int
+
+    @property
+    def independent(self) -> int | None:
+        """Address word of a task that shares no draw; None if it shares."""
+        return word(self.task.name) if self.task.sampling.coordination == "independent" else None
+
+    def clips(
+        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], video: NDArray[np.int64]
+    ) -> Clips:
+        """The addresses of the clips at the given places, of the given rows of ``videos``."""
+        videos = self.videos
+        size = videos.height[video], videos.width[video]
+        independent = self.independent or 0
+        return Clips(self.seed, videos.words[video], epoch + self.joined, sample, seq, *size, independent, self.joined)
+
+    def plan(
+        self,
+        epoch: NDArray[np.int64],
+        iteration: NDArray[np.int64],
+        position: NDArray[np.int64],
+        sample: NDArray[np.int64],
+        video: NDArray[np.int64],
+    ) -> GenerationPlan:
+        """Decide the clips at the given places, of the given rows of ``videos``."""
+        sampling, videos = self.task.sampling, self.videos
+        seq = epoch * self.iterations + iteration
+        start = clip_starts(
+            self.seed,
+            videos.words[video],
+            self.born,
+            epoch + self.joined,
+            sample,
+            videos.frames[video],
+            span=clip_span(sampling.frames_per_video, sampling.frame_stride),
+            grid=self.grid,
+            spread=sampling.spread,
+            independent=self.independent,
+        )
+        resolved = resolve(self.graph, sampling.frames_per_video, self.clips(epoch, sample, seq, video))
+        shape = _one_shape(self.task, resolved, videos, video)
+        return GenerationPlan(self, seq, epoch, iteration, position, sample, video, start, resolved, shape)
+
+
+def _one_shape(task: TaskSpec, resolved: Resolved, videos: Videos, video: NDArray[np.int64]) -> tuple[int, ...]:
+    """The shape that all clips have, or an error that names two that differ."""
+    height, width = resolved.shape
+    if not len(height):
+        raise BadInput(
+            f"task {task.name!r}: no clips to make: there are {len(videos)} videos to draw, and drop_last leaves out a "
+            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
+        )
+    odd = np.flatnonzero((height != height[0]) | (width != width[0]))
+    if len(odd):
+        a, b = 0, int(odd[0])
+        raise BadInput(
+            f"task {task.name!r}: clips of one batch must have one size, but {videos.names[video[a]]!r} gives "
+            f"{height[a]}x{width[a]} and {videos.names[video[b]]!r} gives {height[b]}x{width[b]}; end with a crop, or "
+            "a resize to a shape"
+        )
+    leads = sorted({resolved.lead[k] for k in np.unique(resolved.program).tolist()})
+    if len(leads) > 1:
+        raise BadInput(
+            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
+            "frames; make all branches keep the same number of frames"
+        )
+    return (*leads[0], 3, int(height[0]), int(width[0]))
+
+
+def _keys(plan: GenerationPlan) -> NDArray[np.void]:
+    """Content key = H(video's key, program, frames, what was drawn): equal exactly when the pixels are made alike."""
+    video_keys = np.frombuffer(bytes.fromhex("".join(plan.videos.keys)), np.uint8).reshape(-1, 16)
+    out = np.empty(len(plan), "V16")
+    for number, program in enumerate(plan.resolved.programs):
+        members = np.flatnonzero(plan.resolved.program == number)
+        head = np.frombuffer(program.signature, np.uint8)
+        for rows in np.split(members, range(_BLOCK, len(members), _BLOCK)):
+            parts = [
+                video_keys[plan.video[rows]],
+                np.broadcast_to(head, (len(rows), len(head))),
+                np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
+                np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
+            ]
+            packed = np.concatenate(parts, axis=1)
+            width, data = packed.shape[1], memoryview(packed.tobytes())
+            base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
+            base.update(DATA_VERSION)
+            out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
+    return out
+
+
+def _digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[bytes]:
+    digests = []
+    for k in range(0, len(data), width):
+        one = base.copy()
+        one.update(data[k : k + width])
+        digests.append(one.digest())
+    return digests
+
+
+def content_key(purpose: str, *parts: bytes) -> str:
+    """Key of an object that is not a clip: 32 hex digits of a hash over the parts."""
+    state = hashlib.blake2b(digest_size=16, person=f"viewcache-{purpose}".encode())
+    state.update(DATA_VERSION)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()

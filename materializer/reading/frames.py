@@ -1,0 +1,362 @@
+"""Single frames by name: frame i of a video, and the same after the first d augmentation steps (SAND Table 1).
+
+They are planned like clips of one frame and made by the same engine, so a frame after its last step is, to the bit,
+what the batch holds. A step has a single-frame meaning as long as no merge lies before it.
+"""
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog, schemas
+from viewcache.errors import BadVideo, Broken, ViewNotFound
+from viewcache.materializer.dataset.scan import Scanned
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import frame_from_planes, plane_bytes, to_rgb
+from viewcache.materializer.ops import get
+from viewcache.materializer.planning.plan import GenerationPlan, clip_bound, content_key
+from viewcache.materializer.planning.program import Instruction, Program
+from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
+from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
+from viewcache.materializer.spec import StepSpec
+from viewcache.materializer.storage.ledger import Copy
+from viewcache.materializer.storage.tiers import Tiers
+from viewcache.materializer.tasks.task import Task
+from viewcache.materializer.workers.job import Made, Recipe, Source
+
+__all__ = ["SingleFrame", "SingleWork", "Singles"]
+
+_log = logging.getLogger("viewcache.read")
+
+KNOWN_IDS = 4096
+"""Object ids of single frames that stay in memory."""
+
+ID_BLOCK = 64
+"""Object ids that are claimed at once: a claim is a commit, which costs more than making a frame."""
+
+_registering = threading.Lock()
+"""Two threads that ask for the same new frame must not give it two ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFrame:
+    """One frame, decided but not made."""
+
+    video_id: int
+    video: str
+    """The video's name in paths."""
+    uri: str
+    video_key: str
+    index: VideoIndex
+    frame: int
+    depth: int
+    """Augmentation steps done."""
+    shape: tuple[int, int, int]
+    """(3,H,W)."""
+    recipe: Recipe
+    """Of a clip of one frame, (1,3,H,W), or of the decoder's planes, (1, bytes): half of RGB's (DESIGN §7)."""
+
+    def pixels(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Stored bytes, (1,3,H,W) or (1, bytes), as RGB (3,H,W)."""
+        if not self.recipe.native:
+            rgb: NDArray[np.uint8] = stored[0]
+            return rgb
+        return to_rgb(frame_from_planes(stored[0], self.index), rotation=self.index.rotation)
+
+    @property
+    def time_s(self) -> float:
+        """Presentation time in seconds."""
+        return float(self.index.times_s(np.array([self.frame]))[0])
+
+
+class SingleWork(Work):
+    """Single frames to be made for one reader; each row is a frame."""
+
+    def __init__(self, task_id: int, wanted: Sequence[SingleFrame], object_ids: dict[str, int]) -> None:
+        """Take the frames and the ids of their objects by key."""
+        self.task_id = task_id
+        self._wanted = wanted
+        self._object_ids = object_ids
+        self._states = [RowState.PLANNED] * len(wanted)
+
+    def bound(self, row: int) -> int:
+        """Most bytes that a row's object takes on disk."""
+        return self._wanted[row].recipe.bound
+
+    def key(self, row: int) -> str:
+        """Content key of a row's object."""
+        return self._wanted[row].recipe.key
+
+    def video(self, row: int) -> str:
+        """Content key of the video that a row is made of."""
+        return self._wanted[row].video_key
+
+    def state(self, row: int) -> RowState:
+        """How far a row is."""
+        return self._states[row]
+
+    def set_state(self, row: int, state: RowState) -> None:
+        """Note how far a row is."""
+        self._states[row] = state
+
+    def set_state_of(self, key: str, state: RowState) -> None:
+        """The same for all rows of an object, unless it is being made."""
+        for row, each in enumerate(self._wanted):
+            if each.recipe.key == key and self._states[row] != RowState.MAKING:
+                self._states[row] = state
+
+    def source(self, row: int) -> Source:
+        """The video that a row is made of."""
+        each = self._wanted[row]
+        return Source(each.uri, each.video, each.video_key, each.index.to_bytes(), each.index.frames)
+
+    def recipe(self, row: int) -> Recipe:
+        """How a row's frame is made."""
+        return self._wanted[row].recipe
+
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
+        return Copy(self._object_ids[made.key], made.key, made.stored, made.written.bytes)
+
+
+class Singles:
+    """The single frames of one task. Thread-safe."""
+
+    def __init__(self, task: Task, catalog: Catalog, tiers: Tiers, engine: Callable[[], Engine]) -> None:
+        """Find frames of ``task``, in these tiers or made by the engine."""
+        self._task = task
+        self._catalog = catalog
+        self._tiers = tiers
+        self._engine = engine
+        self._ids: dict[str, int] = {}
+        self._free_ids = range(0)
+
+    # Deciding ------------------------------------------------------------------------------------------------------
+
+    def frame(self, video: str, i: int) -> SingleFrame:
+        """Frame ``i`` as decoded.
+
+        Raises:
+            ViewNotFound: no such video or frame; the message has the range.
+            BadVideo: the video cannot be decoded.
+        """
+        video_id, found, index = self._video(video, i)
+        return _single(video_id, found, index, i, 0, Program(()), np.zeros(0, np.int32), index.shown_size)
+
+    def aug(
+        self, video: str, i: int, depth: int, *, epoch: int | None = None, sample: int = 0, output: str | None = None
+    ) -> SingleFrame:
+        """Frame ``i`` after the first ``depth`` steps, with the numbers that a clip of the video drew.
+
+        Args:
+            video: its name in paths.
+            i: any frame of it, in the clip or not.
+            depth: steps in the order in which they run, from 1.
+            epoch: of the clip; None = the first use in the generation that the task is in.
+            sample: ordinal of the clip among the video's clips in its epoch.
+            output: which output of a step that has several; None = the first.
+
+        Raises:
+            ViewNotFound: no such video, frame, step, output, epoch or sample, a step after a merge, or the video is
+                not drawn in that epoch; the message has what there is.
+            BadVideo: the video cannot be decoded.
+        """
+        video_id, found, index = self._video(video, i)
+        step, stream = self._step(depth, output)
+        plan, row = self._clip(video_id, video, epoch, sample)
+        resolved = resolve_stream(
+            self._task.graph, depth, stream, self._task.spec.sampling.frames_per_video, plan.clip(row)
+        )
+        chain = _chain(resolved)
+        if chain is None:
+            raise ViewNotFound(
+                f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} comes after a merge, where single "
+                f"frames have no meaning of their own; they exist after steps {_listed(self.depths())}"
+            )
+        return _single(video_id, found, index, i, depth, *chain, (resolved.height, resolved.width))
+
+    def depths(self) -> tuple[int, ...]:
+        """The steps, from 1, after which single frames have a meaning."""
+        joined: set[str] = set()
+        depths = []
+        for depth, step in enumerate(self._task.graph.steps, 1):
+            if step.branch_type == "merge" or joined.intersection(step.inputs):
+                joined.update(step.outputs)
+            else:
+                depths.append(depth)
+        return tuple(depths)
+
+    def _video(self, video: str, i: int) -> tuple[int, Scanned, VideoIndex]:
+        video_id, found = self._task.dataset.one(video)
+        if found.index is None:
+            raise BadVideo(found.error)
+        if not 0 <= i < found.index.frames:
+            raise ViewNotFound(f"video {video!r} has frames 0 to {found.index.frames - 1}; asked for {i}")
+        return video_id, found, found.index
+
+    def _step(self, depth: int, output: str | None) -> tuple[StepSpec, str]:
+        steps, name = self._task.graph.steps, self._task.spec.name
+        if not steps:
+            raise ViewNotFound(f"task {name!r} has no augmentation steps; asked for step {depth}")
+        if not 1 <= depth <= len(steps):
+            raise ViewNotFound(f"task {name!r} has augmentation steps 1 to {len(steps)}; asked for {depth}")
+        step = steps[depth - 1]
+        if output is not None and output not in step.outputs:
+            raise ViewNotFound(f"step {depth} ({step.name!r}) makes {', '.join(step.outputs)}; asked for {output!r}")
+        return step, output or step.outputs[0]
+
+    def _clip(self, video_id: int, video: str, epoch: int | None, sample: int) -> tuple[GenerationPlan, int]:
+        """The plan and the row of the clip that is meant."""
+        task = self._task
+        samples = task.spec.sampling.samples_per_video
+        if not 0 <= sample < samples:
+            raise ViewNotFound(f"task {task.spec.name!r} has samples 0 to {samples - 1} of a video; asked for {sample}")
+        plan = task.generation(self._current() if epoch is None else task.generation_of(epoch)).plan
+        place = plan.videos.row_of.get(video_id, -1)
+        rows = np.flatnonzero((plan.video == place) & (plan.sample == sample))
+        drawn = np.unique(plan.epoch[rows])
+        if epoch is not None:
+            rows = rows[plan.epoch[rows] == epoch]
+        if not len(rows):
+            where = f"epochs {plan.first_epoch} to {plan.last_epoch}" if epoch is None else f"epoch {epoch}"
+            hint = f"; of epochs {plan.first_epoch} to {plan.last_epoch} it is in {_listed(drawn.tolist())}"
+            raise ViewNotFound(
+                f"video {video!r} is not drawn in {where} of task {task.spec.name!r}{hint if len(drawn) else ''}"
+            )
+        return plan, int(rows[0])
+
+    def _current(self) -> int:
+        """The generation that the task's readers have reached."""
+        reached = max((row.epoch for row in self._catalog.load_progress(self._task.task_id)), default=0)
+        return self._task.generation_of(min(reached, self._task.spec.epochs - 1))
+
+    # Reading -------------------------------------------------------------------------------------------------------
+
+    def read(self, wanted: Sequence[SingleFrame]) -> list[NDArray[np.uint8]]:
+        """Pixels of some frames, uint8 (3,H,W) each; those that are not in the store are made now, a video at a time.
+
+        Raises:
+            BadVideo: a video cannot give a frame.
+            Broken: frames were damaged again and again.
+        """
+        out = [np.empty(each.recipe.shape, np.uint8) for each in wanted]
+        if not wanted:
+            return []
+        engine, work = self._engine(), SingleWork(self._task.task_id, wanted, self._object_ids(wanted))
+        for _ in range(READ_TRIES):
+            with engine.fetch(work, range(len(wanted))) as fetched:
+                wrong, _ = self._tiers.read_slots(fetched.copies, out)
+            if not wrong:
+                return [each.pixels(array) for each, array in zip(wanted, out, strict=True)]
+            engine.room.rebuild(fetched.copies, wrong)
+        raise Broken(
+            f"frames of {wanted[0].video!r} were damaged {READ_TRIES} times in a row after being made anew; check the "
+            "disk, then run `viewcache doctor`"
+        )
+
+    def _object_ids(self, wanted: Sequence[SingleFrame]) -> dict[str, int]:
+        """Id of each frame's object by key; new ones get a row in the catalog."""
+        fresh = {each.recipe.key: each for each in wanted}
+        with _registering:
+            ids = {key: self._ids[key] for key in fresh if key in self._ids}
+            missing = [key for key in fresh if key not in ids]
+            if missing:
+                found = self._catalog.objects_by_key(missing).to_pylist()
+                ids |= {row["key"]: row["object_id"] for row in found}
+                told = {row["key"] for row in found if not row["adopted"]}
+                new = [key for key in missing if key not in ids]
+                ids |= {key: self._next_id(len(new)) for key in new}
+                if missing := [key for key in missing if key not in told]:
+                    self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
+            self._ids |= ids
+            while len(self._ids) > KNOWN_IDS:
+                del self._ids[next(iter(self._ids))]
+        return ids
+
+    def _next_id(self, least: int) -> int:
+        if not self._free_ids:
+            count = max(least, ID_BLOCK)
+            first = self._catalog.next_object_id(count)
+            self._free_ids = range(first, first + count)
+        taken, self._free_ids = self._free_ids[0], self._free_ids[1:]
+        return taken
+
+
+def _single(
+    video_id: int,
+    found: Scanned,
+    index: VideoIndex,
+    i: int,
+    depth: int,
+    program: Program,
+    drawn: NDArray[np.int32],
+    size: tuple[int, int],
+) -> SingleFrame:
+    frames = np.array([i], np.int32)
+    parts = bytes.fromhex(found.key), program.signature, frames.astype("<i4").tobytes(), drawn.astype("<i4").tobytes()
+    # After steps that change no pixel of this frame it is the frame as decoded, under the same key.
+    decoded = not program.instructions
+    planes = plane_bytes(index) if decoded else None
+    stored = (1, 3, *size) if planes is None else (1, planes)
+    key, bound = content_key("single", *parts), clip_bound(math.prod(stored), 1)
+    kind = "frames" if decoded else "aug"
+    recipe = Recipe(key, program, drawn, frames, stored, 0, bound, kind, native=planes is not None)
+    return SingleFrame(video_id, found.name, found.uri, found.key, index, i, depth, (3, *size), recipe)
+
+
+def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None:
+    """The frame operations that lead to the stream, numbered anew, and their part of the row; None after a merge.
+
+    Operations on the order of frames are left out: they move a frame and do not change it.
+    """
+    made = {each.target: each for each in resolved.program.instructions}
+    way: list[Instruction] = []
+    stream = resolved.number
+    while stream:
+        instruction = made[stream]
+        if instruction.kind != "op":
+            return None
+        if get(instruction.name).stage == "frame":
+            way.append(instruction)
+        (stream,) = instruction.sources
+    instructions, drawn, column = [], [np.zeros(0, np.int32)], 0
+    for k, each in enumerate(reversed(way)):
+        instructions.append(Instruction("op", (k,), k + 1, each.name, each.params, column, each.width))
+        drawn.append(resolved.row[each.column : each.column + each.width])
+        column += each.width
+    return Program(tuple(instructions)), np.concatenate(drawn)
+
+
+def _rows(fresh: list[SingleFrame], ids: dict[str, int]) -> pa.Table:
+    """The frames as the catalog records them."""
+    count = len(fresh)
+    sizes = [math.prod(each.recipe.shape) for each in fresh]
+    return pa.table(
+        {
+            "object_id": [ids[each.recipe.key] for each in fresh],
+            "key": [each.recipe.key for each in fresh],
+            "kind": [each.recipe.kind for each in fresh],
+            "video_id": [each.video_id for each in fresh],
+            "depth": [each.depth if each.recipe.kind == "aug" else 0 for each in fresh],
+            "est_bytes": sizes,
+            "cost_s": [SECONDS_PER_FRAME] * count,
+            "keep": [False] * count,
+            "shape": ["x".join(map(str, each.recipe.shape)) for each in fresh],
+            "frame_start": [each.frame for each in fresh],
+            "frame_stride": [1] * count,
+            "frame_count": [1] * count,
+            "frame_list": [None] * count,
+        },
+        schema=schemas.OBJECT,
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"

@@ -1,0 +1,82 @@
+"""What making ahead will take, before it runs; afterwards it stands beside what was measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.sharing import sample_of_videos
+from viewcache.materializer.retention.keeper import Chosen
+from viewcache.materializer.retention.options import ToCome, weigh
+
+__all__ = ["Forecast", "forecast"]
+
+MOST_VIDEOS = 2000
+"""Of more videos a sample stands for all; looking at so many takes about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Work to make what is kept of some generations, and core seconds by stage."""
+
+    packets: float = 0.0
+    """Fed to decoders."""
+    frames: float = 0.0
+    """Converted."""
+    objects: float = 0.0
+    """Made: clips, and pictures that are kept to make clips from."""
+    object_bytes: float = 0.0
+    """Raw bytes of them."""
+    decode_s: float = 0.0
+    convert_s: float = 0.0
+    augment_s: float = 0.0
+    store_s: float = 0.0
+
+    def plus(self, other: "Forecast") -> "Forecast":
+        """Both together."""
+        return Forecast(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) -> Forecast:
+    """Predict what making the clips of one generation of all tasks takes, each video decoded once.
+
+    Args:
+        plans: one generation of each task.
+        chosen: what is kept of it; None = every clip.
+        cost: seconds of each kind of work.
+    """
+    plans, share = _sample(plans)
+    if not any(each.rows.any() for each in plans):
+        return Forecast()
+    most = 0 if chosen is None else 1 << 62
+    weighed = weigh(plans, cost, most_bytes=most)
+    missing, once, bases = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
+    if chosen is not None:
+        options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))
+        option = np.array([options[video] for video in weighed.videos])
+        kept = np.array([way.kept for way in weighed.ways])[option]
+        missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
+        bases = once.base_bytes[np.arange(len(option)), option]
+    decoded = (missing.sum(axis=1) > 0) | (bases > 0)
+    packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
+    clips = float(missing.sum(axis=0) @ np.array([kind.clip_bytes for kind in weighed.kinds], np.float64))
+    size = clips + float(bases.sum())
+    found = Forecast(
+        packets=float(packets.sum()),
+        frames=float(frames.sum()),
+        objects=float(missing.sum()) + float((bases > 0).sum()),
+        object_bytes=size,
+        decode_s=float(packets @ once.pixels) * cost.decode_s_per_pixel,
+        convert_s=float(frames @ once.pixels) * cost.convert_s_per_pixel,
+        augment_s=clips * cost.augment_s_per_byte,
+        store_s=size * cost.store_s_per_byte,
+    )
+    return Forecast(*(getattr(found, name) / share for name in Forecast.__slots__))
+
+
+def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:
+    """The clips of a sample of the videos, and which part of the videos it is."""
+    taken, share = sample_of_videos([each.plan for each in plans], MOST_VIDEOS, "forecast")
+    mine = [np.array([key in taken for key in each.plan.videos.keys])[each.plan.video] for each in plans]
+    return [replace(each, rows=each.rows & rows) for each, rows in zip(plans, mine, strict=True)], share

@@ -1,0 +1,450 @@
+"""What is kept of a generation of all tasks under the budget, and making it so (SAND §5.3, docs/design/0011).
+
+While every clip fits, every clip is kept and nothing is asked. Otherwise each video's ways are weighed, one rule
+chooses, and the choice becomes rows of the catalog and work for the dispatcher. A choice is advice: whatever it says,
+a clip that is not in the store is made when it is read.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow
+from viewcache.errors import Closed
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.program import Instruction
+from viewcache.materializer.planning.rows import ids_of
+from viewcache.materializer.retention.choice import RULES, Choice
+from viewcache.materializer.retention.options import Kept, ToCome, Way, Weighed, weigh
+from viewcache.materializer.scheduling.bases import BaseObject, BaseWork, Keeping, base_recipe, base_rows
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import CacheSpec
+from viewcache.materializer.storage.ledger import REMOTE
+from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.workers.job import Recipe, Source
+from viewcache.materializer.workers.pool import job_bytes
+
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for", "to_come"]
+
+_log = logging.getLogger("viewcache")
+
+_NEVER = np.iinfo(np.int64).max
+
+IndexOf = Callable[[int], VideoIndex]
+"""Gives the packet index of a row of a plan's videos."""
+
+SEVERAL = 4
+"""So many tasks may well share a budget."""
+
+WINDOW_BATCHES = 2
+"""Room for so many batches of each task is for clips that are made shortly before they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSettings:
+    """What the cache's settings say about keeping."""
+
+    budget_bytes: int
+    """Of all tiers but memory, where only second copies lie."""
+    rule: str
+    """A name in `RULES`."""
+    codec: str
+    """Of the objects, ``auto`` if that is chosen for each."""
+    most_bytes: int
+    """Raw bytes of the largest object that a worker can hold."""
+    remote_bytes: int = 0
+    """Of the budget, where nothing is made."""
+
+    def local_bytes(self) -> int:
+        """Of the budget, where objects are made."""
+        return self.budget_bytes - self.remote_bytes
+
+    @classmethod
+    def of(cls, cache: CacheSpec) -> "KeepSettings":
+        """What the settings of a cache say."""
+        most = job_bytes(cache.memory_bytes, cache.worker_count)
+        remote = sum(tier.budget_bytes for tier in cache.tiers if tier.name == REMOTE)
+        return cls(cache.room_bytes, cache.keep, cache.local.codec, most, remote)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a rule chose for some plans."""
+
+    weighed: Weighed
+    choice: Choice
+    budget_bytes: int
+    """For what is kept; the rest of the cache's budget is for what is about to be read."""
+    clip_bytes: int
+    """Most bytes that all clips take, without those of the epoch that is being read."""
+    rivals: dict[str, Choice]
+    """What each rule would choose, this one's among them."""
+
+    @property
+    def byte_s(self) -> float:
+        """Seconds of work that the byte saves which is the least worth keeping: about what one byte more is worth."""
+        options, video = self.weighed.options, np.arange(len(self.choice.option))
+        size = options.bytes[video, self.choice.option]
+        saved = options.cost_s[:, options.nothing] - options.cost_s[video, self.choice.option]
+        kept = size > 0
+        return max(0.0, float((saved[kept] / size[kept]).min())) if kept.any() else 0.0
+
+    def ways(self) -> dict[str, int]:
+        """What is kept of a video → of how many; the videos of which all clips are kept first."""
+        names = [_named(way, len(self.weighed.kinds)) for way in self.weighed.ways]
+        order = [self.weighed.options.leaf, *range(len(names))]
+        counts = np.bincount(self.choice.option, minlength=len(names)).tolist()
+        return {names[each]: counts[each] for each in order if counts[each]}
+
+    def describe(self) -> str:
+        """What is kept, in words."""
+        ways = ", ".join(f"{what} of {count}" for what, count in self.ways().items())
+        return f"{self.choice.bytes} bytes, where all clips take {self.clip_bytes}; of the videos {ways}"
+
+
+def _named(way: Way, kinds: int) -> str:
+    base = {"nothing": "nothing", "frames": "decoded frames", "aug": "resized frames"}[way.base]
+    if not way.kept:
+        return base
+    return "all clips" if way.kept == kinds else f"small clips and {base}"
+
+
+def choose(
+    plans: Sequence[ToCome],
+    cost: CostModel,
+    settings: KeepSettings,
+    free_bytes: int,
+    before: Mapping[str, Kept] = MappingProxyType({}),
+    refused: Set[str] = frozenset(),
+) -> Chosen | None:
+    """Choose what to keep of the clips to come; None if the budget holds all of them.
+
+    Args:
+        plans: one generation of each task.
+        cost: seconds of each kind of work.
+        settings: of the cache.
+        free_bytes: of the budget, for clips that are about to be read.
+        before: bases that were chosen before, by the content key of the video.
+        refused: videos of which no base can be made.
+    """
+    budget = settings.budget_bytes - free_bytes
+    later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
+    keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
+    bounds = np.concatenate(
+        [np.full(int(rows.sum()), each.plan.bound) for each, rows in zip(plans, later, strict=True)]
+    )
+    total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
+    if total <= budget:
+        return None
+    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before)
+    unusable = np.flatnonzero([video in refused for video in weighed.videos])
+    for column in (k for k, way in enumerate(weighed.ways) if way.base != "nothing"):
+        weighed.options.cost_s[unusable, column] = np.inf
+    rivals = {name: rule(weighed.options, budget) for name, rule in RULES.items()}
+    return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
+
+
+def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
+    """How far some generations are; their lock is held."""
+    return [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in works]
+
+
+def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
+    """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most.
+
+    At least what the engine leaves free for readers that wait: a batch, a quarter of the budget at most.
+    """
+    batches = [len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans]
+    return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
+
+
+class Keeper:
+    """Decides for every generation that is being made, and again for what is left of it when an epoch is over.
+
+    What has been read takes no room any more, so the same budget keeps more of what is to come. Thread-safe.
+    """
+
+    def __init__(self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool]) -> None:
+        """Nothing is decided yet; ``has`` says whether an object is in the store, by its content key."""
+        self.observer = Observer()
+        """Told of decisions."""
+        self._catalog = catalog
+        self._has = has
+        self._settings = settings
+        self._deciding = threading.Lock()
+        self._decided: dict[int, _Decided] = {}
+        """By generation of the group."""
+
+    def decide(
+        self,
+        works: Iterable[tuple[ActiveGeneration, IndexOf]],
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        """Decide what is kept of some generations, where tasks, epochs or measured costs have changed.
+
+        Args:
+            works: all that is being made or about to be, each with the packet index of a row of its plan's videos.
+            guard: the lock that guards the works.
+        """
+        together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
+        for work, index_of in works:
+            together.setdefault(work.born, []).append((work, index_of))
+        cost = self.cost()
+        with self._deciding:
+            for born, mine in together.items():
+                place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
+                before = self._decided.get(born)
+                if before is None or before.differs(place) or cost.moved(before.cost):
+                    begun = time.monotonic()
+                    self._decided[born] = self._decide_or_not(born, mine, place, cost, guard)
+                    self.observer.decided(begun)
+            for born in self._decided.keys() - together.keys():
+                del self._decided[born]
+
+    def cost(self) -> CostModel:
+        """What work costs, as far as it was measured."""
+        return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+
+    def byte_s(self) -> float:
+        """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
+        return max(
+            (each.chosen.byte_s for each in list(self._decided.values()) if each.chosen is not None), default=0.0
+        )
+
+    def is_tight(self, work: ActiveGeneration) -> bool:
+        """Whether the budget cannot hold a generation several times over."""
+        return len(work.plan) * work.plan.bound * SEVERAL > self._settings.budget_bytes
+
+    def chosen(self, born: int) -> Chosen | None:
+        """What was chosen for a generation of the group; None if the budget holds all of its clips."""
+        decided = self._decided.get(born)
+        return None if decided is None else decided.chosen
+
+    def bases(self) -> list[BaseWork]:
+        """What clips are made from, to be made ahead."""
+        return [each.bases for each in list(self._decided.values()) if each.bases is not None]
+
+    def is_decided(self, work: ActiveGeneration) -> bool:
+        """Whether a generation was among those that were weighed."""
+        decided = self._decided.get(work.born)
+        return decided is not None and id(work) in decided.place
+
+    def is_outdated(self, work: ActiveGeneration) -> bool:
+        """Whether an epoch more or less has been read than when it was decided."""
+        decided = self._decided.get(work.born)
+        return decided is not None and id(work) in decided.place and decided.place[id(work)][2] != work.epochs_read()
+
+    def _decide_or_not(
+        self,
+        born: int,
+        mine: list[tuple[ActiveGeneration, IndexOf]],
+        place: "Place",
+        cost: CostModel,
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> "_Decided":
+        """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
+        try:
+            return self._decide(born, mine, place, cost, guard)
+        except Closed:
+            raise
+        except Exception:
+            _log.exception("it could not be decided what is kept of generation %d", born, extra={"action": "prune"})
+            with guard():
+                for work, _ in mine:
+                    work.keep(None)
+            return _Decided(place, cost)
+
+    def _decide(
+        self,
+        born: int,
+        mine: list[tuple[ActiveGeneration, IndexOf]],
+        place: "Place",
+        cost: CostModel,
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> "_Decided":
+        works = [work for work, _ in mine]
+        old = self._decided.get(born)
+        with guard():
+            if old is None:
+                for work in works:
+                    work.recognize(self._has)
+            plans = to_come(mine)
+        free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
+        before = old.before(self._has) if old is not None else {}
+        refused = old.refused() if old is not None else frozenset[str]()
+        chosen = choose(plans, cost, self._settings, free, before, refused)
+        if chosen is None:
+            with guard():
+                for work in works:
+                    window = max(1, free // len(works) // work.plan.bound)
+                    work.keep(Keeping(np.ones(len(work.plan), np.bool_), window, free))
+            if old is None or old.chosen is not None:
+                for work in works:
+                    self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
+            return _Decided(place, cost, failed=refused)
+        weighed = chosen.weighed
+        ways = dict(zip(weighed.videos, map(weighed.ways.__getitem__, chosen.choice.option.tolist()), strict=True))
+        kept = {key: old.objects[key] for key, was in before.items() if old is not None and ways.get(key) == was.way}
+        objects, sources = self._objects(chosen, plans, works, kept)
+        # What was made before is of use as long as it lies there, whatever is kept from now on.
+        there = old.usable(self._has) if old is not None else {}
+        usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
+        keepings = []
+        for number, kind in enumerate(weighed.kinds):
+            for k in kind.plans:
+                keys = works[k].plan.videos.keys
+                leaf = np.array([key in ways and number < ways[key].kept for key in keys])[works[k].plan.video]
+                window = max(1, free // len(works) // kind.bound)
+                keepings.append((works[k], Keeping(leaf, window, free, usable)))
+        flat = [each for of_video in objects.values() for each in of_video]
+        bases = BaseWork(born, flat, sources, [work.unkept_need_s for work in works], free, usable)
+        bases.recognize(self._has)
+        with guard():
+            for work, keeping in keepings:
+                work.keep(keeping)
+        stale = [
+            each for key, many in there.items() for each in many if each.object_id not in _ids(objects.get(key, ()))
+        ]
+        self._record(chosen, works, objects, stale, born)
+        _log.info("generation %d keeps %s", born, chosen.describe(), extra={"action": "prune"})
+        made_as = {key: was.way for key, was in before.items() if key in usable}
+        made_as |= {key: ways[key] for key in objects}
+        return _Decided(place, cost, made_as, usable, bases, chosen, refused)
+
+    def _objects(
+        self,
+        chosen: Chosen,
+        plans: Sequence[ToCome],
+        works: Sequence[ActiveGeneration],
+        kept: Mapping[str, tuple[BaseObject, ...]],
+    ) -> tuple[dict[str, tuple[BaseObject, ...]], dict[str, Source]]:
+        """The bases of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
+        recipes: list[tuple[str, int, Recipe]] = []
+        sources: dict[str, Source] = {}
+        objects: dict[str, tuple[BaseObject, ...]] = {}
+        for video, key in enumerate(chosen.weighed.videos):
+            way = chosen.weighed.ways[int(chosen.choice.option[video])]
+            if way.base == "nothing":
+                continue
+            objects[key] = kept.get(key, ())
+            # First resize → frames of all clips that begin with it; None = as decoded.
+            wanted: dict[tuple[Instruction, bytes] | None, list[NDArray[np.int32]]] = {}
+            video_id = -1
+            for kind in chosen.weighed.kinds[way.kept :]:
+                for work, each in ((works[k], plans[k]) for k in kind.plans):
+                    rows = work.rows_of_video(key)
+                    rows = rows[each.rows[rows]]
+                    if len(rows):
+                        plan, row = each.plan, int(each.plan.video[rows[0]])
+                        video_id, index = int(plan.videos.ids[row]), each.index_of(row)
+                        sources.setdefault(key, work.source(int(rows[0])))
+                        how = None
+                        if way.base == "aug" and kind.resize is not None:
+                            how = kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes()
+                        wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+            if key not in kept:
+                for how, frames in wanted.items():
+                    recipes.append((key, video_id, base_recipe(key, how, np.unique(np.concatenate(frames)), index)))
+        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
+        ids, known = ids_of(self._catalog, keys)
+        fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
+        self._catalog.record_objects(base_rows(fresh))
+        for object_id, (key, _, recipe) in zip(ids.tolist(), recipes, strict=True):
+            objects[key] = (*objects[key], BaseObject(object_id, key, recipe))
+        return objects, sources
+
+    def _record(
+        self,
+        chosen: Chosen,
+        works: Sequence[ActiveGeneration],
+        objects: Mapping[str, tuple[BaseObject, ...]],
+        stale: Sequence[BaseObject],
+        born: int,
+    ) -> None:
+        """Let the catalog know what is kept, and which clips are made from what; ``stale`` bases may leave."""
+        parents, children, ids, kept = [], [], [], []
+        for work in works:
+            assert work.keeping is not None
+            ids.append(work.object_ids)
+            kept.append(work.keeping.clips)
+            for video, of_video in objects.items():
+                rows = work.rows_of_video(video)
+                mine = np.unique(work.object_ids[rows[~work.keeping.clips[rows]]])
+                for each in of_video:
+                    parents.append(np.full(len(mine), each.object_id))
+                    children.append(mine)
+        unique, first = np.unique(np.concatenate(ids), return_index=True)
+        bases = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
+        gone = np.array([each.object_id for each in stale], np.int64)
+        flags = np.concatenate(kept)[first], np.ones(len(bases), bool), np.zeros(len(gone), bool)
+        keep = pa.table({"object_id": np.concatenate([unique, bases, gone]), "keep": np.concatenate(flags)})
+        count = sum(map(len, children))
+        edges = pa.table(
+            {
+                "parent_id": np.concatenate([np.zeros(0, np.int64), *parents]),
+                "child_id": np.concatenate([np.zeros(0, np.int64), *children]),
+                "op": pa.array(["augment"] * count, pa.string()),
+                "cost_s": np.zeros(count),
+            }
+        )
+        self._catalog.record_keeping(keep, edges, gone.tolist())
+        detail = f"generation {born}: {chosen.describe()}"
+        event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
+        self._catalog.add_events([event])
+
+
+Place = dict[int, tuple[ActiveGeneration, int, int]]
+"""Whose plans were weighed, by identity: the generation, the identity of its plan, and how many epochs were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """What was decided for one generation of the group."""
+
+    place: Place
+    cost: CostModel
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """Content key of a video → as what its newest base was chosen."""
+    objects: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
+    """Content key of a video → its bases."""
+    bases: BaseWork | None = None
+    chosen: Chosen | None = None
+    failed: Set[str] = frozenset()
+    """Videos of which no base could be made, so far."""
+
+    def refused(self) -> Set[str]:
+        """Videos of which no base can be made."""
+        return self.failed | (self.bases.failed() if self.bases is not None else frozenset())
+
+    def differs(self, place: Place) -> bool:
+        """Whether other plans are to be weighed, or more epochs of them have been read."""
+        return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
+
+    def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
+        """What was chosen, and whether it is there already."""
+        made = self.usable(has)
+        sizes = {key: sum(each.recipe.bound for each in bases) for key, bases in self.objects.items()}
+        return {key: Kept(self.ways[key], size, key in made) for key, size in sizes.items() if key in self.ways}
+
+    def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[BaseObject, ...]]:
+        """The bases that are there."""
+        return {key: bases for key, bases in self.objects.items() if all(has(each.recipe.key) for each in bases)}
+
+
+def _merged(first: tuple[BaseObject, ...], then: tuple[BaseObject, ...]) -> tuple[BaseObject, ...]:
+    return (*first, *(each for each in then if each.object_id not in _ids(first)))
+
+
+def _ids(bases: Iterable[BaseObject]) -> set[int]:
+    return {each.object_id for each in bases}

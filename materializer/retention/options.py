@@ -1,0 +1,410 @@
+"""What each way of keeping a video's clips takes and costs, for all tasks of one generation of a group (SAND §5.3).
+
+A way keeps the clips of some tasks, the small ones first, and for the others nothing, the frames as decoded, or the
+frames after their resize, from which those clips are made shortly before they are read. Numbers are arrays over videos.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import plane_bytes
+from viewcache.materializer.ops import NativeOp, get
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
+from viewcache.materializer.planning.program import Instruction
+from viewcache.materializer.retention.choice import Options
+
+__all__ = ["BASES", "Kept", "Kind", "Once", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
+
+BASES = ("nothing", "frames", "aug")
+"""What may be kept for clips that are not: nothing, decoded frames, resized frames."""
+
+MOST_KINDS = 4
+"""With more kinds of clips than this either all are kept or none."""
+
+BLOCK = 1024
+"""Videos that are looked at together: their frames are some million numbers."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A column of `Options`."""
+
+    kept: int
+    """The clips of so many kinds are kept, the small ones first."""
+    base: str
+    """One of `BASES`: what is kept for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Clips that are made alike: of one task, or of several with the same steps."""
+
+    plans: tuple[int, ...]
+    """Which of the plans."""
+    clip_bytes: int
+    """Raw."""
+    bound: int
+    """Most bytes that one takes on disk."""
+    resize: Instruction | None
+    """The resize that every clip begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """A plan, and how far its clips are."""
+
+    plan: GenerationPlan
+    index_of: Callable[[int], VideoIndex]
+    """The packet index of a row of the plan's videos."""
+    rows: NDArray[np.bool_]
+    """(n,) clips that are still to be read."""
+    ready: NDArray[np.bool_]
+    """(n,) clips that are in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was chosen for a video before: it need not be made again."""
+
+    way: Way
+    bytes: int
+    """Of its base."""
+    made: bool
+    """Whether the base is in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """What decoding each of V videos once, for all clips to come, takes."""
+
+    packets: Floats
+    """(V,) that a decoder must be fed."""
+    frames: Floats
+    """(V,) that are converted."""
+    pixels: Floats
+    """(V,) of one frame."""
+    missing: Floats
+    """(V, kinds) clips that are not in the store."""
+    base_bytes: Floats
+    """(V, ways) raw bytes of what is kept to make clips from, where it is not in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Options for V videos."""
+
+    options: Options
+    ways: tuple[Way, ...]
+    """Its columns."""
+    kinds: tuple[Kind, ...]
+    videos: tuple[str, ...]
+    """Content keys, in the order in which they are needed."""
+    once: "Once"
+    """What making everything takes of each video."""
+
+
+def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[Kind, ...]:
+    """Which plans make the same clips, the kinds with small clips first."""
+    members: dict[tuple[object, ...], list[int]] = {}
+    for number, plan in enumerate(plans):
+        sampling = plan.task.sampling
+        steps = tuple(sorted({program.signature for program in plan.resolved.programs}))
+        alike = (steps, sampling.frames_per_video, sampling.frame_stride, plan.shape, _resize(plan))
+        members.setdefault(alike, []).append(number)
+    found = [
+        Kind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].bound, _resize(plans[each[0]]))
+        for each in members.values()
+    ]
+    return tuple(sorted(found, key=lambda kind: kind.clip_bytes))
+
+
+def _resize(plan: GenerationPlan) -> Instruction | None:
+    """The first operation, if it is the same resize in all programs; its numbers are then the row's first."""
+    first = {program.instructions[:1] for program in plan.resolved.programs}
+    if len(first) == 1:
+        for instruction in next(iter(first)):
+            if instruction.kind == "op" and isinstance(get(instruction.name), NativeOp):
+                return instruction
+    return None
+
+
+def weigh(
+    plans: Sequence[ToCome], cost: CostModel, *, most_bytes: int, before: Mapping[str, Kept] = MappingProxyType({})
+) -> Weighed:
+    """Work out bytes and seconds of every way for every video.
+
+    Args:
+        plans: one generation of each task.
+        cost: seconds of each kind of work.
+        most_bytes: raw bytes of the largest object that a worker can hold in memory.
+        before: bases that were chosen before, by the content key of the video.
+    """
+    kinds = kinds_of([each.plan for each in plans])
+    counts = range(len(kinds) + 1) if len(kinds) <= MOST_KINDS else (0, len(kinds))
+    ways = tuple(Way(kept, base) for kept in counts for base in BASES if kept < len(kinds) or base == "nothing")
+    videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
+    for number, each in enumerate(plans):
+        rows, first = np.unique(each.plan.video[each.rows], return_index=True)
+        for row in rows[np.argsort(first)].tolist():
+            videos.setdefault(each.plan.videos.keys[row], (number, row))
+    names = tuple(videos)
+    place = {name: k for k, name in enumerate(names)}
+    uses = [_Uses(each, place) for each in plans]
+    found, once = [], []
+    for start in range(0, len(names), BLOCK):
+        block = names[start : start + BLOCK]
+        indexes = [plans[number].index_of(row) for number, row in map(videos.__getitem__, block)]
+        rows_of = [[uses[k].rows(start, start + len(block)) for k in kind.plans] for kind in kinds]
+        weighing = _Block(kinds, rows_of, indexes, cost, most_bytes)
+        found.append(weighing.columns(ways, [before.get(name) for name in block]))
+        once.append(weighing.once)
+    size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
+    options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), "nothing")), ways.index(Way(0, "nothing")))
+    columns = Once.__slots__
+    whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in columns))
+    return Weighed(options, ways, kinds, names, whole)
+
+
+Rows = tuple[GenerationPlan, Ints, Ints, NDArray[np.bool_]]
+"""Some clips of a plan: their rows, which video of a block each is of, and whether it is in the store."""
+
+
+class _Uses:
+    """The clips to come of one plan by video."""
+
+    def __init__(self, each: ToCome, place: Mapping[str, int]) -> None:
+        self._plan, self._ready = each.plan, each.ready
+        rows = np.flatnonzero(each.rows)
+        video = np.array([place.get(key, -1) for key in each.plan.videos.keys])[each.plan.video[rows]]
+        order = np.argsort(video, kind="stable")
+        self._rows, self._video = rows[order], video[order]
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """The rows of videos start…stop."""
+        first, last = np.searchsorted(self._video, (start, stop))
+        rows = self._rows[first:last]
+        return self._plan, rows, self._video[first:last] - start, self._ready[rows]
+
+
+class _Block:
+    """Some videos. A *visit* is an epoch of the group: what is needed of a video in it is needed at about one time."""
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        rows: list[list[Rows]],
+        indexes: Sequence[VideoIndex],
+        cost: CostModel,
+        most_bytes: int,
+    ) -> None:
+        """Take the rows of the plans of each kind."""
+        self._kinds, self._rows, self._indexes = kinds, rows, indexes
+        self._cost, self._most_bytes, self._count = cost, most_bytes, len(indexes)
+        self._most_frames = max(index.frames for index in indexes) + 1
+        epochs = [self._epoch(plan, mine).max(initial=0) for kind in rows for plan, mine, *_ in kind]
+        self._epochs = int(max(epochs)) + 1
+        self._pixels = np.array([index.width * index.height for index in indexes], np.float64)
+        self._native = np.array([_native_bytes(index) for index in indexes], np.float64)
+
+    @staticmethod
+    def _epoch(plan: GenerationPlan, rows: Ints) -> Ints:
+        return plan.epoch[rows] + plan.place.joined
+
+    def columns(self, ways: Sequence[Way], before: Sequence[Kept | None]) -> tuple[Ints, Floats, Floats]:
+        """Bytes, seconds and the paper's edge weights of each way: (videos of the block, ways) each."""
+        codes, after = [np.zeros(0, np.int64)], np.zeros(0, np.int64)
+        for number in reversed(range(len(self._kinds))):
+            after = np.union1d(after, self._visits(number))
+            codes.append(after)
+        codes.reverse()  # codes[k]: what the kinds from k on need, visit by visit
+        needed = [_Needed(each, self._epochs, self._most_frames, self._count) for each in codes]
+        seen, cost = needed[0], self._cost
+        packets = np.array([index.floor_packets(seen.frames_of(k)) for k, index in enumerate(self._indexes)], float)
+        once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
+        once[[each is not None and each.made for each in before]] = 0  # all can be made from what is there
+        share = packets / np.maximum(1, seen.span_packets(self._indexes, by_visit=False))
+        clips = [self._clips(number) for number in range(len(self._kinds))]
+        missing = np.stack([each.missing for each in clips], axis=1)
+        found = []
+        for way in ways:
+            was = [each if each is not None and each.way == way else None for each in before]
+            base = np.array([np.nan if each is None else each.bytes for each in was])
+            made = np.array([each is not None and each.made for each in was])
+            found.append(self._way(way, needed[way.kept], clips, _Decode(once, share), base, made))
+        size, cost_s, work_s, bases = (np.stack(each, axis=1) for each in zip(*found, strict=True))
+        self.once = Once(packets, seen.frames, self._pixels, missing, bases)
+        return np.ceil(size).astype(np.int64), cost_s, work_s
+
+    def _visits(self, number: int) -> Ints:
+        """What a kind needs: (video, epoch, frame) as one number each, sorted."""
+        found = [np.zeros(0, np.int64)]
+        for plan, rows, video, _ in self._rows[number]:
+            visit = video * self._epochs + self._epoch(plan, rows)
+            found.append((visit[:, None] * self._most_frames + plan.frames(rows)).reshape(-1))
+        return np.unique(np.concatenate(found))
+
+    def _clips(self, number: int) -> "_Clips":
+        parts = [
+            (plan.keys[rows], video, self._epoch(plan, rows), ready) for plan, rows, video, ready in self._rows[number]
+        ]
+        keys, video, epoch, ready = (np.concatenate(each) for each in zip(*parts, strict=True))
+        clip = np.unique(keys, return_inverse=True)[1].reshape(-1)
+        first = np.unique(clip, return_index=True)[1]
+        soonest = np.full(self._count, np.iinfo(np.int64).max)
+        np.minimum.at(soonest, video, epoch)
+        later = np.flatnonzero(epoch > soonest[video])
+        stays = later[np.unique(clip[later], return_index=True)[1]]
+        visits = np.unique(clip * self._epochs + epoch, return_index=True)[1]
+
+        def count(which: Ints) -> Floats:
+            return np.bincount(video[which], minlength=self._count).astype(np.float64)
+
+        return _Clips(count(stays), count(first[~ready[first]]), count(visits), count(np.arange(len(video))))
+
+    def _resized(self, number: int) -> Floats:
+        """Bytes of a frame after a kind's resize; 0 without clips, infinite if a video's clips have different sizes."""
+        resize, found = self._kinds[number].resize, np.zeros(self._count)
+        width = 0 if resize is None else resize.width
+        drawn = [(plan.resolved.rows[rows, :width], video) for plan, rows, video, _ in self._rows[number]]
+        row, video = (np.concatenate(each) for each in zip(*drawn, strict=True))
+        found[video] = np.inf
+        if resize is None:
+            return found
+        op = get(resize.name)
+        assert isinstance(op, NativeOp)
+        which, first = np.unique(video, return_index=True)
+        example = np.zeros((self._count, resize.width), np.int32)
+        example[which] = row[first]
+        odd = np.bincount(video, weights=(row != example[video]).any(axis=1), minlength=self._count)
+        for k in which[odd[which] == 0].tolist():
+            height, width, _ = op.target(resize.params, example[k])
+            found[k] = 3.0 * height * width
+        return found
+
+    def _way(
+        self,
+        way: Way,
+        needed: "_Needed",
+        clips: "Sequence[_Clips]",
+        decode: "_Decode",
+        base: Floats,
+        made: NDArray[np.bool_],
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """One column, and the raw bytes of its base; ``base`` is that of before or nan, ``made`` if it is there."""
+        cost = self._cost
+        size, cost_s, work_s = np.zeros(self._count), np.zeros(self._count), np.zeros(self._count)
+        missing = np.zeros(self._count)
+        for number, (kind, of) in enumerate(zip(self._kinds, clips, strict=True)):
+            if number < way.kept:
+                size += of.stays * kind.bound
+                missing += of.missing
+                cost_s += of.missing * kind.clip_bytes * cost.make_s_per_byte
+            else:
+                cost_s += of.made * kind.clip_bytes * cost.make_s_per_byte
+                work_s += of.made * kind.clip_bytes * cost.augment_s_per_byte
+            cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
+        if way.base == "nothing":
+            packets = needed.span_packets(self._indexes, by_visit=True) * decode.share
+            again = self._pixels * (packets * cost.decode_s_per_pixel + needed.visited * cost.convert_s_per_pixel)
+            # The first visit's frames come with the decode for the clips that are kept.
+            cost_s += np.where(missing > 0, decode.once_s, 0)
+            again *= np.where(missing > 0, 1 - 1 / np.maximum(1, needed.visits), 1)
+            return size, cost_s + again, work_s + again, np.zeros(self._count)
+        if way.base == "frames":
+            each, again = self._native, self._pixels * needed.visited * cost.convert_s_per_pixel
+        else:
+            each, again = self._resized_by_all(way.kept), np.zeros(self._count)
+        raw = each * needed.frames
+        with np.errstate(invalid="ignore"):  # no frames of an infinite size are none to be had
+            cost_s += decode.once_s + np.where(made, 0, raw * cost.store_s_per_byte)
+            cost_s += again + each * needed.visited * cost.load_s_per_byte
+            size += np.where(np.isnan(base), clip_bound(raw, needed.frames), base)
+        there = (raw <= self._most_bytes) & (needed.frames > 0)
+        cost_s, work_s = (np.where(there, each, np.inf) for each in (cost_s, work_s + again))
+        return np.where(there, size, 0), cost_s, work_s, np.where(there & ~made, raw, 0)
+
+    def _resized_by_all(self, kept: int) -> Floats:
+        """Bytes of a frame after the resizes of the kinds that are not kept: each different one is an object."""
+        found: dict[tuple[object, ...], Floats] = {}
+        for number in range(kept, len(self._kinds)):
+            resize = self._kinds[number].resize
+            size = self._resized(number)
+            alike = (None,) if resize is None else (resize.name, resize.params)
+            found[alike] = np.maximum(size, found.get(alike, np.zeros(self._count)))
+        return np.asarray(np.sum(list(found.values()), axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """Of each video."""
+
+    once_s: Floats
+    """Seconds for all that is needed of it."""
+    share: Floats
+    """Part of the packets between the first and the last needed frame that must be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Clips:
+    """Of one kind, for each video."""
+
+    stays: Floats
+    """Distinct ones that are needed after the next visit: what that visit reads gives its room to others."""
+    missing: Floats
+    """Distinct ones that are not in the store."""
+    made: Floats
+    """Distinct ones of each visit, added up: how many are made if none is kept."""
+    uses: Floats
+
+
+class _Needed:
+    """Source frames that some kinds need of the videos of a block."""
+
+    def __init__(self, codes: Ints, epochs: int, most_frames: int, videos: int) -> None:
+        visit, frame = np.divmod(codes, most_frames)
+        video = visit // epochs
+        self._frames = np.unique(video * most_frames + frame)
+        self._most = most_frames
+        starts = np.flatnonzero(np.diff(visit, prepend=-1))
+        ends = np.append(starts[1:], len(visit)) - 1 if len(starts) else starts
+        self._spans = video[starts], frame[starts], frame[ends]
+        self._bounds = np.searchsorted(self._frames, np.arange(videos + 1) * most_frames)
+        self.frames = np.diff(self._bounds).astype(np.float64)
+        """Distinct ones, for each video."""
+        self.visited = np.bincount(video, minlength=videos).astype(np.float64)
+        """Distinct ones of each visit, added up."""
+        self.visits = np.bincount(self._spans[0], minlength=videos).astype(np.float64)
+
+    def frames_of(self, video: int) -> NDArray[np.int32]:
+        """Sorted."""
+        mine = self._frames[self._bounds[video] : self._bounds[video + 1]]
+        return np.asarray(mine - video * self._most, np.int32)
+
+    def span_packets(self, indexes: Sequence[VideoIndex], *, by_visit: bool) -> Floats:
+        """Packets from the key frame before the first needed frame to the last, of all visits or of all at once."""
+        found = np.zeros(len(indexes))
+        if by_visit:
+            bounds = np.searchsorted(self._spans[0], np.arange(len(indexes) + 1))
+            spans = [tuple(each[a:b] for each in self._spans[1:]) for a, b in pairwise(bounds.tolist())]
+        else:
+            spans = [(mine[:1], mine[-1:]) for mine in map(self.frames_of, range(len(indexes)))]
+        for video, (first, last) in enumerate(spans):
+            if len(first):
+                found[video] = indexes[video].span_packets(first, last).sum()
+        return found
+
+
+def _native_bytes(index: VideoIndex) -> float:
+    """Of a frame's planes; infinite where they cannot be kept."""
+    size = plane_bytes(index)
+    return np.inf if size is None else size

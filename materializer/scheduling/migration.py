@@ -1,0 +1,281 @@
+"""Moving objects between tiers: up before they are due, down when the local tier fills (DESIGN §8.8).
+
+Memory holds a window on what comes next; the local tier what is needed first of the rest; the remote tier what the
+local one has no room for. The trade-off: what moves up stays below as well, since a second copy can be given up at
+once, while writing it down again would take time when room is short. Nothing moves up and down in turn: what is near
+in time stays up, and of the rest only what is needed later makes room for what is needed sooner.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
+from viewcache.materializer.planning.plan import clip_bound
+from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.evictor import SHARE
+from viewcache.materializer.storage.codecs import CodecChooser
+from viewcache.materializer.storage.ledger import LOCAL, MEMORY, REMOTE, Copy, Ledger
+from viewcache.materializer.storage.tiers import Tiers
+from viewcache.materializer.workers.job import Made
+from viewcache.store import Reservation, Tier, copy_object
+
+__all__ = ["Mover", "Water"]
+
+_log = logging.getLogger("viewcache.moving")
+
+IDLE_S = 0.5
+"""How long the mover sleeps when there was nothing to move; reading, making and evicting wake it."""
+
+AT_ONCE = 4
+"""Objects on their way at a time: a remote store answers late, and the cores have other work."""
+
+WINDOW = 1024
+"""How many objects each task's reader looks ahead for what moves into memory."""
+
+NEAR = 64
+"""How many for what is brought back into the local tier: reading a remote copy itself is no mistake, only slower."""
+
+PAGES = 2 * 4096
+"""Memory gives out whole pages; bytes that an object may take more for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Water:
+    """When the local tier is emptied in advance and how far, as fractions of its budget."""
+
+    high: float = 0.95
+    low: float = 0.90
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A copy on its way to another tier."""
+
+    copy: Copy
+    """Held meanwhile."""
+    target: Tier
+    reservation: Reservation
+    falls: bool
+    """It shall leave where it was."""
+
+
+class Mover:
+    """Moves objects in threads of its own, as long as there is more than one tier; else it only clears what is over."""
+
+    def __init__(
+        self, tiers: Tiers, ledger: Ledger, engine: Engine, codecs: CodecChooser, water: Water, *, durable: bool
+    ) -> None:
+        """Move nothing yet; `start` does.
+
+        Args:
+            tiers: between which.
+            ledger: what lies where.
+            engine: knows what is needed when, and is told what left.
+            codecs: chooses how copies are packed.
+            water: when the local tier is emptied in advance.
+            durable: whether copies are flushed before they count.
+        """
+        self._tiers = tiers
+        self._ledger = ledger
+        self._engine = engine
+        self._room = engine.room
+        self._codecs = codecs
+        self._water = water
+        self._durable = durable
+        self._awake = threading.Event()
+        self._looking = False
+        self._closing = False
+        self._moving: set[tuple[str, str]] = set()
+        """Key and target of what is on its way."""
+        self._movers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="viewcache-move")
+        self._thread = threading.Thread(target=self._run, name="viewcache-mover", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._engine.is_moving, self._engine.on_change = self.is_moving, self.wake
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look again: a reader moved on, or there is no room to make more."""
+        self._awake.set()
+
+    def is_moving(self) -> bool:
+        """Whether something is on its way, or may be soon."""
+        return bool(self._moving) or self._looking or self._awake.is_set()
+
+    def close(self) -> None:
+        """End; what is on its way arrives first."""
+        self._closing = True
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._movers.shutdown()
+
+    def _run(self) -> None:
+        running: set[Future[None]] = set()
+        while not self._closing:
+            self._looking = True
+            self._awake.clear()
+            try:
+                started = self._start(AT_ONCE - len(running))
+            except ViewcacheError as error:
+                _log.warning("nothing is moved for now: %s", error, extra={"action": "move_failed"})
+                started = []
+            running.update(self._movers.submit(self._move, move) for move in started)
+            if running:
+                _, running = wait(running, IDLE_S, FIRST_COMPLETED)
+            else:
+                self._looking = False
+                self._room.rested()
+                self._awake.wait(IDLE_S)
+        wait(running)
+
+    def _start(self, room: int) -> list[_Move]:
+        """What is moved next: up before down, the soonest needed first."""
+        if room <= 0:
+            return []
+        moves: list[_Move] = []
+        for candidates in (self._into_memory, self._into_local, self._out_of_local):
+            for move in candidates():
+                self._moving.add((move.copy.key, move.target.name))
+                moves.append(move)
+                if len(moves) == room:
+                    return moves
+        return moves
+
+    # What moves ----------------------------------------------------------------------------------------------------
+
+    def _into_memory(self) -> Iterator[_Move]:
+        """What comes next, until memory is full."""
+        memory = self._tiers.get(MEMORY)
+        if memory is None:
+            return
+        window: dict[str, Copy] = {}
+        left = int(memory.budget_bytes * self._water.low)
+        for key in self._room.coming(WINDOW):
+            copy = self._ledger.find(key, MEMORY) or self._lower(key)
+            if copy is not None:
+                left -= copy.bytes if copy.tier == MEMORY else _bound(copy)
+                if left < 0:
+                    break
+                window[key] = copy
+        for copy in window.values():
+            if copy.tier != MEMORY and (copy.key, MEMORY) not in self._moving:
+                if memory.free_bytes < _bound(copy):
+                    self._room.drop([each for each in self._ledger.copies(MEMORY).values() if each.key not in window])
+                move = self._begin(copy, memory, falls=False)
+                if move is None:
+                    return
+                yield move
+
+    def _into_local(self) -> Iterator[_Move]:
+        """What is about to be read and lies in the remote tier only, where there is no memory to bring it to."""
+        if REMOTE not in self._tiers or MEMORY in self._tiers:
+            return
+        local = self._tiers.local
+        for key in self._near():
+            copy = self._ledger.find(key, REMOTE)
+            if copy is None or self._ledger.find(key, LOCAL) is not None or (key, LOCAL) in self._moving:
+                continue
+            size = _bound(copy) + self._engine.demand_reserve
+            if local.free_bytes < size:
+                self._room.evict(size, self._room.need_s(key) or 0.0, only_copied=True)
+            move = self._begin(copy, local, falls=False) if local.free_bytes >= size else None
+            if move is None:
+                return
+            yield move
+
+    def _near(self) -> list[str]:
+        """What is read next, as much as a quarter of the local tier holds: it stays there, or is brought there."""
+        left = self._tiers.local.budget_bytes // 4
+        near = []
+        for key in self._room.coming(NEAR):
+            copy = self._lower(key)
+            left -= 0 if copy is None else copy.bytes
+            if left < 0:
+                break
+            near.append(key)
+        return near
+
+    def _out_of_local(self) -> Iterator[_Move]:
+        """Above the high mark, or without room to make more: what nothing wants leaves, the rest moves down."""
+        local, remote = self._tiers.local, self._tiers.get(REMOTE)
+        over = local.used_bytes - int(local.budget_bytes * self._water.high)
+        if over <= 0 and not (remote is not None and self._engine.is_full):
+            return
+        need = max(local.used_bytes - int(local.budget_bytes * self._water.low), local.budget_bytes // SHARE)
+        near = set(self._near())
+        for copy, wanted in self._ledger.candidates(LOCAL, need, self._room.protected() | near):
+            if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
+                self._room.drop([copy])
+            elif remote is not None and (copy.key, REMOTE) not in self._moving:
+                move = self._begin(copy, remote, falls=True)
+                if move is None:
+                    self._clear_remote(remote, _bound(copy))
+                    return
+                yield move
+
+    def _clear_remote(self, remote: Tier, size: int) -> None:
+        """Make room in the remote tier by what nothing wants.
+
+        What is wanted stays, also when it is needed later than what has no room: else two that want one place would
+        push each other out, and be made again, for ever.
+        """
+        share = max(size, int(remote.budget_bytes * (self._water.high - self._water.low)))
+        candidates = self._ledger.candidates(REMOTE, share, self._room.protected())
+        self._room.drop([copy for copy, wanted in candidates if not wanted])
+
+    def _lower(self, key: str) -> Copy | None:
+        return self._ledger.find(key, LOCAL) or self._ledger.find(key, REMOTE)
+
+    # Moving --------------------------------------------------------------------------------------------------------
+
+    def _begin(self, copy: Copy, target: Tier, *, falls: bool) -> _Move | None:
+        """Hold the copy and reserve room for it; None if there is none, or the copy has just left."""
+        reservation = target.reserve(_bound(copy))
+        if reservation is None:
+            return None
+        if self._ledger.hold([copy.key], copy.tier) is None:
+            reservation.release()
+            return None
+        return _Move(copy, target, reservation, falls)
+
+    def _move(self, move: _Move) -> None:
+        copy, target, begun = move.copy, move.target, time.monotonic()
+        try:
+            chunk = math.prod(copy.stored.shape[1:]) * copy.stored.chunk_rows
+            codec = self._codecs.pick(target.name, chunk, uses=1.0)
+            source = self._tiers[copy.tier]
+            with move.reservation:
+                written = copy_object(source, copy.stored, target, codec, copy.key, durable=self._durable)
+                counted = written.existed and self._ledger.find(copy.key, target.name) is not None
+                move.reservation.commit(0 if counted else written.bytes)
+            stored = Made(copy.key, written, {}).stored
+            self._ledger.add(Copy(copy.object_id, copy.key, stored, written.bytes, target.name), written)
+            self._room.observer.moved(begun, copy, target.name)
+        except ChunkDamaged as damage:
+            _log.warning("rebuilding an object: %s", damage, extra={"action": "rebuild"})
+            self._room.damaged(copy)
+        except StoreUnreachable as error:
+            self._tiers.pass_over(target.name if target.name == REMOTE else copy.tier, error)
+        except Full as error:
+            _log.warning("an object stays where it is: %s", error, extra={"action": "move_failed"})
+        except Exception:  # whatever it is, the next object may move
+            _log.exception("an object could not be moved", extra={"action": "move_failed"})
+        finally:
+            self._ledger.release([copy])
+            self._moving.discard((copy.key, target.name))
+        if move.falls and self._ledger.find(copy.key, target.name) is not None:
+            self._room.drop([copy])
+        self.wake()
+
+
+def _bound(copy: Copy) -> int:
+    """Most bytes that an object takes in any tier and codec."""
+    stored = copy.stored
+    return clip_bound(math.prod(stored.shape), 4 * max(stored.shape[0], len(stored.table.offsets))) + PAGES

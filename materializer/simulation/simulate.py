@@ -1,0 +1,313 @@
+"""Reading under a budget, simulated: planned uses, the engine's rules, and the seconds that work is known to take.
+
+An event is a batch that is asked for or read, or an object that a worker has made. For u uses, o objects made and b
+objects in the store a run is O((u + o) log b), decisions of what is kept apart (docs/design/0015).
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+
+import numpy as np
+
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.retention.keeper import KeepSettings
+from viewcache.materializer.retention.options import Kept
+from viewcache.materializer.simulation.rehearse import BaseNeeds, Decision, decide
+from viewcache.materializer.simulation.simulated_engine import Dispatcher, Made, Waiting, Worker
+from viewcache.materializer.simulation.simulated_room import PLANNED, READY, Base, Reading, Room
+from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, Trace, groups_of
+
+__all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
+
+START_S = 0.33
+"""Until a worker process that was just started begins its first job; measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a simulation is of."""
+
+    keep: KeepSettings
+    cost: CostModel
+    workers: int
+    demand_reserve: int
+    """As in `EngineSettings`."""
+    paces_s: tuple[float, ...]
+    """Of each task: seconds that its consumer takes a batch."""
+    prefetch: int = 0
+    """Batches that the loader reads before they are asked for; 0 = `Cache.read`."""
+    disk_share: float = 1.0
+    """Bytes on disk for a byte of pixels, metadata apart."""
+    start_s: float = START_S
+
+
+@dataclass(slots=True)
+class EpochFigures:
+    """One epoch, all tasks together."""
+
+    uses: int = 0
+    hits: int = 0
+    """Clips that were in the store when they were asked for."""
+    waited_s: float = 0.0
+    """In which consumers waited for clips that were being made."""
+    wall_s: float = 0.0
+    """From the end of the epoch before to its own, added up over tasks."""
+    begun_s: float = math.inf
+    """When its first batch was asked for."""
+
+    @property
+    def stall(self) -> float:
+        """Part of the time that is waited."""
+        return self.waited_s / self.wall_s if self.wall_s else 0.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a simulation counted."""
+
+    epochs: dict[int, EpochFigures] = field(default_factory=dict)
+    made: Made = field(default_factory=Made)
+    load_s: float = 0.0
+    """Readers spent copying clips out of the store."""
+    wall_s: float = 0.0
+    """Until the last consumer is done."""
+    first_batch_s: float = 0.0
+    """Until the last of the tasks has its first batch."""
+    most_bytes: int = 0
+    """The most that was used and reserved at once."""
+    evictions: int = 0
+    decision: Decision | None = None
+    """The first one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Consumer:
+    """A task's reader and what consumes its batches."""
+
+    readings: list[Reading]
+    pace_s: float
+    batches: Iterator[tuple[int, int, range]]
+    """(generation, epoch, ranks)."""
+    ends: list[float] = field(default_factory=list)
+    """When the consumer was done with each batch."""
+    number: int = 0
+    """Of the generation that it is in."""
+    epoch: int = 0
+    ranks: range = range(0)
+    asked_s: float = 0.0
+    waited_s: float = 0.0
+
+    @property
+    def reading(self) -> Reading:
+        """The generation that it is in."""
+        return self.readings[self.number]
+
+    @property
+    def clips(self) -> list[int]:
+        """Of its batch."""
+        return self.reading.clips[self.ranks.start : self.ranks.stop]
+
+    def to_next(self) -> bool:
+        """Go to the next batch; False if there is none."""
+        found = next(self.batches, None)
+        if found is not None:
+            self.number, self.epoch, self.ranks = found
+        return found is not None
+
+
+Place = tuple[tuple[int, int], ...]
+"""Which generations were weighed, and how many epochs of them were read."""
+
+
+def simulate(trace: Trace, setting: Setting) -> Figures:
+    """Read everything in order, with an empty store at the beginning.
+
+    Raises:
+        Full: the budget cannot hold what one batch needs.
+    """
+    return _Run(trace, setting).go()
+
+
+class _Run:
+    """One simulation."""
+
+    def __init__(self, trace: Trace, setting: Setting) -> None:
+        self._figures = Figures()
+        self._trace, self._setting = trace, setting
+        clips = trace.clips
+        self._consumers = []
+        for sections, pace_s in zip(trace.tasks, setting.paces_s, strict=True):
+            # Without a pace, deadlines only have an order.
+            readings = [Reading.of(trace, each, pace_s or 1.0) for each in sections]
+            batches = ((k, *each) for k, section in enumerate(sections) for each in section.batches())
+            self._consumers.append(_Consumer(readings, pace_s, batches))
+        uses: list[list[tuple[float, Reading, int]]] = [[] for _ in clips.video]
+        for reading in (each for consumer in self._consumers for each in consumer.readings):
+            for rank, clip in enumerate(reading.clips):
+                uses[clip].append((reading.when[rank], reading, rank))
+        if len(trace.tasks) > 1:
+            for of_clip in uses:
+                of_clip.sort(key=lambda use: use[0])
+        self._state = bytearray(len(clips.video))
+        sizes = zip(clips.bound, clips.raw, strict=True)
+        stored = [min(bound, int(raw * setting.disk_share) + OBJECT_BYTES) for bound, raw in sizes]
+        self._room = Room(setting.keep.budget_bytes, stored, uses, self._state)
+        self._work = Dispatcher(
+            trace,
+            self._room,
+            setting.cost,
+            setting.keep.most_bytes,
+            setting.demand_reserve,
+            setting.start_s,
+            [Worker() for _ in range(setting.workers)],
+            self._at,
+        )
+        self._decided: dict[int, tuple[Place, list[Base], int]] = {}
+        """Generation of the group → what was weighed, the bases that are kept, and the room that they leave."""
+        self._events: list[tuple[float, int, _Consumer | Worker, int]] = []
+        self._order = count()
+        self._now = 0.0
+
+    def go(self) -> Figures:
+        """Run until every consumer is done."""
+        for consumer in self._consumers:
+            self._next_batch(consumer)
+        while self._events:
+            self._now, _, who, turn = heappop(self._events)
+            if isinstance(who, Worker):
+                if turn == who.turn:
+                    self._step(who)
+            elif turn:
+                self._loaded(who)
+            else:
+                self._ask(who)
+        figures = self._figures
+        figures.made, figures.most_bytes, figures.evictions = self._work.made, self._room.most, self._room.evictions
+        figures.wall_s = max(consumer.ends[-1] for consumer in self._consumers)
+        return figures
+
+    def _at(self, when: float, who: _Consumer | Worker, turn: int) -> None:
+        heappush(self._events, (when, next(self._order), who, turn))
+
+    # Readers -------------------------------------------------------------------------------------------------------
+
+    def _next_batch(self, consumer: _Consumer) -> None:
+        if consumer.to_next():
+            # The loader goes on when the consumer has left no more than so many batches.
+            before = len(consumer.ends) - 1 - self._setting.prefetch
+            self._at(max(self._now, consumer.ends[before] if before >= 0 else 0.0), consumer, 0)
+
+    def _ask(self, consumer: _Consumer) -> None:
+        if consumer.ranks.start % consumer.reading.section.per_epoch == 0:
+            self._begin_epoch()
+        clips = consumer.clips
+        missed = [clip for clip in clips if self._state[clip] != READY]
+        epoch = self._figures.epochs.setdefault(consumer.epoch, EpochFigures())
+        epoch.uses += len(clips)
+        epoch.hits += len(clips) - len(missed)
+        epoch.begun_s = min(epoch.begun_s, self._now)
+        consumer.asked_s = self._now
+        if missed:
+            self._work.waiting.append(Waiting(consumer.reading, consumer.ranks, set(missed)))
+            self._wake()
+        else:
+            self._load(consumer)
+
+    def _wake(self) -> None:
+        self._work.full = False
+        self._work.dispatch(self._now)
+
+    def _step(self, worker: Worker) -> None:
+        item = self._work.step(worker, self._now)
+        for waiting in [each for each in self._work.waiting if item in each.missing]:
+            waiting.missing.discard(item)
+            if not waiting.missing:
+                self._work.waiting.remove(waiting)
+                self._load(next(each for each in self._consumers if each.reading is waiting.reading))
+        self._work.dispatch(self._now)
+
+    def _load(self, consumer: _Consumer) -> None:
+        consumer.waited_s = self._now - consumer.asked_s
+        self._room.hold(consumer.clips)
+        seconds = sum(map(self._trace.clips.raw.__getitem__, consumer.clips)) * self._setting.cost.load_s_per_byte
+        self._figures.load_s += seconds
+        self._at(self._now + seconds, consumer, 1)
+
+    def _loaded(self, consumer: _Consumer) -> None:
+        clips = consumer.clips
+        self._room.let_go(clips)
+        consumer.reading.read = consumer.ranks.stop
+        for clip in dict.fromkeys(clips):
+            self._room.note(clip)
+        self._note_bases(map(self._trace.clips.video.__getitem__, clips))
+        before = consumer.ends[-1] if consumer.ends else 0.0
+        consumed = max(self._now, before)
+        consumer.ends.append(consumed + consumer.pace_s)
+        epoch = self._figures.epochs[consumer.epoch]
+        epoch.waited_s += min(consumed - before, consumer.waited_s)
+        epoch.wall_s += consumer.ends[-1] - before
+        if len(consumer.ends) == 1:
+            self._figures.first_batch_s = max(self._figures.first_batch_s, self._now)
+        self._next_batch(consumer)
+        self._wake()
+
+    # What is kept --------------------------------------------------------------------------------------------------
+
+    def _begin_epoch(self) -> None:
+        """Decide for the generations that are read and the ones after them, where an epoch more has been read."""
+        ahead = [each for consumer in self._consumers for each in consumer.readings[consumer.number :][:2]]
+        together: dict[int, list[Reading]] = {}
+        for reading in ahead:
+            together.setdefault(reading.section.born, []).append(reading)
+        for born in self._decided.keys() - together.keys():
+            self._choose_bases(self._decided.pop(born)[1], ())
+        for born, readings in together.items():
+            place = tuple((id(each), each.epochs_read) for each in readings)
+            if born not in self._decided or self._decided[born][0] != place:
+                self._decide(born, readings, place)
+        self._work.ahead = ahead
+        self._work.bases = [(bases, free) for _, bases, free in self._decided.values()]
+        self._work.full = False
+
+    def _decide(self, born: int, readings: list[Reading], place: Place) -> None:
+        old = {base.needs.video: base for base in self._decided[born][1]} if born in self._decided else {}
+        before = {video: Kept(b.needs.way, b.needs.bound, b.state == READY) for video, b in old.items()}
+        made = np.frombuffer(self._state, np.uint8) != PLANNED
+        works = [(each.section, each.read) for each in readings]
+        decision = decide(self._trace, works, made, before, self._setting.keep, self._setting.cost)
+        self._figures.decision = self._figures.decision or decision
+        for reading, keeping in zip(readings, decision.sections, strict=True):
+            reading.keep(keeping, decision.free_bytes)
+        stays = {video: base for video, base in old.items() if decision.ways.get(video) == base.needs.way}
+        fresh = {needs.video: self._base(needs, born, readings) for needs in decision.bases}
+        for video, base in fresh.items():
+            self._work.bases_of.setdefault(video, []).append(base)
+        chosen = stays | fresh
+        order = [chosen[video] for video in decision.ways if video in chosen]
+        self._choose_bases(old.values(), order)
+        self._decided[born] = place, order, decision.free_bytes
+
+    def _choose_bases(self, before: Iterable[Base], now: Iterable[Base]) -> None:
+        stays = set(map(id, now))
+        for base in before:
+            base.chosen = id(base) in stays
+            if base.state == READY:
+                self._room.note(base)
+
+    def _base(self, needs: BaseNeeds, born: int, readings: list[Reading]) -> Base:
+        clips, frames, runs = self._trace.clips, 0, set[tuple[int, int]]()
+        for reading in readings:
+            for rank in reading.to_come(needs.video):
+                if not reading.is_kept(rank):
+                    frames |= clips.frames[reading.clips[rank]]
+                    runs.update(clips.runs[reading.clips[rank]])
+        return Base(needs, born, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
+
+    def _note_bases(self, videos: Iterable[int]) -> None:
+        for video in self._work.bases_of.keys() & set(videos):
+            for base in self._work.bases_of[video]:
+                if base.state == READY:
+                    self._room.note(base)

@@ -1,0 +1,363 @@
+"""What lies in the store, as the running process knows it: copies, who reads them, and the rows that tell the catalog.
+
+The catalog is written behind (batches, one writer); this is the truth between its commits. A reader holds a copy while
+it reads, by count, in memory: a process that dies takes its holds with it. An object may have a copy in each tier;
+who asks for an object gets the one that is read fastest.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
+from viewcache.errors import Broken, ViewcacheError
+from viewcache.materializer.storage.eviction import Eviction, Victim
+from viewcache.materializer.storage.leases import Leases
+from viewcache.store import Stored, Written
+
+if TYPE_CHECKING:
+    from viewcache.catalog import Catalog
+
+__all__ = ["LOCAL", "MEMORY", "REMOTE", "Copy", "Ledger"]
+
+_log = logging.getLogger("viewcache.ledger")
+
+MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
+"""Names of the tiers, the fastest first. Objects are made in the local one."""
+
+READS_AT_ONCE = 4096
+"""So many copies that were read are noted in the catalog together: alone, each would cost a scan of its rows."""
+
+_ALL = 1 << 62
+"""More bytes than any tier has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One object in one tier."""
+
+    object_id: int
+    key: str
+    stored: Stored
+    """What the tier's reader wants."""
+    bytes: int
+    """That it takes there."""
+    tier: str = LOCAL
+
+
+class Ledger:
+    """Copies by content key, and the catalog behind them. Thread-safe."""
+
+    def __init__(self, catalog: "Catalog", tiers: Sequence[str] = (LOCAL,)) -> None:
+        """Start empty, with these tiers, the fastest first; `adopt` what the catalog remembers."""
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self._copies: dict[str, dict[str, Copy]] = {tier: {} for tier in tiers}
+        """Tier → key → copy."""
+        self._keys: dict[int, str] = {}
+        self._holds: Counter[tuple[str, str]] = Counter()
+        """By tier and key."""
+        self.holds = 0
+        """How often readers took hold of objects since the start."""
+        self.gone: Counter[tuple[str, str]] = Counter()
+        """Copies that are gone since the start, by tier and reason."""
+        self.eviction = Eviction(catalog)
+        """Who chooses what leaves."""
+        self._chosen: dict[tuple[str, int], Victim] = {}
+        """By tier and object, what the policy said of it last, if it was ever a victim."""
+        self._leases = Leases()
+        self._read: dict[str, dict[int, int]] = {tier: {} for tier in tiers}
+        """Tier → object → tick of its last read, where the catalog does not know it yet."""
+        self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
+        catalog.forget_leases()  # whoever had some belonged to an earlier run
+        self._down: dict[str, float] = {}
+        """Tiers that are passed over → until when, monotonic seconds."""
+
+    def pass_over(self, tier: str, until: float) -> bool:
+        """Treat what lies in a tier as missing until then (monotonic seconds); False if it was so already."""
+        with self._lock:
+            before = self._down.get(tier, 0.0)
+            self._down[tier] = until
+            return before < time.monotonic()
+
+    def _reachable(self) -> Iterator[dict[str, Copy]]:
+        """The copies of each tier that can be read, the fastest first."""
+        if not self._down:
+            return iter(self._copies.values())
+        now = time.monotonic()
+        return (copies for tier, copies in self._copies.items() if self._down.get(tier, 0.0) < now)
+
+    def adopt(self, copies: Iterable[Copy]) -> None:
+        """Take over what earlier runs left."""
+        with self._lock:
+            for copy in copies:
+                self._copies[copy.tier][copy.key] = copy
+                self._keys[copy.object_id] = copy.key
+
+    def has(self, key: str) -> bool:
+        """Whether an object is in the store, in any tier that can be read."""
+        return any(key in copies for copies in self._reachable())
+
+    def find(self, key: str, tier: str) -> Copy | None:
+        """An object's copy in one tier."""
+        return self._copies.get(tier, {}).get(key)
+
+    def __len__(self) -> int:
+        """Number of objects in the store."""
+        return len(self._keys)
+
+    def copies(self, tier: str = LOCAL) -> dict[str, Copy]:
+        """What lies in a tier now, by key."""
+        with self._lock:
+            return dict(self._copies[tier])
+
+    @property
+    def held(self) -> set[str]:
+        """Keys of the objects that readers hold now."""
+        with self._lock:
+            return {key for _, key in self._holds}
+
+    def hold(self, keys: list[str], tier: str | None = None) -> list[Copy] | None:
+        """Hold all objects, or none and return None if one is missing.
+
+        Args:
+            keys: content keys.
+            tier: only copies of this one will do; None = of the fastest that has one.
+        """
+        with self._lock:
+            copies = [self._best(key) if tier is None else self._copies[tier].get(key) for key in keys]
+            found = [copy for copy in copies if copy is not None]
+            if len(found) < len(keys):
+                return None
+            self._holds.update((copy.tier, copy.key) for copy in found)
+            self.holds += 1
+            self._tick += 1
+            for copy in found:
+                self._read[copy.tier][copy.object_id] = self._tick
+            many = sum(map(len, self._read.values())) >= READS_AT_ONCE
+        if many:
+            self.note_reads()
+        return found
+
+    def note_reads(self) -> None:
+        """Tell the catalog when copies were read last."""
+        with self._lock:
+            for tier, read in self._read.items():
+                by_tick: dict[int, list[int]] = {}
+                for object_id, tick in read.items():
+                    by_tick.setdefault(tick, []).append(object_id)
+                for tick, ids in by_tick.items():
+                    self._catalog.touch(ids, tier=tier, tick=tick)
+                read.clear()
+
+    def lease(self, holder: str, keys: list[str], seconds: float) -> list[Copy] | None:
+        """Keep objects from leaving for so many seconds, all or none; None if one is missing.
+
+        What the holder has leased before stays leased as long. A lease is for who may vanish: it protects nothing
+        after its time, nor after the cache was opened anew. `leases` shows it to people, by the machine's clock.
+        """
+        with self._lock:
+            found = [copy for copy in map(self._best, keys) if copy is not None]
+            if len(found) < len(keys):
+                return None
+            self._end_expired()
+            self._leases.take(holder, [(copy.key, copy.object_id) for copy in found], seconds)
+            self._publish(holder, seconds)
+        return found
+
+    def renew(self, holder: str, seconds: float) -> bool:
+        """Keep what is leased for so many seconds from now; False if the lease is over, and with it the protection."""
+        with self._lock:
+            self._end_expired()
+            return self._publish(holder, seconds)
+
+    def end_lease(self, holder: str) -> None:
+        """Let go of all that a holder has leased."""
+        with self._lock:
+            self._catalog.release(self._leases.end(holder), holder=holder)
+
+    def _publish(self, holder: str, seconds: float) -> bool:
+        ids = self._leases.renew(holder, seconds)
+        if ids is not None:
+            self._catalog.hold(ids, holder=holder, expires_at=time.time() + seconds)
+        return ids is not None
+
+    def _end_expired(self) -> None:
+        for holder, ids in self._leases.expire().items():
+            self._catalog.release(ids, holder=holder)
+
+    def _best(self, key: str) -> Copy | None:
+        return next((copies[key] for copies in self._reachable() if key in copies), None)
+
+    def release(self, copies: list[Copy]) -> None:
+        """Give holds back."""
+        with self._lock:
+            for copy in copies:
+                place = copy.tier, copy.key
+                self._holds[place] -= 1
+                if self._holds[place] <= 0:
+                    del self._holds[place]
+
+    def add(self, copy: Copy, written: Written) -> None:
+        """A copy was published: readers may have it at once, the catalog's row follows with the next batch."""
+        with self._lock:
+            self._tick += 1
+            self._copies[copy.tier][copy.key] = copy
+            self._keys[copy.object_id] = copy.key
+            row = CopyRow(
+                object_id=copy.object_id,
+                tier=copy.tier,
+                physical=written.physical,
+                bytes=written.bytes,
+                codec=written.codec,
+                chunk_rows=written.chunk_rows,
+                table_blob=written.table,
+                crc=written.crc,
+                created_tick=self._tick,
+                access_tick=self._tick,
+            )
+        self._catalog.mark_ready([row])
+
+    def drop(self, copy: Copy, reason: str) -> bool:
+        """Forget a copy before its bytes are deleted; False if another thread was first."""
+        if not self._forget([copy], reason, unless_held=False):
+            return False
+        self._chosen.pop((copy.tier, copy.object_id), None)
+        self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
+        return True
+
+    def _forget(self, copies: list[Copy], reason: str, *, unless_held: bool) -> list[Copy]:
+        with self._lock:
+            gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
+            if unless_held:
+                leased = self._leases.keys()
+                gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds and copy.key not in leased]
+            for copy in gone:
+                del self._copies[copy.tier][copy.key]
+                self._read[copy.tier].pop(copy.object_id, None)
+                if not any(copy.key in copies for copies in self._copies.values()):
+                    del self._keys[copy.object_id]
+                self.gone[copy.tier, reason] += 1
+        return gone
+
+    def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
+        """Choose what leaves a tier, in the order of the policy, and forget it; the caller deletes the bytes.
+
+        Args:
+            tier: which.
+            need: bytes to free.
+            protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
+            may_leave: asked of every candidate.
+        """
+        return self.leave([copy for copy in self._choose(tier, need, protected) if may_leave(copy)])
+
+    def leave(self, copies: list[Copy]) -> list[Copy]:
+        """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.
+
+        The catalog is told what the policy said of each when it was asked last.
+        """
+        gone = self._forget(copies, "evict", unless_held=True)
+        why: dict[str | None, dict[int, str | None]] = {}
+        for copy in gone:
+            victim = self._chosen.pop((copy.tier, copy.object_id), None)
+            policy, reason = (victim.policy, victim.reason) if victim is not None else (None, None)
+            why.setdefault(policy, {})[copy.object_id] = reason
+        for policy, reasons in why.items():
+            self._catalog.mark_evicted(reasons, policy, tier=gone[0].tier)
+        return gone
+
+    def candidates(self, tier: str, need: int, protected: set[str]) -> list[tuple[Copy, bool]]:
+        """What would leave a tier for so many bytes, in the order of the policy, and whether it is wanted still.
+
+        Nothing is forgotten.
+        """
+        chosen = self._choose(tier, need, protected)
+        wanted = self._catalog.wanted_among([copy.object_id for copy in chosen])
+        return [(copy, copy.object_id in wanted) for copy in chosen]
+
+    def _choose(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
+        self.note_reads()
+        with self._lock:
+            self._end_expired()
+        behind = False
+        try:
+            self._catalog.flush()
+        except Broken as failure:  # most likely its disk is full, and the store's may be another one
+            _log.warning("evicting by what the catalog has: %s", failure, extra={"action": "evict_behind"})
+            behind = True
+        with self._lock:
+            kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
+            copies = self._copies[tier]
+            spared = [copies[key].object_id for key in kept & copies.keys()]
+        chosen = self._behind(tier, need, spared) if behind else self.eviction.choose(tier, need, spared)
+        with self._lock:
+            self._chosen.update(((tier, victim.object_id), victim) for victim in chosen)
+            keys = [self._keys.get(victim.object_id, "") for victim in chosen]
+            return [copies[key] for key in keys if key in copies]
+
+    def _behind(self, tier: str, need: int, spared: Sequence[int]) -> list[Victim]:
+        """Choose when the catalog cannot be written: it offers what has left, and does not know what was made since.
+
+        What it does not know leaves after what it offers, the oldest first.
+        """
+        offered = self.eviction.choose(tier, _ALL, spared)
+        known = {*spared, *self._catalog.query("read_copy_ids", tier=tier)["object_id"].to_pylist()}
+        with self._lock:
+            by_id = {copy.object_id: copy for copy in self._copies[tier].values()}
+        offered += [Victim(each, "made while the catalog was full", None) for each in by_id if each not in known]
+        chosen, freed = [], 0
+        for victim in offered:
+            if freed >= need:
+                break
+            if victim.object_id in by_id:
+                chosen.append(victim)
+                freed += by_id[victim.object_id].bytes
+        return chosen
+
+    def add_samples(
+        self,
+        seconds: dict[str, float],
+        frames: dict[str, int],
+        made: list[Written],
+        loaded_codec: str,
+        further: Sequence[IoSampleRow] = (),
+    ) -> None:
+        """Record what a job's stages cost, in the common currency of the planner's estimates.
+
+        Args:
+            seconds: busy seconds by stage.
+            frames: `Report.frames`.
+            made: its objects.
+            loaded_codec: of the kept pictures that it read.
+            further: what was measured beside.
+        """
+        frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
+        loaded = frames.get("loaded", 0)
+        work = {
+            "decode": (frames.get("packets", 0), frame_bytes),  # a skipped frame takes decoding too
+            "convert": (frames.get("converted", 0), frame_bytes),
+            "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
+            "augment": (len(made), clip_bytes // max(1, len(made))),
+        }
+        rows = [
+            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each)
+            for op, (n, each) in work.items()
+            if n and seconds.get(op)
+        ]
+        for codec in sorted({each.codec for each in made}):
+            sizes = [each.raw_bytes for each in made if each.codec == codec]
+            share = seconds.get("store", 0.0) * sum(sizes) / max(1, clip_bytes)
+            bucket = (sum(sizes) // len(sizes)).bit_length() - 1
+            rows.append(IoSampleRow("store", bucket, codec, LOCAL, len(sizes), share, sum(sizes)))
+        self._catalog.add_io_samples([*rows, *further])
+
+    def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
+        """Record why clips of a task were not made."""
+        lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
+        said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
+        whose = task_id if task_id >= 0 else None
+        self._catalog.add_events([EventRow("error", whose, count=rows, detail=f"{error.kind}: {said}")])

@@ -1,0 +1,141 @@
+"""The tiers of an open cache: which there are, and reading an object wherever its copy lies.
+
+A tier that cannot be reached is passed over for a while: what lies there counts as missing and is made again, since
+no reader must wait for a network that is down (law 5).
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog.records import IoSampleRow
+from viewcache.errors import StoreUnreachable
+from viewcache.materializer.storage.ledger import LOCAL, Copy, Ledger
+from viewcache.store import LocalTier, Tier
+
+__all__ = ["Loaded", "Tiers", "load_samples"]
+
+_log = logging.getLogger("viewcache.tiers")
+
+RETRY_S = 30.0
+"""How long a tier that could not be reached is passed over."""
+
+Slots = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
+Loaded = dict[tuple[str, str], list[tuple[int, float]]]
+"""Tier and codec → raw bytes and seconds of each object that was read."""
+
+
+def load_samples(loaded: Loaded) -> list[IoSampleRow]:
+    """The same as measured work, in the common currency of the planner's estimates."""
+    rows = []
+    for (tier, codec), objects in loaded.items():
+        for bucket in {size.bit_length() - 1 for size, _ in objects}:
+            mine = [(size, seconds) for size, seconds in objects if size.bit_length() - 1 == bucket]
+            sizes, seconds = (sum(each) for each in zip(*mine, strict=True))
+            rows.append(IoSampleRow("load", bucket, codec, tier, len(mine), seconds, int(sizes)))
+    return rows
+
+
+class Tiers:
+    """All tiers of an open cache by name, the fastest first. Thread-safe."""
+
+    def __init__(self, tiers: Iterable[Tier], ledger: Ledger) -> None:
+        """Take tiers over; `close` closes them."""
+        self._tiers = {tier.name: tier for tier in tiers}
+        self._ledger = ledger
+        local = self._tiers[LOCAL]
+        assert isinstance(local, LocalTier)
+        self.local = local
+        """Where objects are made."""
+        self._readers = ThreadPoolExecutor(len(self._tiers), thread_name_prefix="viewcache-tiers")
+        """One batch may lie in several tiers, of which the slow ones are waited for together."""
+        self.strays = False
+        """Something lies in a tier that the catalog has forgotten, since the tier could not be reached."""
+
+    def get(self, name: str) -> Tier | None:
+        """A tier, if there is one of that name."""
+        return self._tiers.get(name)
+
+    def __getitem__(self, name: str) -> Tier:
+        """A tier that there is."""
+        return self._tiers[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tier of that name."""
+        return name in self._tiers
+
+    def names(self) -> tuple[str, ...]:
+        """Their names, the fastest first."""
+        return tuple(self._tiers)
+
+    def read_slots(self, copies: Sequence[Copy], slots: Slots) -> tuple[dict[int, Exception], Loaded]:
+        """Read objects into consecutive slots of one buffer, from all their tiers at once.
+
+        Returns:
+            What was wrong by position (`ChunkDamaged`, or `StoreUnreachable` for the objects of a tier that does not
+            answer; the other slots are valid), and what reading took.
+        """
+        groups: dict[str, list[int]] = defaultdict(list)
+        for position, copy in enumerate(copies):
+            groups[copy.tier].append(position)
+        loaded: Loaded = {}
+        if len(groups) == 1:
+            (only,) = groups
+            return self._read(only, copies, range(len(copies)), slots, loaded), loaded
+        waiting = [
+            self._readers.submit(self._read, tier, copies, positions, slots, loaded)
+            for tier, positions in groups.items()
+        ]
+        wrong: dict[int, Exception] = {}
+        for each in waiting:
+            wrong |= each.result()
+        return wrong, loaded
+
+    def _read(
+        self,
+        name: str,
+        copies: Sequence[Copy],
+        positions: Sequence[int],
+        slots: Slots,
+        loaded: Loaded,
+    ) -> dict[int, Exception]:
+        begun = time.perf_counter()
+        chosen = [copies[position] for position in positions]
+        whole = len(chosen) == len(slots)
+        try:
+            found = self._tiers[name].read_slots(
+                [copy.stored for copy in chosen], slots if whole else [slots[position] for position in positions]
+            )
+        except StoreUnreachable as error:
+            self.pass_over(name, error)
+            return dict.fromkeys(positions, error)
+        seconds = time.perf_counter() - begun
+        total = sum(slots[position].nbytes for position in positions)
+        for position, copy in zip(positions, chosen, strict=True):
+            size = slots[position].nbytes
+            loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
+        return {positions[k]: damage for k, damage in found.items()}
+
+    def pass_over(self, name: str, error: StoreUnreachable) -> None:
+        """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
+        if self._ledger.pass_over(name, time.monotonic() + RETRY_S):
+            _log.warning("tier %s is passed over for %.0f s: %s", name, RETRY_S, error, extra={"action": "tier_down"})
+
+    def delete(self, copy: Copy) -> None:
+        """Delete a copy that the ledger has forgotten; one that cannot be reached is found at a later start."""
+        try:
+            self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
+        except StoreUnreachable as error:
+            self.strays = True
+            self.pass_over(copy.tier, error)
+
+    def close(self) -> None:
+        """Let go of memory, connections and threads."""
+        self._readers.shutdown()
+        for tier in self._tiers.values():
+            tier.close()

@@ -1,0 +1,302 @@
+"""Tasks over one dataset: what they share, and the drawing of their orders together (DESIGN §8.3, §8.4).
+
+Orders are drawn a few iterations ahead of each reader and recorded before anybody sees them, so that a path keeps its
+meaning; what is behind is planned, and may still change places. Who shares is known when tasks are opened.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.errors import ViewcacheError
+from viewcache.materializer.planning.clip_starts import shared_grid
+from viewcache.materializer.planning.draws import settled_rows
+from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["Group", "Share", "shares"]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a task shares with others."""
+
+    grid: int
+    """Greatest common divisor of the strides of the tasks that draw clip starts together."""
+    together: bool
+    """Whether its order is drawn with that of others."""
+
+
+def shares(tasks: Sequence[Task]) -> list[Share]:
+    """What each of some tasks shares with the others: tasks that have videos in common, directly or through others.
+
+    Independent tasks share nothing. Conditions on the iteration decide what a clip is by its place, so a task that has
+    some draws its epochs whole, but shares clips.
+    """
+    circle = list(range(len(tasks)))  # task → the first of those it shares with
+    for one, other in combinations(range(len(tasks)), 2):
+        if _may_share(tasks[one], tasks[other]):
+            joined = {circle[one], circle[other]}
+            circle = [min(joined) if each in joined else each for each in circle]
+    found = []
+    for task, mine in zip(tasks, circle, strict=True):
+        others = [each for each, theirs in zip(tasks, circle, strict=True) if theirs == mine]
+        drawing = [each for each in others if not _depends_on_place(each.spec)]
+        grid = shared_grid(each.spec.sampling.frame_stride for each in others)
+        found.append(Share(grid, task in drawing and len(drawing) > 1))
+    return found
+
+
+def _may_share(task: Task, other: Task) -> bool:
+    modes = task.spec.sampling.coordination, other.spec.sampling.coordination
+    if task.dataset.dataset_id != other.dataset.dataset_id or "independent" in modes:
+        return False
+    return not task.dataset.selected.isdisjoint(other.dataset.selected)
+
+
+def _depends_on_place(task: TaskSpec) -> bool:
+    conditions = (branch.condition or "" for step in task.steps for branch in step.branches)
+    return any("iteration" in condition for condition in conditions)
+
+
+@dataclass(slots=True)
+class _Member:
+    """A task that is being read."""
+
+    task: Task
+    place: tuple[int, int]
+    """Epoch and position of the first video that its reader has not had."""
+    drawing: int = -1
+    """Epoch that it is in the sampler with; -1 = it is not."""
+    active: ActiveGeneration | None = None
+    """The generation of that epoch."""
+    ahead: int = 0
+    """Positions that are drawn beyond its place."""
+    changed: set[int] = field(default_factory=set)
+    """Positions of that epoch that are to be recorded."""
+
+    @property
+    def batch(self) -> int:
+        """Videos of an iteration."""
+        return self.task.spec.sampling.videos_per_batch
+
+
+class Group:
+    """Draws the orders of the tasks over one dataset. Thread-safe."""
+
+    def __init__(
+        self, catalog: Catalog, seed: int, ahead: int, guard: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        """Start without members; a task becomes one when it is read first.
+
+        Args:
+            catalog: where orders are recorded.
+            seed: of the random numbers.
+            ahead: iterations that each order is drawn ahead of its reader.
+            guard: the lock under which clips may change places.
+        """
+        self._catalog = catalog
+        self._ahead = ahead
+        self._guard = guard
+        self._order = DependentOrder(0, KeyedChance(seed))
+        self._tasks: dict[str, Task] = {}
+        self._members: dict[str, _Member] = {}
+        self.lock = threading.RLock()
+        """Held while orders change; a task's own lock may be held already, never the other way round."""
+
+    def add(self, task: Task) -> None:
+        """Let a task draw with the others, from when the first of all is read, or from when it is read itself."""
+        self._tasks[task.spec.name] = task
+
+    def epoch(self, asking: Task) -> int:
+        """The furthest epoch that a task is in besides the one that asks, counted from the group's first."""
+        others = [task for task in list(self._tasks.values()) if task is not asking]
+        begun = [task for task in others if (0, 0) < task.place() < (task.spec.epochs, 0)]
+        return max((task.place()[0] + task.joined for task in begun), default=0)
+
+    def alike(self, task: Task, number: int) -> Iterator[tuple[Task, int]]:
+        """The generations of other tasks that belong to the same epochs of the group, where these are near them."""
+        for other in list(self._tasks.values()):
+            theirs, (epoch, _) = number + task.skipped - other.skipped, other.place()
+            if other is task or epoch >= other.spec.epochs:
+                continue
+            if 0 <= theirs <= min(other.last_generation(), other.generation_of(epoch) + 1):
+                yield other, theirs
+
+    def leave(self, task: Task) -> None:
+        """Draw no more for a task, also in the middle of an epoch; reading it again brings it back."""
+        with self.lock:
+            self._tasks.pop(task.spec.name, None)
+            self._order.remove(task.spec.name)
+            self._members.pop(task.spec.name, None)
+
+    def settle(self, task: Task, epoch: int, positions: int) -> None:
+        """Draw an epoch of a task at least so far: a reader is there."""
+        self._tasks.setdefault(task.spec.name, task)
+        self._prepare(task, task.generation_of(epoch))
+        with self.lock:
+            member = self._at(task, (epoch, max(0, positions - task.spec.sampling.videos_per_batch)))
+            self._draw(member, lambda: self._drawn(member, epoch) >= positions, forced=True)
+
+    def reached(self, task: Task, epoch: int, position: int) -> None:
+        """A reader has had the videos before ``position``; draw on if little is drawn ahead."""
+        with self.lock:
+            member = self._at(task, (epoch, position))
+            if member.ahead <= self._ahead * member.batch // 2:
+                self._draw(member, lambda: member.ahead >= self._ahead * member.batch)
+
+    def _prepare(self, task: Task, number: int) -> None:
+        """Plan the others' epochs that belong to a generation, so that they can be drawn with it.
+
+        When the first of all tasks is read, those that are configured with it are about to be.
+        """
+        begun = bool(self._members)
+        for other, theirs in self.alike(task, number):
+            with suppress(ViewcacheError):  # who reads that task gets it
+                other.generation(theirs)
+                if not begun:
+                    with self.lock:
+                        self._at(other, other.place())
+
+    # Drawing -------------------------------------------------------------------------------------------------------
+
+    def _at(self, task: Task, place: tuple[int, int]) -> _Member:
+        """The member, its reader at a place; what is drawn ahead counts from there."""
+        member = self._members.setdefault(task.spec.name, _Member(task, place))
+        member.place, member.ahead = place, -place[1]
+        for epoch in range(place[0], task.spec.epochs):
+            active = task.planned(task.generation_of(epoch))
+            if active is None:
+                break
+            member.ahead += self._drawn(member, epoch)
+            if self._drawn(member, epoch) < active.order.positions:
+                break
+        return member
+
+    def _drawn(self, member: _Member, epoch: int) -> int:
+        """Positions of an epoch that are drawn, whether they are recorded yet or not."""
+        if epoch == member.drawing:
+            active = member.active
+            return (active.order.positions if active is not None else 0) - self._order.left(member.task.spec.name)
+        active = member.task.planned(member.task.generation_of(epoch))
+        return active.settled(epoch) if active is not None else 0
+
+    def _draw(self, member: _Member, enough: Callable[[], bool], *, forced: bool = False) -> None:
+        """Draw rounds until it is enough, and record them.
+
+        Unless a reader is there (``forced``), a task draws alone only until half of ``ahead`` is drawn, and opens an
+        epoch only with the others. A quarter of ``ahead`` is play: readers of one pace are never quite in step, and
+        what one of them has drawn without the others they draw at another time.
+        """
+        while not enough():
+            if not self._open(member, alone=forced):
+                break
+            ready = [each for each in self._members.values() if each is member or self._may_draw(each)]
+            if len(ready) == 1 and not forced and member.ahead > self._ahead * member.batch // 2:
+                break
+            picks = self._order.draw([each.task.spec.name for each in ready])
+            with self._guard():
+                for pick in picks:
+                    self._place(pick)
+        self._record()
+
+    def _may_draw(self, each: _Member) -> bool:
+        wanted = self._ahead * each.batch
+        return each.ahead < wanted + max(each.batch, wanted // 4) and self._open(each, alone=False)
+
+    def _open(self, member: _Member, *, alone: bool) -> bool:
+        """Let a task draw in the first epoch, from its reader on, that is not drawn whole; False if there is none.
+
+        An epoch that the others have not planned yet is opened only if ``alone`` is fine.
+        """
+        task, name = member.task, member.task.spec.name
+        if member.drawing >= member.place[0] and self._order.left(name):
+            active = task.planned(task.generation_of(member.drawing))
+            if active is member.active:
+                return True
+        self._record()
+        self._order.remove(name)
+        member.drawing, member.active = -1, None
+        for epoch in range(member.place[0], task.spec.epochs):
+            active = task.planned(task.generation_of(epoch))
+            if active is None:
+                return False  # it is being planned: look again later
+            if not alone and not all(other.planned(n) for other, n in self.alike(task, active.plan.number)):
+                return False
+            if active.settled(epoch) < active.order.positions:
+                waiting = active.order.waiting(epoch - active.plan.first_epoch)
+                self._widen(int(waiting.max()) + 1)
+                self._order.insert(name, waiting, epoch=epoch, position=active.settled(epoch))
+                member.drawing, member.active = epoch, active
+                return True
+        return False
+
+    def _widen(self, elements: int) -> None:
+        """Elements are video ids; a file that was found later has a larger one."""
+        self._order.elements = max(self._order.elements, elements)
+
+    def _place(self, pick: Pick) -> None:
+        member = self._members[pick.job]
+        assert member.active is not None  # it is drawing
+        member.ahead += 1
+        changed = member.active.draw(pick.epoch, pick.position, pick.element)
+        member.changed.update(changed)
+
+    def _record(self) -> None:
+        """Record what was drawn, in one transaction; only then may anybody read it."""
+        drawing = [each for each in self._members.values() if each.changed and each.active is not None]
+        if not drawing:
+            return
+        upto = [self._drawn(each, each.drawing) for each in drawing]
+        changes = map(_changes, drawing, upto)
+        draws, uses, settled = (pa.concat_tables(each) for each in zip(*changes, strict=True))
+        self._catalog.settle_draws(draws, uses, settled)
+        policies: list[SubstitutionRow] = []
+        for member, positions in zip(drawing, upto, strict=True):
+            assert member.active is not None
+            policies += _settle(member.active, member.drawing, positions)
+            member.changed.clear()
+        self._catalog.add_substitutions(policies)
+
+
+def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """What the catalog must know of a member's drawing: moved draws, moved uses, and how far its epoch is settled."""
+    active, epoch = member.active, member.drawing
+    assert active is not None
+    positions = np.array(sorted(member.changed), np.int64)
+    seats = np.array([active.seat(epoch, position) for position in positions.tolist()], np.int64)
+    task_id = active.task_id
+
+    def columns(count: int, position: np.ndarray) -> dict[str, object]:
+        return {
+            "task_id": np.full(count, task_id),
+            "epoch": np.full(count, epoch, np.int32),
+            "position": position.astype(np.int32),
+        }
+
+    draws = pa.table(columns(len(seats), positions) | {"video_id": active.order.ids[seats]})
+    samples = np.tile(np.arange(active.samples), len(seats))
+    rows = np.repeat(seats, active.samples) * active.samples + samples
+    moved = columns(len(rows), np.repeat(positions, active.samples))
+    uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": active.object_ids[rows]})
+    return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
+
+
+def _settle(active: ActiveGeneration, epoch: int, positions: int) -> list[SubstitutionRow]:
+    """Let positions be read; returns the uses of policies that have their place now."""
+    before = active.settled(epoch)
+    active.order.settled[epoch - active.plan.first_epoch] = positions
+    certain = []
+    for position in range(before, positions):
+        rows = active.policies.pop(active.seat(epoch, position), [])
+        certain += [replace(row, position=position) for row in rows]
+    return certain

@@ -1,0 +1,152 @@
+"""What is made before anybody waits: the generation that each reader is in, and the one after it.
+
+Tasks that share clips are planned and announced together, so that one decode of a video serves all of them (SAND §5.2).
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from viewcache.errors import Closed, ViewcacheError
+from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["LookAhead"]
+
+_log = logging.getLogger("viewcache")
+
+DECIDE_S = 1.0
+"""How long the first read of a generation waits at most until it is decided what is kept of it."""
+
+
+class LookAhead:
+    """Plans in a thread of its own what readers will need, and tells the engine. Thread-safe."""
+
+    def __init__(self, engine: Callable[[], Engine], keeper: Keeper) -> None:
+        """Start with nobody reading; ``engine`` is asked for when there is something to make."""
+        self._engine = engine
+        self._keeper = keeper
+        self._lock = threading.Lock()
+        self._current: dict[int, tuple[Task, int]] = {}
+        """Task → the generation that its reader is in, or that others of its group are in when it was not read yet."""
+        self._epochs: dict[int, int] = {}
+        """Task → the epoch that its reader is in."""
+        self._queued: set[int] = set()
+        """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
+        self._gone: set[int] = set()
+        """Tasks that left; the planner may be at one of them just then."""
+        self._closed = False
+        self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
+
+    def reading(self, task: Task, number: int, epoch: int) -> None:
+        """An epoch is being read: make its generation, and plan the next one meanwhile."""
+        active = task.planned(number)
+        with self._lock:
+            known = self._epochs.get(task.task_id) == epoch
+            if known and (active is None or not self._keeper.is_outdated(active)):
+                return
+            self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
+            self._current[task.task_id] = task, number
+            self._gone.discard(task.task_id)
+            queued = task.task_id in self._queued
+            self._queued.add(task.task_id)
+        self._announce()
+        if queued:
+            return
+        decided = threading.Event()
+        try:
+            self._submit(self._plan, task, decided)
+        except BaseException:
+            with self._lock:
+                self._queued.discard(task.task_id)
+            raise
+        if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
+            # What a reader asks for is made with all else of its videos: of a small budget that could be half.
+            decided.wait(DECIDE_S)
+
+    def forget(self, task: Task) -> None:
+        """Nobody reads a task any more."""
+        with self._lock:
+            gone = self._current.pop(task.task_id, None)
+            self._epochs.pop(task.task_id, None)
+            self._gone.add(task.task_id)
+        if gone is not None:
+            self._announce()
+            with suppress(Closed):
+                self._submit(self._decide_again)
+
+    def close(self) -> None:
+        """Plan no more."""
+        with self._lock:
+            self._closed = True
+        self._planner.shutdown(cancel_futures=True)
+
+    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+        """Let the planner do something.
+
+        Raises:
+            Closed: it has ended, or the interpreter is about to.
+        """
+        with self._lock:
+            # An executor says both in the words for too many threads, which is another matter.
+            if self._closed or not threading.main_thread().is_alive():
+                raise Closed("the cache was closed; open it again")
+            self._planner.submit(work, *arguments)
+
+    def _plan(self, task: Task, decided: threading.Event) -> None:
+        """Plan the generation that is read, then the next one, of all tasks that share clips with it; announce them."""
+        try:
+            with self._lock:
+                self._queued.discard(task.task_id)
+                if task.task_id not in self._current:
+                    return  # it has left
+                number = self._current[task.task_id][1]
+            for n in range(number, min(number + 1, task.last_generation()) + 1):
+                for each, generation in [(task, n), *(task.group.alike(task, n) if task.group is not None else ())]:
+                    self._plan_one(each, generation)
+                self._decide()
+                decided.set()
+                self._announce()
+        except Closed:
+            pass  # nobody will read it
+        except ViewcacheError as error:
+            _log.warning("look-ahead of %s: %s", task.spec.name, error, extra={"action": "plan_failed"})
+        finally:
+            decided.set()
+
+    def _decide_again(self) -> None:
+        with suppress(Closed):
+            self._decide()
+            self._announce()
+
+    def _plan_one(self, task: Task, number: int) -> None:
+        try:
+            task.generation(number)
+        except Closed:
+            raise
+        except ViewcacheError as error:
+            # The reader that gets there meets it again; until then there is nothing to make.
+            name = task.spec.name
+            _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
+        with self._lock:
+            if task.task_id not in self._gone:
+                self._current.setdefault(task.task_id, (task, number))
+
+    def _planned(self) -> list[tuple[Task, ActiveGeneration]]:
+        """The generations that readers are in and the ones after them, as far as they are planned."""
+        with self._lock:
+            current = list(self._current.values())
+        planned = [(task, task.planned(each)) for task, number in current for each in (number, number + 1)]
+        return [(task, active) for task, active in planned if active is not None]
+
+    def _decide(self) -> None:
+        works = self._planned()
+        self._keeper.decide([(work, task.index_of(work.plan)) for task, work in works], self._engine().guard)
+
+    def _announce(self) -> None:
+        works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
+        self._engine().look_ahead([*self._keeper.bases(), *works])

@@ -1,0 +1,401 @@
+"""One task of an open cache: its videos, its draws and its generations.
+
+A generation is planned when it is first needed, from recorded draws where there are any; the catalog gets the plan as a
+record, and the plan in memory is computed again from the draws at every start (it is a function of them).
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.draws import (
+    known_substitutions,
+    record_policies,
+    recorded_order,
+    short_uses,
+    with_substitutes,
+)
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import Order, draw_substitute, substitute_place
+from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.rows import (
+    Summary,
+    frames_keys,
+    ids_of,
+    plan_objects,
+    plan_tables,
+    summarize,
+    video_needs,
+)
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.telemetry.observer import Observer
+
+if TYPE_CHECKING:
+    from viewcache.materializer.tasks.group import Group, Share
+
+__all__ = ["Task", "TaskSettings"]
+
+KEEP_GENERATIONS = 4
+"""Plans that stay in memory; an older one is computed again when it is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What a task needs of the cache's settings."""
+
+    seed: int
+    epochs_per_generation: int
+    budget_bytes: int
+    grid: int = 1
+    """Greatest common divisor of the strides of the tasks that it shares clips with."""
+    together: bool = False
+    """Whether its order is drawn together with that of other tasks, and not at once."""
+
+
+class Task:
+    """A task of an open cache. Thread-safe."""
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        graph: AbstractGraph,
+        settings: TaskSettings,
+        catalog: Catalog,
+        dataset: Dataset,
+        task_id: int,
+    ) -> None:
+        """Take what the session prepared; the engine is attached when one is needed."""
+        self.group: Group | None = None
+        """Tasks whose order is drawn together with this one's."""
+        self.observer = Observer()
+        """Told of what is planned."""
+        self.spec = spec
+        self.graph = graph
+        self.task_id = task_id
+        self.dataset = dataset
+        self._settings = settings
+        self._catalog = catalog
+        self._planning = threading.RLock()
+        self._generations: dict[int, ActiveGeneration] = {}
+        self._cost = CostModel()
+        self._join: int | None = None
+        self._at: tuple[int, int] | None = None
+        self._tried: dict[tuple[int, int, int], set[int]] = {}
+        """Place of a clip → rows of the videos that could not give it."""
+
+    # Where things are ----------------------------------------------------------------------------------------------
+
+    def check_epochs(self, epochs: int) -> None:
+        """Refuse more epochs than the task has.
+
+        Raises:
+            ViewNotFound: the message has the number.
+        """
+        if not 1 <= epochs <= self.spec.epochs:
+            raise ViewNotFound(f"task {self.spec.name!r} has {self.spec.epochs} epochs; asked for {epochs}")
+
+    def generation_of(self, epoch: int) -> int:
+        """The generation that an epoch belongs to.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        if not 0 <= epoch < self.spec.epochs:
+            raise ViewNotFound(f"task {self.spec.name!r} has epochs 0 to {self.spec.epochs - 1}; asked for {epoch}")
+        k = self._settings.epochs_per_generation
+        return (epoch + self.joined % k) // k
+
+    def epochs_of(self, number: int) -> range:
+        """The epochs of a generation; the first is shorter for a task that joined others late, to end with theirs."""
+        k = self._settings.epochs_per_generation
+        first = number * k - self.joined % k
+        return range(max(0, first), min(first + k, self.spec.epochs))
+
+    @property
+    def joined(self) -> int:
+        """The epoch of the group in which the task has its first; decided when first asked for, and recorded."""
+        if self._join is not None:
+            return self._join  # without the lock: who draws for the group asks this
+        with self._planning:
+            if self._join is None:
+                recorded = self._catalog.load_generations(self.task_id)
+                first = next((row for row in recorded if row.group_epoch is not None), None)
+                if first is not None and first.group_epoch is not None:
+                    self._join = first.group_epoch - first.first_epoch
+                else:
+                    self._join = 0 if recorded else self.group_epoch()
+            return self._join
+
+    @property
+    def skipped(self) -> int:
+        """Generations of the group that were over when the task joined."""
+        return self.joined // self._settings.epochs_per_generation
+
+    def place(self) -> tuple[int, int]:
+        """Epoch and position of the first video that readers have not had, in this run or else before."""
+        if self._at is None:
+            progress = min(self._catalog.load_progress(self.task_id), key=lambda row: row.seq, default=None)
+            batch = self.spec.sampling.videos_per_batch
+            self._at = (0, 0) if progress is None else (progress.epoch, progress.iteration * batch)
+        return self._at
+
+    def share(self, share: "Share", group: "Group | None" = None) -> None:
+        """Share with other tasks from now on; what is planned already stays as it is."""
+        with self._planning:
+            self._settings = replace(self._settings, grid=share.grid, together=share.together)
+            self.group = group
+
+    @property
+    def draws_together(self) -> bool:
+        """Whether its order depends on the paces of other tasks."""
+        return self._settings.together
+
+    def iterations(self, epoch: int) -> int:
+        """Batches in an epoch; plans its generation.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        return self.generation(self.generation_of(epoch)).plan.iterations
+
+    def check_iteration(self, epoch: int, iteration: int) -> ActiveGeneration:
+        """The generation of a batch that exists; draws nothing more.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+        """
+        active = self.generation(self.generation_of(epoch))
+        if not 0 <= iteration < active.plan.iterations:
+            raise ViewNotFound(
+                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {active.plan.iterations - 1}; "
+                f"asked for {iteration}"
+            )
+        return active
+
+    def settled(self, epoch: int, iteration: int) -> ActiveGeneration:
+        """The generation of a batch, with its order drawn at least to the end of that batch.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+        """
+        active = self.check_iteration(epoch, iteration)
+        end = min((iteration + 1) * active.batch, active.used)
+        while active.settled(epoch) < end:  # again if it was planned again meanwhile
+            self.settle(epoch, end)
+            active = self.generation(active.plan.number)
+        return active
+
+    def batch_sizes(self) -> set[int]:
+        """How many videos a batch of the first epoch has: the usual number, and that of the last batch."""
+        plan, samples = self.generation(0).plan, self.spec.sampling.samples_per_video
+        return {len(plan.rows(plan.first_epoch, iteration)) // samples for iteration in (0, plan.iterations - 1)}
+
+    # Planning ------------------------------------------------------------------------------------------------------
+
+    def generation(self, number: int) -> ActiveGeneration:
+        """A generation's plan, drawn and recorded now if it is new.
+
+        Raises:
+            BadVideo: a drawn video is bad or gone and the policy is ``raise``.
+            BadInput: the task selects no video, or its clips would differ in shape.
+        """
+        active = self._generations.get(number)
+        if active is not None:
+            return active
+        with self._planning:  # readers of other generations go on meanwhile
+            active = self._generations.get(number)
+            if active is None:
+                begun = time.monotonic()
+                active = self._generations[number] = self._plan(number)
+                self.observer.planned(self.spec.name, number, begun)
+                while len(self._generations) > KEEP_GENERATIONS:
+                    del self._generations[next(iter(self._generations))]
+            return active
+
+    def planned(self, number: int) -> ActiveGeneration | None:
+        """A generation, if it is planned already."""
+        return self._generations.get(number)
+
+    def batch_bound(self) -> tuple[int, int]:
+        """Most bytes that the clips of one batch take in the store, and how many clips that are; draws nothing.
+
+        Raises:
+            BadVideo: a video is bad and the policy is ``raise``.
+            BadInput: the task selects no video, or its clips would differ in shape.
+        """
+        active = self.planned(0)
+        plan = self._trial() if active is None else active.plan
+        return _batch_bound(plan)
+
+    def _trial(self) -> GenerationPlan:
+        """One epoch in the order of names: what a plan would look like, neither drawn nor recorded."""
+        if self._catalog.load_draws(self.task_id, 0, 0).num_rows:
+            return self.generation(0).plan
+        order = self.dataset.candidates(self.spec)[None]
+        videos, draws, _ = self.dataset.resolve_draws(self.spec, self.seed, 0, order, {})
+        return plan_generation(
+            self.spec, self.graph, videos, draws, seed=self.seed, number=0, first_epoch=0, grid=self._settings.grid
+        )
+
+    def last_generation(self) -> int:
+        """The number of the task's last generation."""
+        return self.generation_of(self.spec.epochs - 1)
+
+    def _plan(self, number: int) -> ActiveGeneration:
+        epochs, together = self.epochs_of(number), self._settings.together
+        ids, settled = recorded_order(
+            self._catalog, self.dataset, self.spec, self.task_id, self.seed, epochs, together=together
+        )
+        known = known_substitutions(self._catalog, self.task_id, epochs, settled)
+        stand_ins = {(each.epoch, each.position): each.replacement_id for each in known if each.sample < 0}
+        videos, draws, used = self.dataset.resolve_draws(
+            self.spec, self.seed, epochs.start, ids, stand_ins, by_video=together
+        )
+        recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
+        grid = self._settings.grid
+        if recorded is not None:  # what its paths mean stays, whoever shares with it now
+            grid = recorded.grid or self.spec.sampling.frame_stride
+        plan = plan_generation(
+            self.spec,
+            self.graph,
+            videos,
+            draws,
+            seed=self.seed,
+            number=number,
+            first_epoch=epochs.start,
+            grid=grid,
+            joined=self.joined,
+            born=(epochs.start + self.joined) // self._settings.epochs_per_generation,
+            spare=together,
+        )
+        positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
+        order = Order(ids[:, :positions], np.minimum(settled, positions))
+        active = self._record(with_substitutes(plan, known), order)
+        now = [*(replace(row, task_id=self.task_id) for row in used), *short_uses(plan, self.task_id)]
+        record_policies(self._catalog, active, now, known)
+        return active
+
+    def _record(self, plan: GenerationPlan, order: Order) -> ActiveGeneration:
+        """Give the plan's objects their ids and let the catalog know them, unless it does."""
+        object_ids, known = ids_of(self._catalog, plan.keys)
+        recorded = self._catalog.load_use_ids(self.task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
+        if not np.array_equal(recorded, object_ids[plan.iteration < plan.iterations]):
+            needs = video_needs(plan, self.index_of(plan))
+            keys = np.frombuffer(bytes.fromhex("".join(frames_keys(plan, needs))), "V16")
+            frames_ids, frames_known = ids_of(self._catalog, keys)
+            cost = self._cost
+            tables = plan_tables(
+                plan,
+                needs,
+                object_ids,
+                known,
+                frames_ids,
+                frames_known,
+                task_id=self.task_id,
+                cost=cost,
+            )
+            self._catalog.record_plan(tables)
+        return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.index_blob)
+
+    def demand_reserve(self, batch_bytes: int) -> int:
+        """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""
+        return min(batch_bytes, self._settings.budget_bytes // 4)
+
+    def summary(self, number: int) -> Summary:
+        """A generation in numbers, before anything runs."""
+        plan = self.generation(number).plan
+        index_of = self.index_of(plan)
+        return summarize(plan, video_needs(plan, index_of), index_of, self._cost)
+
+    def index_of(self, plan: GenerationPlan) -> Callable[[int], VideoIndex]:
+        """The packet index of a row of the plan's videos."""
+        return lambda row: self.dataset.index(int(plan.videos.ids[row]))
+
+    def substitute(self, active: ActiveGeneration, rows: list[int], why: str) -> ViewcacheError | None:
+        """A video cannot give these clips: replace them by the task's policy, or say the error for the reader.
+
+        The replacement of a clip depends on its place alone, not on when its damage was found (law 3).
+        """
+        with self._planning, self.group.lock if self.group is not None else nullcontext():
+            plan = active.plan
+            if self.spec.dataset.on_bad_video == "raise" or len(plan.videos) < 2:
+                return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
+            videos, records = [], []
+            for row in rows:
+                replacement = self._replacement(active, row)
+                if replacement is None:
+                    return BadVideo(f"{why}; no other video could stand in for it")
+                videos.append(replacement)
+                epoch, position, sample = active.place(row)
+                record = SubstitutionRow(
+                    task_id=self.task_id,
+                    epoch=epoch,
+                    position=position,
+                    sample=sample,
+                    video_id=int(plan.videos.ids[plan.video[row]]),
+                    policy="replace",
+                    reason=why,
+                    replacement_id=int(plan.videos.ids[replacement]),
+                )
+                records.append(record)
+            plan = plan.substituted(np.array(rows), np.array(videos))
+            object_ids, known = ids_of(self._catalog, plan.keys)
+            self._catalog.record_objects(plan_objects(plan, object_ids, known, self._cost))
+            record_policies(self._catalog, active, records)
+            active.replace(plan, object_ids)
+            return None
+
+    def _replacement(self, active: ActiveGeneration, row: int) -> int | None:
+        plan = active.plan
+        epoch, position, sample = active.place(row)
+        video_id = int(active.order.ids[row // active.samples])
+        place = substitute_place(position, video_id, by_video=self._settings.together)
+        tried = self._tried.setdefault((epoch, place, sample), {int(plan.video[row])})
+        for attempt in range(len(plan.videos)):
+            video = draw_substitute(self.seed, self.spec.name, epoch, place, sample, attempt, len(plan.videos))
+            if video not in tried:
+                tried.add(video)
+                return video
+        return None
+
+    # Drawing with others -------------------------------------------------------------------------------------------
+
+    def settle(self, epoch: int, positions: int) -> None:
+        """Draw an epoch's order at least so far, together with the other tasks of the group."""
+        if self.group is None:
+            raise Broken(f"task {self.spec.name!r} draws with others but has no group")
+        self.group.settle(self, epoch, positions)
+
+    def reached(self, epoch: int, iteration: int) -> None:
+        """A reader has had a batch: what follows is drawn in time."""
+        active = self.generation(self.generation_of(epoch))
+        self._at = epoch, min((iteration + 1) * active.batch, active.used)
+        if self.group is not None:
+            self.group.reached(self, *self._at)
+
+    def group_epoch(self) -> int:
+        """The epoch that the group is in."""
+        return 0 if self.group is None else self.group.epoch(self)
+
+    @property
+    def seed(self) -> int:
+        """Of the task's random numbers."""
+        return self._settings.seed if self.spec.seed is None else self.spec.seed
+
+
+def _batch_bound(plan: GenerationPlan) -> tuple[int, int]:
+    """Most bytes that a batch of the plan takes, and its clips."""
+    clips = len(plan.rows(plan.first_epoch, 0))
+    return clips * plan.bound, clips

@@ -1,0 +1,73 @@
+"""What the running parts tell of themselves: jobs, reads, plans, evictions. By default that is only counted.
+
+The parts call an observer at few places, once a job, an object or a batch, so that looking costs nothing where nobody
+looks; `trace.py` has the observer that writes all of it down.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from viewcache.materializer.storage.ledger import Copy
+    from viewcache.materializer.telemetry.stalls import Reading
+    from viewcache.materializer.workers.job import Job
+    from viewcache.materializer.workers.pool import Event
+
+__all__ = ["ENGINE_THREAD", "Observer"]
+
+ENGINE_THREAD = "viewcache-engine"
+"""Name of the dispatcher's thread."""
+
+
+class Observer:
+    """Counts what is counted nowhere else. Each method may be called from any thread, and must not raise or wait."""
+
+    laps = False
+    """Whether workers and readers shall note when each stage was on, not only how long it took."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.generations: Counter[str] = Counter()
+        """Generations planned, by task."""
+        self.planning_s: defaultdict[str, float] = defaultdict(float)
+        """Seconds of planning them, by task."""
+        self.jobs = 0
+        """Jobs that were given to workers."""
+        self.running = 0
+        """Jobs that workers have now, paused ones included."""
+        self.deaths = 0
+        """Jobs whose worker died."""
+
+    def given(self, job: "Job", worker: int, paused: int) -> None:
+        """A job was given to the worker with this id (`Worker.id`), which pauses job ``paused`` for it (0 = none)."""
+        self.jobs += 1
+        self.running += 1
+
+    def heard(self, event: "Event") -> None:
+        """A worker said something, or died."""
+        if event.kind != "made":
+            self.running -= 1
+        if event.kind == "died":
+            self.deaths += 1
+
+    def read(self, reading: "Reading") -> None:
+        """A batch was read."""
+
+    def planned(self, task: str, number: int, begun: float) -> None:
+        """A generation was planned in this thread, from ``begun`` (`time.monotonic`) until now."""
+        self.generations[task] += 1
+        self.planning_s[task] += time.monotonic() - begun
+
+    def decided(self, begun: float) -> None:
+        """In this thread it was decided what is kept, from ``begun`` until now."""
+
+    def evicted(self, begun: float, need: int, gone: "Sequence[Copy]") -> None:
+        """This thread looked for ``need`` bytes from ``begun`` until now, and evicted this for it."""
+
+    def moved(self, begun: float, copy: "Copy", tier: str) -> None:
+        """This thread copied an object into another tier, from ``begun`` until now."""
+
+    def close(self) -> None:
+        """Nothing more is to come."""

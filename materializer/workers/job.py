@@ -1,0 +1,163 @@
+"""What a worker is asked and what it answers: values that pickle, the same for processes, threads and other machines.
+
+A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from viewcache.materializer.clock import UNKNOWN, Span
+from viewcache.materializer.planning.program import Program
+from viewcache.store import Stored, Written
+from viewcache.store.codec_trial import Trial
+from viewcache.store.format import ChunkTable
+
+__all__ = ["Base", "Job", "Made", "Place", "Recipe", "Report", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one clip is made."""
+
+    key: str
+    """Content key, 32 hex digits."""
+    program: Program
+    row: np.ndarray
+    """int32 (program.columns,)."""
+    frames: np.ndarray
+    """int32 (F,): source frames in clip order."""
+    shape: tuple[int, ...]
+    """(T,C,H,W), or (V,T,C,H,W) after ``stack``."""
+    due: int
+    """Order of need; lower first."""
+    bound: int
+    """Most bytes it can take on disk."""
+    kind: str = "clip"
+    """What the catalog calls it: ``clip``, ``frames`` (as decoded) or ``aug`` (one frame after some steps)."""
+    native: bool = False
+    """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
+    codec: str = "raw"
+    """``raw``, ``lz4`` or ``zstd1``."""
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        """Clips are read whole, pictures that clips are made from one by one."""
+        return self.shape if self.kind == "clip" else (1, *self.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how objects are written."""
+
+    root: str
+    """Local folder of the tier."""
+    durable: bool
+    """Whether bytes are on the disk before the object counts as made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A video as a job needs it."""
+
+    uri: str
+    name: str
+    """The video's name in paths, for messages."""
+    key: str
+    """Content key of the file."""
+    index: bytes
+    """`VideoIndex.to_bytes()`."""
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Kept pictures of a video, from which clips are made without decoding it: a kept ancestor (SAND §5.3)."""
+
+    key: str
+    """Content key, 32 hex digits."""
+    stored: Stored
+    """One chunk a frame."""
+    frames: np.ndarray
+    """int32 (n,), sorted: source frames."""
+    program: Program
+    """What was done to each frame, one operation at the most; empty for the decoder's own planes."""
+    row: np.ndarray
+    """int32 (program.columns,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One video, one decode, and everything that is made of it."""
+
+    number: int
+    uri: str
+    name: str
+    """The video's name in paths, for messages."""
+    video_key: str
+    index: bytes
+    """`VideoIndex.to_bytes()`."""
+    clips: tuple[Recipe, ...]
+    place: Place
+    estimate_s: float = 10.0
+    """How long it should take; a worker that is silent much longer counts as hung."""
+    bases: tuple[Base, ...] = ()
+    """Pictures that need not be decoded."""
+    laps: bool = False
+    """Whether to say when each stage was on."""
+    trial: bool = False
+    """Try all codecs on the first object."""
+
+    @property
+    def bound(self) -> int:
+        """Most bytes that its objects can take together."""
+        return sum(clip.bound for clip in self.clips)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Content keys of all it makes."""
+        return tuple(clip.key for clip in self.clips)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An object is in its place, whole."""
+
+    key: str
+    written: Written
+    """Where, how many bytes, and how to read them."""
+    seconds: dict[str, float]
+    """Busy seconds by stage since the last word of this job."""
+    span: Span = UNKNOWN
+    """Since that word, or the job's begin."""
+
+    @property
+    def stored(self) -> Stored:
+        """What the store's reader wants."""
+        written = self.written
+        table = ChunkTable.from_bytes(written.table)
+        return Stored(written.physical, written.shape, written.chunk_rows, written.codec, table)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A job is over: what it cost, and what could not be made."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
+    frames: dict[str, int] = field(default_factory=dict)
+    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``, ``converted``; ``loaded`` and
+    ``loaded_bytes`` of kept pictures; ``frame_bytes``, of one frame at 4:2:0."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Key → why, for objects that this video cannot give (bad frames)."""
+    returned: tuple[str, ...] = ()
+    """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
+    damaged: tuple[str, ...] = ()
+    """Keys of bases that could not be read; their frames were decoded."""
+    trials: tuple[Trial, ...] = ()
+    """What other codecs would have done."""
+    error: str = ""
+    """Why the whole job failed (the disk is full, say); empty if it did not."""
+    error_kind: str = ""
+    span: Span = UNKNOWN
+    """Since the last object, or the job's begin."""

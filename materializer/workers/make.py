@@ -1,0 +1,279 @@
+"""Make the objects of one job: decode once, give every frame to all that need it, store each object when it is whole.
+
+A frame lives from its decoding to its last consumer and no longer (SAND §5.4). Groups of pictures are decoded in the
+order in which the clips that need them are due: the most urgent clip is out first, the rest of the video follows.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from viewcache.errors import Broken, ViewcacheError
+from viewcache.materializer.clock import Clock
+from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to_rgb
+from viewcache.materializer.media.source import shown
+from viewcache.materializer.ops import FrameOp, NativeOp, get
+from viewcache.materializer.planning.program import Node, Tree, finish, grow
+from viewcache.materializer.workers.job import Job, Made, Recipe, Report
+from viewcache.materializer.workers.kept import KeptPictures, root_of
+from viewcache.store import ArrayMeta, write_object
+from viewcache.store.codec_trial import Trial, try_codecs
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+
+__all__ = ["make"]
+
+
+@dataclass(slots=True)
+class _Leaf:
+    """A frame-by-frame stream of a clip, being filled."""
+
+    tree: Tree
+    positions: dict[int, list[tuple[int, Node | None]]]
+    """Source frame → where it goes and by which chain."""
+    array: np.ndarray | None = None
+    """uint8 (T,C,H,W), once the first frame says how large; (T, bytes) for native planes."""
+
+
+@dataclass(slots=True)
+class _Clip:
+    recipe: Recipe
+    tree: Tree
+    leaves: list[_Leaf]
+    missing: set[int]
+    """Source frames still to come."""
+
+
+class _Clock(Clock):
+    """Of one job."""
+
+    converted = 0
+    """Conversions to RGB so far."""
+
+
+class _Frame:
+    """One frame and what has been made of it: each operation runs once, however many clips share it."""
+
+    def __init__(
+        self,
+        picture: "VideoFrame | None",
+        index: VideoIndex,
+        clock: _Clock,
+        made: "dict[Node | None, np.ndarray] | None" = None,
+    ):
+        """A decoded frame, or what was kept of it: then all that is asked for comes after ``made``."""
+        self._picture = picture
+        self._index = index
+        self._clock = clock
+        self._made: dict[Node | None, np.ndarray] = made or {}
+
+    def at(self, node: Node | None) -> np.ndarray:
+        """uint8 (3,H,W) after the chain that ends in ``node``."""
+        array = self._made.get(node)
+        if array is None:
+            array = self._made[node] = self._apply(node)
+        return array
+
+    def planes(self) -> np.ndarray:
+        """uint8 (bytes,): the decoder's own planes."""
+        return planes_of(self._decoded)
+
+    @property
+    def _decoded(self) -> "VideoFrame":
+        assert self._picture is not None  # `KeptPictures.read` gave all that is wanted, or the planes
+        return self._picture
+
+    def _apply(self, node: Node | None) -> np.ndarray:
+        rotation = self._index.rotation
+        if node is None:
+            array = to_rgb(self._decoded, rotation=rotation)
+            self._clock.converted += 1
+            self._clock.lap("convert")
+            return array
+        op, row = get(node.name), np.array(node.row, np.int32)
+        assert isinstance(op, FrameOp)  # grow() makes nodes of these only
+        if node.parent is None and isinstance(op, NativeOp):
+            # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
+            height, width, interpolation = op.target(node.params, row)
+            array = to_rgb(self._decoded, height, width, interpolation, rotation)
+            self._clock.converted += 1
+            self._clock.lap("convert")
+            return array
+        array = op.run(node.params, row, self.at(node.parent))
+        self._clock.lap("augment")
+        return array
+
+
+class _Maker:
+    """The state of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.clock = _Clock(laps=job.laps)
+        self.index = VideoIndex.from_bytes(job.index)
+        self.stats = DecodeStats()
+        self.trials: tuple[Trial, ...] = ()
+        self.failed: dict[str, str] = {}
+        self.returned: list[str] = []
+        self.users: dict[int, list[_Clip]] = {}
+        self.due: dict[int, int] = {}
+        self.roots: dict[int, set[Node | None]] = {}
+        """Source frame → first operations on the ways of all that is made of it."""
+        self.open: dict[str, _Clip] = {}
+        self.kept = KeptPictures(job.place.root, job.bases)
+        for recipe in job.clips:
+            self._want(recipe)
+
+    def _want(self, recipe: Recipe) -> None:
+        tree = grow(recipe.program, recipe.frames, recipe.row)
+        leaves: list[_Leaf] = []
+        for leaf in tree.leaves():
+            positions: dict[int, list[tuple[int, Node | None]]] = {}
+            for t, (frame, node) in enumerate(zip(leaf.frames.tolist(), leaf.nodes, strict=True)):
+                positions.setdefault(frame, []).append((t, node))
+            leaves.append(_Leaf(leaf, positions))
+        missing = {frame for leaf in leaves for frame in leaf.positions}
+        clip = _Clip(recipe, tree, leaves, missing)
+        self.open[recipe.key] = clip
+        for frame in missing:
+            self.users.setdefault(frame, []).append(clip)
+            self.due[frame] = min(recipe.due, self.due.get(frame, recipe.due))
+        for made in leaves:
+            for frame, places in made.positions.items():
+                self.roots.setdefault(frame, set()).update(root_of(node) for _, node in places)
+
+    def run(self, pause: Callable[[], bool]) -> Iterator[Made]:
+        """Decode, and yield each object when it is in its place."""
+
+        def stop() -> bool:
+            self.clock.lap("decode")
+            try:
+                return pause()
+            finally:
+                self.clock.skip()
+
+        for number, frame in self._frames(stop):
+            for made in self._take(number, frame):
+                yield made
+                if pause():
+                    self.returned = list(self.open)
+                    return
+                self.clock.skip()
+        for number, why in self.stats.failed.items():
+            for clip in self.users.get(number, ()):
+                if self.open.pop(clip.recipe.key, None):
+                    self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: frame {number}: {why}"
+        self.returned = list(self.open)
+
+    def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, _Frame]]:
+        """Every wanted frame: what is kept first, the rest decoded."""
+        unkept = []
+        for number in sorted(self.due, key=lambda each: (self.due[each], each)):
+            made = self.kept.read(number, self.roots[number])
+            self.clock.lap("load" if made else "decode")
+            if not made:
+                unkept.append(number)
+                continue
+            planes = made.pop(None, None)
+            picture = None if planes is None else frame_from_planes(planes, self.index)
+            yield number, _Frame(picture, self.index, self.clock, made)
+            if stop():
+                return
+        if not unkept:
+            return  # the video is not even opened
+        numbers = np.array(sorted(unkept), np.int64)
+        order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
+        for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):
+            self.clock.lap("decode")
+            yield number, _Frame(picture, self.index, self.clock)
+        self.clock.lap("decode")
+
+    def _take(self, number: int, frame: _Frame) -> Iterator[Made]:
+        for clip in self.users.pop(number, ()):
+            for leaf in clip.leaves:
+                for t, node in leaf.positions.get(number, ()):
+                    picture = frame.planes() if clip.recipe.native else frame.at(node)
+                    if leaf.array is None:
+                        leaf.array = np.empty((len(leaf.tree.frames), *picture.shape), np.uint8)
+                    leaf.array[t] = picture
+            self.clock.lap("augment")
+            clip.missing.discard(number)
+            if not clip.missing:
+                del self.open[clip.recipe.key]
+                yield self._store_clip(clip)
+
+    def _store_clip(self, clip: _Clip) -> Made:
+        recipe = clip.recipe
+        array = finish(clip.tree, {id(leaf.tree): leaf.array for leaf in clip.leaves if leaf.array is not None})
+        for leaf in clip.leaves:
+            leaf.array = None
+        if array.shape != recipe.shape:
+            raise Broken(f"{self.job.name}: made a clip of shape {array.shape}, planned {recipe.shape}")
+        self.clock.lap("augment")
+        attributes: dict[str, object] = {
+            "kind": recipe.kind,
+            "frames": recipe.frames.tolist(),
+            "recipe": recipe.program.describe(recipe.row),
+        }
+        if recipe.native:
+            index = self.index
+            attributes |= {"pix_fmt": index.pix_fmt, "width": index.width, "height": index.height}
+            attributes |= {"color_space": index.color_space_name, "color_range": index.color_range_name}
+        return self._store(recipe, array, attributes)
+
+    def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object]) -> Made:
+        attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
+        place = self.job.place
+        array = np.ascontiguousarray(array)
+        meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes)
+        written = write_object(place.root, recipe.key, array, meta, durable=place.durable)
+        self.clock.lap("store")
+        if self.job.trial and not self.trials:
+            self.trials = try_codecs(array[: recipe.chunk_shape[0]])
+            self.clock.lap("trial")
+        return Made(recipe.key, written, *self.clock.take())
+
+
+def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+    """Make a job's objects, in the order in which they are due; the last value is the report.
+
+    Args:
+        job: what to make.
+        pause: called between groups of pictures and after each object; it may do other work meanwhile. True ends the
+            job early, with the rest in ``Report.returned``.
+    """
+    error = kind = ""
+    maker = None
+    try:
+        maker = _Maker(job)
+        yield from maker.run(pause)
+    except ViewcacheError as known:
+        error, kind = str(known), known.kind
+    except Exception:  # a worker outlives a job that fails, and says what it was
+        error, kind = f"{job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
+    if maker is None:
+        yield Report(error=error, error_kind=kind)
+        return
+    stats = maker.stats
+    counts = {
+        "packets": stats.packets,
+        "decoded": stats.decoded,
+        "wanted": stats.wanted,
+        "bytes_read": stats.bytes_read,
+        "frame_bytes": maker.index.width * maker.index.height * 3 // 2,
+        "converted": maker.clock.converted,
+        "loaded": maker.kept.loaded,
+        "loaded_bytes": maker.kept.loaded_bytes,
+    }
+    if error:
+        maker.returned = [key for key in maker.open if key not in maker.failed]
+    damaged = tuple(maker.kept.damaged)
+    seconds, span = maker.clock.take()
+    returned = tuple(maker.returned)
+    yield Report(seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span)

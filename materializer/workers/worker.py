@@ -1,0 +1,95 @@
+"""What a worker does: take a job, make its objects, say so, wait for the next; the same in a process and in a thread.
+
+A job that arrives in the middle of another goes first: a reader waits for it. The other is paused, not given up.
+
+A worker process is run by the pool as `python -m viewcache.materializer.workers.worker FD MEMORY_BYTES PARENT
+[OP_MODULE…]`; it ends when the other side of FD closes or the process PARENT ends.
+"""
+
+import os
+import sys
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from viewcache.materializer import ops
+from viewcache.materializer.limits import limit_worker, private_bytes
+from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.make import make
+
+__all__ = ["Line", "main", "serve"]
+
+
+class Line(Protocol):
+    """A worker's end of what jobs come by, and words about them go by."""
+
+    def poll(self) -> bool:
+        """Whether `recv` would return, or raise, at once."""
+
+    def recv(self) -> Any:
+        """A `Job`, or the number of one to give up; waits for it.
+
+        Raises:
+            EOFError: there will be nothing more.
+        """
+
+    def send(self, obj: tuple[int, Made | Report]) -> None:
+        """Say what became of a job.
+
+        Raises:
+            OSError: nobody listens any more.
+        """
+
+
+def serve(line: Line) -> None:
+    """Run jobs until the line closes; then SystemExit."""
+    while True:
+        said = _hear(line)
+        if isinstance(said, Job):  # else a request to give up a job that was done before it arrived
+            _run(line, said, set())
+
+
+def _run(line: Line, job: Job, unwanted: set[int]) -> None:
+    """Run a job; ``unwanted`` are numbers of jobs to give up, of this one or of those that are paused for it."""
+
+    def pause() -> bool:
+        """Do what came meanwhile; True when this job shall give up the rest."""
+        while line.poll():
+            said = _hear(line)
+            if isinstance(said, Job):
+                _run(line, said, unwanted)
+            else:
+                unwanted.add(said)
+        return job.number in unwanted
+
+    for said in make(job, pause):
+        _say(line, (job.number, said))
+
+
+def _hear(line: Line) -> Job | int:
+    try:
+        said: Job | int = line.recv()
+    except (EOFError, OSError):
+        raise SystemExit(0) from None  # not an error that the job below could take for its own
+    return said
+
+
+def _say(line: Line, what: tuple[int, Made | Report]) -> None:
+    try:
+        line.send(what)
+    except OSError:
+        raise SystemExit(0) from None  # the owner is gone
+
+
+def main() -> None:
+    """Set the limits, then serve."""
+    fd, memory_bytes, parent = (int(each) for each in sys.argv[1:4])
+    op_modules = sys.argv[4:]
+    limit_worker(memory_bytes, parent=parent)
+    ops.load_modules(op_modules)
+    connection = Connection(fd)
+    connection.send(private_bytes(os.getpid()))  # what jobs take is counted from here
+    serve(connection)
+
+
+if __name__ == "__main__":
+    main()
