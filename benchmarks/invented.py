@@ -4,10 +4,11 @@ import numpy as np
 
 from viewcache.api.config.load import load
 from viewcache.materializer import randomness
+from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
-from viewcache.materializer.planning.plan import GenerationPlan, Videos, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.spec import TaskSpec
 
 __all__ = ["AskedTask", "dataset_of", "index_of", "plan_of", "task_of", "videos_of"]

@@ -32,6 +32,7 @@ from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks import task as planning
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.task import Task, TaskSettings
+from viewcache.materializer.telemetry.observer import Observer
 
 EPOCHS, SAMPLES, FRAMES, GOP = 5, 2, 300, 150
 TASKS = {"slowfast": (32, 2), "mae": (16, 4)}
@@ -129,7 +130,7 @@ def _task(catalog: Catalog, config: Config, spec: TaskSpec, videos: list[_Video]
         drop_last=False,
     )
     settings = TaskSettings(0, EPOCHS, 10**12)
-    return Task(spec, config.graph(spec), settings, catalog, dataset, catalog.ensure_task(row).task_id)
+    return Task(spec, config.graph(spec), settings, catalog, dataset, catalog.ensure_task(row).task_id, Observer())
 
 
 def _time_parts(catalog: Catalog, took: Took) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Timing, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from benchmarks.several import TOGETHER, Race, Took, run_race
+from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import Videos
 from viewcache.materializer.retention.choice import RULES
 from viewcache.materializer.retention.options import ToCome, Weighed, weigh
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Aim, Figure, Result, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import GenerationPlan, Videos
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.sharing import MOST_VIDEOS, Saving, count_savings
 
 FRAMES = 300

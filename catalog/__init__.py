@@ -1,7 +1,35 @@
-"""What we know: SQL tables, public views and named queries behind one door (DESIGN §6).
+"""What we know: SQL tables, public views and named queries behind one door.
 
 Everything else passes value types in and gets value types or Arrow tables back; no SQL is written outside this folder.
 The names load on first use (PEP 562), because the drivers below them take a third of a second to import.
+
+In the order of work:
+
+- ``opening``: the lock, creation, the schema's revision, the journal, damaged files
+- ``files``: atomic creation, the reserve for a full disk, quarantine
+- ``lock``: who owns the catalog
+- ``engine``: what the catalog needs of a database
+- ``duck``: the embedded database: one DuckDB file
+- ``postgres``: PostgreSQL: bulk rows by COPY
+- ``tables``: the declared tables
+- ``schemas``: their bulk forms, as Arrow schemas
+- ``rows``: row objects to Arrow and back
+- ``records``: the values that pass through the door
+- ``door``: the one door to the database, in verbs: record a plan, mark ready, what is due
+- ``tasks``: what registering datasets, videos, tasks and draws means
+- ``plans``: a plan, checked and recorded in bulk
+- ``leaving``: the door's verbs about what leaves and what may not
+- ``pending``: small changes until the next commit, as their net effect
+- ``writer``: the single writer thread and its batches
+- ``journal``: what was drawn, written a second time: a checked line per decision
+- ``replay``: catalog and journal brought to the same state; a lost catalog gets its draws back
+- ``statements``: loads the named statements of `catalog/sql/queries`
+- ``views``: the public relations in `catalog/sql/views`, built after every migration
+- ``snapshot``: a copy to read for other processes while a run is on
+- ``readonly``: users' SQL over the catalog, read-only
+- ``confined``: other people's SQL in a child process with limits
+- ``eviction``: what an eviction policy is, and the cut
+- ``policies``: the shipped policies and those of users, checked
 """
 
 from importlib import import_module

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "CLEAN",
     "CopyRow",
     "EventRow",
     "GenerationRow",
@@ -23,6 +24,9 @@ __all__ = [
     "VideoColumnRow",
     "VideoRow",
 ]
+
+CLEAN = "clean_end"
+"""Setting: ``yes`` while rows and files are known to agree, because the last owner said so in the end."""
 
 _Blob = bytes
 """The type under a name that the field ``bytes`` does not hide."""

@@ -159,3 +159,16 @@ def _mix(z: np.ndarray) -> Words:
     out *= np.uint64(_MIX_2)
     out ^= out >> np.uint64(31)
     return out.reshape(np.shape(z))
+
+
+def nested_offset(fractions: Words, size: np.ndarray, window: int | np.ndarray) -> NDArray[np.int64]:
+    """Place a window inside a side: floor(A * (size - window + 1)).
+
+    Uniform for every window, and for one A a smaller window lies inside a larger one.
+
+    Args:
+        fractions: A, numerators over ``ONE``.
+        size: length of the side, at least ``window``.
+        window: length of the window.
+    """
+    return scaled(fractions, np.asarray(size, dtype=np.int64) - window + 1)

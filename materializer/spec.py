@@ -17,6 +17,7 @@ __all__ = [
     "StepSpec",
     "TaskSpec",
     "TierSpec",
+    "clip_span",
 ]
 
 
@@ -73,6 +74,11 @@ class StepSpec:
     place: Place = field(default=Place(), compare=False)
 
 
+def clip_span(frames_per_clip: int, stride: int) -> int:
+    """Return L, the number of source frames from a clip's first frame to its last, both included."""
+    return (frames_per_clip - 1) * stride + 1
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingSpec:
     """Which frames make a clip, and how many clips make a batch."""
@@ -88,6 +94,11 @@ class SamplingSpec:
     """``shared`` (shared fraction, DESIGN §8.3) or ``independent``."""
     spread: float = 0.4
     """δ in (0, 1]: width of the window of a video, as a fraction, that the starts of one generation fall in."""
+
+    @property
+    def span(self) -> int:
+        """L, the number of source frames from a clip's first frame to its last, both included."""
+        return clip_span(self.frames_per_video, self.frame_stride)
 
 
 @dataclass(frozen=True, slots=True)

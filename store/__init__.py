@@ -1,4 +1,33 @@
-"""Where bytes are: tiers, Zarr shards, codecs and checksums; knows nothing of plans."""
+"""Where bytes are: tiers, Zarr shards, codecs and checksums; knows nothing of plans.
+
+In the order of work:
+
+- ``format``: Zarr v3 metadata, shard index and chunk table, as pure functions
+- ``codec``: raw, lz4, zstd1
+- ``checksum``: crc32c by the fastest library there is
+- ``buffers``: aligned, reusable memory for pixels
+- ``budget``: the law of every tier: used and reserved bytes stay within the budget
+- ``temporary``: names of unfinished folders, and whether their maker lives
+- ``spans``: which ranges of a shard to ask for at once
+- ``shard_writer``: a shard's bytes, chunk by chunk, into any open file
+- ``shard_reader``: chunks out of a shard, checked, from wherever it lies
+- ``writer``: write and publish an object of a folder
+- ``reader``: read, scan and verify objects of a folder
+- ``tier``: what every tier can do, and copying between two
+- ``local``: the local tier: a folder's layout, and deletion
+- ``headroom``: how much memory the machine and the control groups still give
+- ``arena``: the memory behind it: shared, without names, freed by the kernel
+- ``region``: a part of it, mapped into its owner's memory
+- ``memory``: the memory tier: objects that all processes of the cache can read
+- ``opening``: a tier from its URL
+- ``client``: requests to a bucket, retried until a deadline, on a thread of their own
+- ``retry``: what an error of a remote store means, and how long to wait
+- ``window``: how many requests may be under way
+- ``fetch``: what a bucket sent, checked: wrong on the way, or where it lies
+- ``remote``: the remote tier: objects in a bucket
+- ``quiet``: libraries below fsspec log no requests, which hold tokens
+- ``codec_trial``: what each codec would do to a chunk
+"""
 
 from viewcache.store.arena import MemoryHandle, MemoryReader
 from viewcache.store.budget import Budget, Reservation

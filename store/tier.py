@@ -21,7 +21,10 @@ from viewcache.store.format import ArrayMeta, ChunkTable
 from viewcache.store.shard_reader import FoundObject, Stored, read_each
 from viewcache.store.shard_writer import Written
 
-__all__ = ["Tier", "another", "copy_object"]
+__all__ = ["LOCAL", "MEMORY", "REMOTE", "Tier", "another", "copy_object"]
+
+MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
+"""Names of the tiers, the fastest first. Objects are made in the local one."""
 
 Bytes = NDArray[np.uint8]
 T = TypeVar("T")

@@ -1,6 +1,13 @@
 """Whether what was drawn and stored is right: checksums, orders, uniformity, diversity, plots.
 
-In the order of work: ``recorded``, ``uniformity``, ``diversity``, ``evidence``, ``plots``, ``verify``.
+In the order of work:
+
+- ``recorded``: draws as recorded: orders, starts, crops; what of them is independent
+- ``uniformity``: tests of orders and densities, as pure functions
+- ``diversity``: distinct frames, and frames that come again, beside independent draws
+- ``evidence``: both for all tasks of a cache
+- ``plots``: the same as PNG or HTML
+- ``verify``: every byte of every object, each drawn epoch, and the randomness of draws
 """
 
 __all__: list[str] = []

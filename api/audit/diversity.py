@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from viewcache.api.audit.recorded import Clips, Footage, load_clips
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
-from viewcache.materializer.planning.clip_starts import clip_span, clip_starts
+from viewcache.materializer.planning.clip_starts import clip_starts
 from viewcache.materializer.randomness import permutation, word
+from viewcache.materializer.spec import clip_span
 
 __all__ = ["OFTEN", "Counts", "Diversity", "compare", "diversity"]
 

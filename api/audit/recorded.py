@@ -17,8 +17,8 @@ from viewcache.errors import BadInput
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.base import Size
 from viewcache.materializer.ops.crop import free_places
-from viewcache.materializer.planning.clip_starts import clip_span
 from viewcache.materializer.randomness import Words, fold, uniform, word
+from viewcache.materializer.spec import clip_span
 
 __all__ = ["Clips", "Footage", "Window", "clip_places", "crop_places", "load_clips", "whole_orders", "windows_of"]
 

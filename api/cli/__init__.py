@@ -1,6 +1,13 @@
 """The command line: one module of commands for each thing that people do.
 
-In the order of work: ``terminal``, ``make``, ``look``, ``care``, ``evict``, ``main``.
+In the order of work:
+
+- ``terminal``: data to stdout, words and progress to stderr
+- ``make``: plan, run, demo
+- ``look``: status, sql, lint
+- ``care``: verify, doctor, gc, forget, db upgrade
+- ``evict``: evict
+- ``main``: the command line: commands, exit codes
 """
 
 __all__: list[str] = []

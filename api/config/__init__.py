@@ -1,7 +1,17 @@
 """Configuration: a safe subset of YAML to frozen specs, the table of keys, the schema, and finding a cache.
 
-In the order of work: ``yaml_subset``, ``kinds``, ``keys``, ``eviction``, ``values``, ``tiers``, ``steps``, ``load``,
-``schema``, ``find``.
+In the order of work:
+
+- ``yaml_subset``: the safe subset of YAML, with places
+- ``kinds``: what a key may hold
+- ``keys``: the one table of keys
+- ``eviction``: `cache.eviction`
+- ``values``: typed values, checked against it
+- ``tiers``: where bytes lie: one folder, or tiers
+- ``steps``: steps, branches and ops
+- ``load``: files, text or a mapping to specs
+- ``schema``: the JSON Schema and `docs/config.md`, from the same table
+- ``find``: which cache a command is about
 """
 
 __all__: list[str] = []

@@ -4,27 +4,26 @@ SAND §5.1 and Fig. 9: the paper's keys load as they are, with this cache's own 
 whatever is not understood is refused with its place, because a setting that is silently ignored costs a training run.
 """
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
-from viewcache.api.config.steps import read_steps, stage_of, told
+from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
 from viewcache.api.config.values import Entries, local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
 from viewcache.errors import BadInput, ConfigError, ViewNotFound
 from viewcache.materializer import ops
-from viewcache.materializer.planning.graph import AbstractGraph, check_graph
+from viewcache.materializer.planning.definition import canonical, graph_of
+from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.spec import (
     CacheSpec,
     DatasetSpec,
     Place,
     SamplingSpec,
-    StepSpec,
     TaskSpec,
 )
 
@@ -37,9 +36,6 @@ _MOST_MEMORY = 8 << 30
 """Bytes of ``memory`` when none is given, on a machine that has twice as much."""
 
 Source = str | os.PathLike[str] | Mapping[str, object]
-
-# What may change between two runs without changing what any path means, so it is no part of a task's definition.
-_NOT_DEFINING = {TaskSpec: ("name", "epochs", "layout"), StepSpec: ("name",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +65,11 @@ class Config:
 
     def graph(self, task: TaskSpec) -> AbstractGraph:
         """The abstract graph of one of the tasks; ``task.steps`` are already in its order."""
-        return check_graph(task.steps, stage_of)
+        return graph_of(task)
 
     def canonical(self, task: TaskSpec) -> str:
-        """A task's definition as canonical JSON: as long as it stays, every path of the task keeps its meaning.
-
-        It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed (the cache's where
-        the task has none). It leaves out the task's name, which the catalog keeps beside it, and what may change from
-        run to run: places in files, the steps' names, ``epochs`` and ``layout``.
-        """
-        seed = self.cache.seed if task.seed is None else task.seed
-        values = _canonical(replace(task, seed=seed))
-        return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        """A task's definition as canonical JSON: as long as it stays, every path of the task keeps its meaning."""
+        return canonical(self.cache, task)
 
     def with_used_bytes(self, used: int) -> "Config":
         """The same with the default budget taken from free space plus what the store has already taken.
@@ -344,15 +333,3 @@ def _trust(cache: CacheSpec, task: TaskSpec, place: Place) -> None:
 
 def _where(place: Place) -> str:
     return place.file + (f":{place.line}" if place.line else "")
-
-
-def _canonical(value: object) -> object:
-    """Plain JSON values of a spec; fields that do not compare, which are places, are left out."""
-    if is_dataclass(value) and not isinstance(value, type):
-        skipped = _NOT_DEFINING.get(type(value), ())
-        return {
-            f.name: _canonical(getattr(value, f.name)) for f in fields(value) if f.compare and f.name not in skipped
-        }
-    if isinstance(value, tuple):
-        return [_canonical(item) for item in value]
-    return value

@@ -12,10 +12,11 @@ from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import BadInput
 from viewcache.materializer import ops
 from viewcache.materializer.planning.conditions import parse_condition
+from viewcache.materializer.planning.definition import stage_of
 from viewcache.materializer.planning.graph import check_graph
 from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
 
-__all__ = ["read_steps", "stage_of", "told"]
+__all__ = ["read_steps", "told"]
 
 
 def read_steps(entries: Entries) -> tuple[StepSpec, ...]:
@@ -123,11 +124,6 @@ def _operation(node: Node, label: str) -> OpCall:
     except Exception as error:  # an operation of the user's own may raise anything
         raise error_at(place, f"{label}: op {name!r} failed on its parameters: {told(error)}") from error
     return OpCall(name, params, place)
-
-
-def stage_of(op: OpCall) -> str:
-    """The stage of an operation: ``frame``, ``time`` or ``read``."""
-    return ops.get(op.name).stage
 
 
 def told(error: Exception) -> str:

@@ -1,6 +1,11 @@
 """``viewcache demo``: cold, warm and on demand, compared.
 
-In the order of work: ``demo_clips``, ``on_demand``, ``sheet``, ``demo``.
+In the order of work:
+
+- ``demo_clips``: clips for it
+- ``on_demand``: the rival: a plain PyAV loop
+- ``sheet``: a batch as a picture
+- ``demo``: cold, warm and on demand, compared
 """
 
 __all__: list[str] = []

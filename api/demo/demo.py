@@ -27,9 +27,9 @@ from viewcache.api.session.cache import Cache
 from viewcache.api.session.cache import open as open_cache
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.dataset.scan import scan
+from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import DatasetSpec
-from viewcache.materializer.workers.job import Recipe
 
 __all__ = ["Phase", "demo"]
 

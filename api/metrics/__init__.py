@@ -1,12 +1,17 @@
-"""What is counted, for Prometheus, OpenTelemetry and traces; the names load on first use."""
+"""What is counted, for Prometheus, OpenTelemetry and traces; the names load on first use.
+
+In the order of work:
+
+- ``metrics``: what is counted, for Prometheus, OpenTelemetry and traces
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from viewcache.api.metrics.metrics import METRICS, Endpoint, Metric, collector, counters, instrument, page, serve
+    from viewcache.api.metrics.metrics import METRICS, Counted, Endpoint, Metric, collector, instrument, page, serve
 
-__all__ = ["METRICS", "Endpoint", "Metric", "collector", "counters", "instrument", "page", "serve"]
+__all__ = ["METRICS", "Counted", "Endpoint", "Metric", "collector", "instrument", "page", "serve"]
 
 
 def __getattr__(name: str) -> object:

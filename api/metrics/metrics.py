@@ -5,24 +5,29 @@ reads what the cache's parts know anyway, when somebody asks. The libraries are 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from viewcache.errors import BadInput, MissingExtra
-from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
     from prometheus_client.registry import Collector
 
-    from viewcache.api.session.cache import Cache
-
-__all__ = ["METRICS", "Endpoint", "Metric", "collector", "counters", "instrument", "observer_of", "page", "serve"]
+__all__ = ["METRICS", "Counted", "Endpoint", "Metric", "collector", "instrument", "page", "serve"]
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """Values of the labels, and what was counted for them."""
+
+
+class Counted(Protocol):
+    """What has counters: an open `Cache`."""
+
+    def snapshot(self) -> Snapshot:
+        """All of them, now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Metric:
     name: str
     """As Prometheus has it; a counter's name ends in ``_total``."""
     doc: str
-    read: "Callable[[Cache], Values]"
+    read: Callable[[Snapshot], Values]
     labels: tuple[str, ...] = ()
     unit: str = "1"
     """``s``, ``By`` (bytes) or ``1`` (a number of things)."""
@@ -49,67 +54,33 @@ class Metric:
         return name.replace("viewcache_", "viewcache.")
 
 
-def _of_tasks(name: str) -> "Callable[[Cache], Values]":
-    """A number of `Spent`, for each task."""
-    return lambda cache: [((task,), getattr(reader.spent, name)) for task, reader in _readers(cache)]
+def _of_tasks(name: str) -> Callable[[Snapshot], Values]:
+    """A number of `TaskCounts`, for each task."""
+    return lambda now: [((task,), getattr(counts, name)) for task, counts in now.tasks.items()]
 
 
-def _readers(cache: "Cache") -> list[tuple[str, Any]]:
-    return list(cache._readers.items())
+def _stalls(now: Snapshot) -> Values:
+    return [((task, cause), seconds) for task, counts in now.tasks.items() for cause, seconds in counts.stalls.items()]
 
 
-def _stalls(cache: "Cache") -> Values:
-    return [
-        ((task, cause), seconds)
-        for task, reader in _readers(cache)
-        for cause, seconds in list(reader.spent.stalls.items())
-    ]
+def _tier(name: str) -> Callable[[Snapshot], Values]:
+    """A number of `TierBytes`, for each tier."""
+    return lambda now: [((tier,), getattr(held, name)) for tier, held in now.tiers.items()]
 
 
-def _counted(counts: "Callable[[Cache], Mapping[str, float]]") -> "Callable[[Cache], Values]":
-    """What is counted by one label."""
-    return lambda cache: [((label,), value) for label, value in list(counts(cache).items())]
-
-
-def _tier(name: str) -> "Callable[[Cache], Values]":
-    return lambda cache: _of_tiers(cache, name)
-
-
-def _of_tiers(cache: "Cache", name: str) -> Values:
-    return [((tier,), getattr(cache.tiers[tier], name)) for tier in cache.tiers.names()]
-
-
-def _work(name: str) -> "Callable[[Cache], Values]":
+def _work(name: str) -> Callable[[Snapshot], Values]:
     """A number of what the workers did."""
-    return lambda cache: [((), cache._engine.frames[name] if cache._engine is not None else 0)]
+    return lambda now: [((), now.work.get(name, 0))]
 
 
-def _one(value: "Callable[[Cache], float]") -> "Callable[[Cache], Values]":
-    return lambda cache: [((), value(cache))]
+def _by_label(name: str) -> Callable[[Snapshot], Values]:
+    """What is counted by one label."""
+    return lambda now: [((label,), value) for label, value in getattr(now, name).items()]
 
 
-def _observer(cache: "Cache") -> Observer:
-    return cache.observer
-
-
-def _waiting(cache: "Cache") -> int:
-    return cache._engine.room.waiting() if cache._engine is not None else 0
-
-
-def _busy(cache: "Cache") -> Mapping[str, float]:
-    return cache.busy_seconds()
-
-
-def _stored(cache: "Cache") -> int:
-    return len(cache._ledger)
-
-
-def _gone(cache: "Cache") -> Values:
-    return list(cache._ledger.gone.items())
-
-
-def _backlog(cache: "Cache") -> int:
-    return cache.catalog.backlog()
+def _one(name: str) -> Callable[[Snapshot], Values]:
+    """A number without labels."""
+    return lambda now: [((), getattr(now, name))]
 
 
 METRICS = (
@@ -117,28 +88,28 @@ METRICS = (
     Metric("viewcache_wait_seconds_total", "Seconds of reads by cause.", _stalls, ("task", "cause"), "s"),
     Metric("viewcache_hits_total", "Clips that were there when they were asked for.", _of_tasks("hits"), ("task",)),
     Metric("viewcache_misses_total", "Clips that were not.", _of_tasks("misses"), ("task",)),
-    Metric("viewcache_rebuilds_total", "Clips whose stored bytes were damaged.", _of_tasks("rebuilt"), ("task",)),
-    Metric("viewcache_readers_waiting", "Readers that wait for clips now.", _one(_waiting)),
-    Metric("viewcache_store_used_bytes", "Bytes of the objects in a tier.", _tier("used_bytes"), ("tier",), "By"),
-    Metric("viewcache_store_reserved_bytes", "Bytes promised to jobs.", _tier("reserved_bytes"), ("tier",), "By"),
-    Metric("viewcache_store_budget_bytes", "Bytes that a tier may take.", _tier("budget_bytes"), ("tier",), "By"),
-    Metric("viewcache_store_objects", "Objects in the store.", _one(_stored)),
+    Metric("viewcache_rebuilds_total", "Clips whose stored bytes were damaged.", _of_tasks("rebuilds"), ("task",)),
+    Metric("viewcache_readers_waiting", "Readers that wait for clips now.", _one("readers_waiting")),
+    Metric("viewcache_store_used_bytes", "Bytes of the objects in a tier.", _tier("used"), ("tier",), "By"),
+    Metric("viewcache_store_reserved_bytes", "Bytes promised to jobs.", _tier("reserved"), ("tier",), "By"),
+    Metric("viewcache_store_budget_bytes", "Bytes that a tier may take.", _tier("budget"), ("tier",), "By"),
+    Metric("viewcache_store_objects", "Objects in the store.", _one("objects")),
     Metric(
         "viewcache_evictions_total",
         "Objects that left a tier: `evict` for room, `rebuild` for damage.",
-        _gone,
+        lambda now: now.evictions.items(),
         ("tier", "reason"),
     ),
     Metric(
         "viewcache_worker_seconds_total",
         "Seconds that workers were busy, by stage.",
-        _counted(_busy),
+        _by_label("worker_seconds"),
         ("stage",),
         "s",
     ),
-    Metric("viewcache_jobs_total", "Jobs that workers were given.", _one(lambda cache: _observer(cache).jobs)),
-    Metric("viewcache_jobs_running", "Jobs that workers have now.", _one(lambda cache: _observer(cache).running)),
-    Metric("viewcache_jobs_died_total", "Jobs whose worker died.", _one(lambda cache: _observer(cache).deaths)),
+    Metric("viewcache_jobs_total", "Jobs that workers were given.", _one("jobs")),
+    Metric("viewcache_jobs_running", "Jobs that workers have now.", _one("jobs_running")),
+    Metric("viewcache_jobs_died_total", "Jobs whose worker died.", _one("jobs_died")),
     Metric("viewcache_packets_total", "Packets that were decoded.", _work("packets")),
     Metric("viewcache_frames_decoded_total", "Frames that came out of decoders.", _work("decoded")),
     Metric("viewcache_frames_converted_total", "Conversions of frames to RGB.", _work("converted")),
@@ -147,66 +118,28 @@ METRICS = (
     Metric(
         "viewcache_generations_total",
         "Generations that were planned.",
-        _counted(lambda cache: _observer(cache).generations),
+        _by_label("generations"),
         ("task",),
     ),
     Metric(
         "viewcache_planning_seconds_total",
         "Seconds of planning generations.",
-        _counted(lambda cache: _observer(cache).planning_s),
+        _by_label("planning_s"),
         ("task",),
         "s",
     ),
     Metric(
         "viewcache_catalog_backlog",
         "Small changes that wait to be committed to the catalog.",
-        _one(_backlog),
+        _one("catalog_backlog"),
     ),
 )
-
-_TRACKS = {
-    "bytes": ("viewcache_store_used_bytes", "viewcache_store_reserved_bytes", "viewcache_store_budget_bytes"),
-    "jobs running": ("viewcache_jobs_running",),
-    "readers waiting": ("viewcache_readers_waiting",),
-    "clips": ("viewcache_hits_total", "viewcache_misses_total"),
-    "objects in the store": ("viewcache_store_objects",),
-    "catalog backlog": ("viewcache_catalog_backlog",),
-}
-"""The counter tracks of a trace; a label's values are added up."""
-
-_BY_NAME = {metric.name: metric for metric in METRICS}
-
-
-def counters(cache: "Cache") -> dict[str, dict[str, float]]:
-    """The counter tracks of a trace: name → values by name."""
-    return {
-        track: {_short(name): sum(value for _, value in _BY_NAME[name].read(cache)) for name in names}
-        for track, names in _TRACKS.items()
-    }
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("viewcache_").removeprefix("store_").removesuffix("_total").removesuffix("_bytes")
-
-
-def observer_of(cache: "Cache") -> Observer:
-    """What a cache tells of itself goes here: into the trace that its settings name, if they do.
-
-    Raises:
-        BadInput: the trace cannot be written.
-    """
-    path = cache.config.cache.trace
-    if path is None:
-        return Observer()
-    from viewcache.materializer.telemetry.trace import Trace
-
-    return Trace(path, lambda: counters(cache))
 
 
 # Prometheus ----------------------------------------------------------------------------------------------------------
 
 
-def collector(cache: "Cache") -> "Collector":
+def collector(cache: Counted) -> "Collector":
     """A collector for `prometheus_client`: ``REGISTRY.register(collector(cache))``.
 
     A closed cache goes on saying what it had counted; unregister the collector when that is of no interest any more.
@@ -222,10 +155,11 @@ def collector(cache: "Cache") -> "Collector":
 
     class CacheCollector(Collector):
         def collect(self) -> Iterator[Any]:
+            now = cache.snapshot()
             for metric in METRICS:
                 kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
                 family = kind(metric.name, metric.doc, labels=metric.labels)
-                for labels, value in metric.read(cache):
+                for labels, value in metric.read(now):
                     family.add_metric(labels, value)
                 yield family
 
@@ -255,7 +189,7 @@ class Endpoint:
         self.close()
 
 
-def serve(cache: "Cache", port: int = 9464, address: str = "127.0.0.1") -> Endpoint:
+def serve(cache: Counted, port: int = 9464, address: str = "127.0.0.1") -> Endpoint:
     """Serve a cache's metrics over HTTP, for this machine alone unless another ``address`` is given.
 
     The page has no password and names tasks: give another address only in a network that may know them.
@@ -284,7 +218,7 @@ def serve(cache: "Cache", port: int = 9464, address: str = "127.0.0.1") -> Endpo
 # OpenTelemetry -------------------------------------------------------------------------------------------------------
 
 
-def instrument(cache: "Cache", meter: "Meter") -> None:
+def instrument(cache: Counted, meter: "Meter") -> None:
     """Make an observable instrument of each metric, on a meter of yours: ``instrument(cache, get_meter("train"))``.
 
     Raises:
@@ -297,7 +231,8 @@ def instrument(cache: "Cache", meter: "Meter") -> None:
 
     def observe(metric: Metric) -> "Callable[[CallbackOptions], Iterable[Observation]]":
         return lambda _: [
-            Observation(value, dict(zip(metric.labels, labels, strict=True))) for labels, value in metric.read(cache)
+            Observation(value, dict(zip(metric.labels, labels, strict=True)))
+            for labels, value in metric.read(cache.snapshot())
         ]
 
     for metric in METRICS:

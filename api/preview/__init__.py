@@ -1,6 +1,10 @@
 """What would happen: the plan, other budgets, and every problem of a configuration.
 
-In the order of work: ``plan``, ``what_if``, ``lint``.
+In the order of work:
+
+- ``plan``: what would be made, on a catalog that is thrown away
+- ``what_if``: what reading would be like under other budgets
+- ``lint``: every problem of a configuration
 """
 
 __all__: list[str] = []

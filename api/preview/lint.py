@@ -15,7 +15,6 @@ from viewcache.api.config.load import Config, assemble, read_documents
 from viewcache.api.config.yaml_subset import Node
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
 from viewcache.materializer.dataset.dataset import Progress
-from viewcache.materializer.planning.clip_starts import clip_span
 from viewcache.materializer.spec import Place, TaskSpec
 from viewcache.materializer.tasks.task import Task
 
@@ -393,7 +392,7 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     except _OF_THE_TASK as error:
         yield _refused(spec, error, _place_of(spec, error, places))
         return
-    span = clip_span(spec.sampling.frames_per_video, spec.sampling.frame_stride)
+    span = spec.sampling.span
     short = int((plan.videos.frames < span).sum())
     if 2 * short > len(plan.videos):
         text = (

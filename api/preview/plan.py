@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
-from viewcache.api.session.cache import open_task
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Progress
@@ -24,6 +23,7 @@ from viewcache.materializer.planning.sharing import Saving, count_savings
 from viewcache.materializer.retention.keeper import Keeper, KeepSettings
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
+from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
 
 __all__ = ["Keep", "ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
@@ -249,13 +249,13 @@ def _opened(
     budget = config.cache.local.budget_bytes
     warnings: tuple[str, ...] = ()
     try:
-        task = open_task(config, spec, catalog, budget, progress)
+        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress)
     except BadInput as error:
         if spec.name not in {row.name for row in catalog.load_tasks()}:
             raise
         # Drawn under another definition: show the plan nevertheless, and what stands in its way.
         catalog.forget_task(spec.name)
-        task = open_task(config, spec, catalog, budget, progress)
+        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress)
         warnings = (f"`viewcache run` would refuse this: {error}",)
     return task, catalog, warnings
 

@@ -22,7 +22,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.keeper import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
 from viewcache.materializer.simulation.simulated_uses import Section, Trace, section_of, trace_of
-from viewcache.materializer.tasks.group import Group, shares
+from viewcache.materializer.tasks.opening import share_among
 from viewcache.materializer.tasks.task import Task
 
 __all__ = ["HEADS", "BudgetOutlook", "Question", "WhatIf", "what_if"]
@@ -197,7 +197,7 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
     with planned_tasks(config, progress) as opened:
         found = list(opened)
         tasks, catalog = [task for task, *_ in found], found[0][1]
-        _share(config, tasks, catalog)
+        share_among(tasks, catalog, config.cache, {}, nullcontext)
         paces = [_pace(task, catalog) if question.pace_s is None else question.pace_s for task in tasks]
         trace, epochs = _read_all(tasks, paces, question.epochs)
         cost = CostModel.measured(catalog.load_io_samples(), config.cache.local.codec)
@@ -227,20 +227,6 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
             least_bytes=least,
             searched=searched,
         )
-
-
-def _share(config: Config, tasks: Sequence[Task], catalog: Catalog) -> None:
-    """Let tasks that have videos in common draw together, as an open cache does."""
-    groups: dict[int, Group] = {}
-    for task, share in zip(tasks, shares(tasks), strict=True):
-        group = None
-        if share.together:
-            group = groups.get(task.dataset.dataset_id)
-            if group is None:
-                group = Group(catalog, config.cache.seed, config.cache.draw_ahead, nullcontext)
-                groups[task.dataset.dataset_id] = group
-            group.add(task)
-        task.share(share, group)
 
 
 def _pace(task: Task, catalog: Catalog) -> float:

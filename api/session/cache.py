@@ -9,7 +9,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,39 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.config.load import Config, Source, load, load_more
-from viewcache.api.metrics.metrics import observer_of
 from viewcache.api.session.making import Making
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
-from viewcache.catalog.records import EventRow, ProgressRow, TaskRow
-from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
-from viewcache.materializer.dataset.dataset import Dataset, Progress
+from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
+from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.frames import SingleWork
-from viewcache.materializer.reading.reader import Reader
+from viewcache.materializer.reading.reader import Reader, Spent
 from viewcache.materializer.retention.keeper import Keeper, KeepSettings
 from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
 from viewcache.materializer.scheduling.migration import Mover, Water
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.storage.recover import Recovered, claim, plan_again
-from viewcache.materializer.tasks.group import Group, shares
+from viewcache.materializer.storage.recover import Recovered, claim
+from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
-from viewcache.materializer.tasks.task import Task, TaskSettings
+from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.telemetry.snapshot import Snapshot, TaskCounts, TierBytes, counter_tracks
+from viewcache.materializer.telemetry.trace import Trace
 from viewcache.materializer.workers.job import Place
-from viewcache.materializer.workers.pool import job_bytes, start_pool
+from viewcache.materializer.workers.pool import job_bytes
+from viewcache.materializer.workers.start import start_pool
 from viewcache.store import LocalTier
 
 __all__ = ["Cache", "open"]
 
 _log = logging.getLogger("viewcache")
-
-CLEAN = "clean_end"
-"""Setting: ``yes`` while rows and files are known to agree, because the last owner said so in the end."""
 
 _open_caches: list["Cache"] = []
 
@@ -79,44 +77,6 @@ def open(
 def opened() -> "Cache | None":
     """The cache that was opened last in this process and is open still."""
     return _open_caches[-1] if _open_caches and _open_caches[-1]._pid == os.getpid() else None
-
-
-def open_task(
-    config: Config, spec: TaskSpec, catalog: Catalog, budget_bytes: int, progress: Progress | None = None
-) -> Task:
-    """Scan a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `shares`.
-
-    Raises:
-        BadInput: the catalog has draws of another definition under this name.
-        DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
-    """
-    cache = config.cache
-    try:
-        dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress)
-    except BadInput as error:
-        if type(error) is not BadInput:
-            raise
-        raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
-    seed = cache.seed if spec.seed is None else spec.seed
-    # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
-    definition = f"{config.canonical(spec)} epochs_per_generation={cache.epochs_per_generation}"
-    row = catalog.ensure_task(
-        TaskRow(
-            name=spec.name,
-            dataset_id=dataset.dataset_id,
-            definition_key=blake2b(definition.encode(), digest_size=16).hexdigest(),
-            definition=definition,
-            epochs=spec.epochs,
-            videos_per_batch=spec.sampling.videos_per_batch,
-            samples_per_video=spec.sampling.samples_per_video,
-            frames_per_clip=spec.sampling.frames_per_video,
-            frame_stride=spec.sampling.frame_stride,
-            seed=seed,
-            drop_last=spec.drop_last,
-        )
-    )
-    settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
-    return Task(spec, config.graph(spec), settings, catalog, dataset, row.task_id)
 
 
 def open_caches() -> tuple["Cache", ...]:
@@ -168,7 +128,8 @@ class Cache:
             self.recovered: Recovered = storage.recovered
             self.config, self.tier, self.tiers, self._ledger = storage.config, tier, storage.tiers, storage.ledger
             self._groups: dict[int, Group] = {}
-            self.observer = observer_of(self)
+            if spec.trace is not None:
+                self.observer = Trace(spec.trace, lambda: counter_tracks(self.snapshot()))
             self._readers |= {task.name: self._reader(task, progress) for task in config.tasks}
             self._share()
             self._check_budget()
@@ -178,32 +139,30 @@ class Cache:
                 storage.tiers.close()
             self._let_go(clean=storage is not None)
             raise
-        self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has)
-        self._keeper.observer = self.observer
+        self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has, self.observer)
         self._codecs = storage.codecs(self.catalog, self._keeper.byte_s)
         self._ahead = LookAhead(self._engine_now, self._keeper)
         _open_caches.append(self)
         atexit.register(self.close)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
-        task = open_task(self.config, spec, self.catalog, self.tier.budget_bytes, progress)
-        task.observer = self.observer
+        budget = self.tier.budget_bytes
+        task = open_task(
+            self.config.cache, spec, self.catalog, budget_bytes=budget, progress=progress, observer=self.observer
+        )
         return Reader(
-            task, self.catalog, self.tiers, self._engine_now, lambda *place: self._ahead.reading(task, *place)
+            task,
+            self.catalog,
+            self.tiers,
+            self._engine_now,
+            lambda *place: self._ahead.reading(task, *place),
+            self.observer,
         )
 
     def _share(self) -> None:
         """Let tasks that have videos in common share them."""
-        cache, tasks = self.config.cache, [reader.task for reader in self._readers.values()]
-        for task, share in zip(tasks, shares(tasks), strict=True):
-            group = None
-            if share.together:
-                group = self._groups.get(task.dataset.dataset_id)
-                if group is None:
-                    group = Group(self.catalog, cache.seed, cache.draw_ahead, lambda: self._engine_now().guard())
-                    self._groups[task.dataset.dataset_id] = group
-                group.add(task)
-            task.share(share, group)
+        tasks = [reader.task for reader in self._readers.values()]
+        share_among(tasks, self.catalog, self.config.cache, self._groups, lambda: self._engine_now().guard())
 
     def _check_budget(self) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
@@ -362,18 +321,39 @@ class Cache:
         """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store."""
         return dict(self._engine.busy) if self._engine is not None else {}
 
+    def snapshot(self) -> Snapshot:
+        """All counters, now; a closed cache goes on saying what it had counted."""
+        engine, observer = self._engine, self.observer
+        tiers = {name: self.tiers[name] for name in self.tiers.names()}
+        return Snapshot(
+            tasks={name: _counts(reader.spent) for name, reader in list(self._readers.items())},
+            tiers={
+                name: TierBytes(tier.used_bytes, tier.reserved_bytes, tier.budget_bytes) for name, tier in tiers.items()
+            },
+            objects=len(self._ledger),
+            evictions=dict(self._ledger.gone),
+            readers_waiting=0 if engine is None else engine.room.waiting(),
+            worker_seconds=self.busy_seconds(),
+            work={} if engine is None else dict(engine.frames),
+            jobs=observer.jobs,
+            jobs_running=observer.running,
+            jobs_died=observer.deaths,
+            generations=dict(observer.generations),
+            planning_s=dict(observer.planning_s),
+            catalog_backlog=self.catalog.backlog(),
+        )
+
     def _engine_now(self) -> Engine:
         self.check_open()
         with self._lock:
             if self._engine is None:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
-                pool = start_pool(cache)
-                pool.observer = self.observer
+                pool = start_pool(cache, self.observer)
                 place = Place(self.tier.root, cache.durability == "durable")
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 water = Water(cache.eviction.high_water, cache.eviction.low_water)
-                engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad)
+                engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad, self.observer)
                 self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, water, durable=place.durable)
                 self._mover.start()
             return self._engine
@@ -445,3 +425,7 @@ class Cache:
     ) -> None:
         """Close it."""
         self.close()
+
+
+def _counts(spent: Spent) -> TaskCounts:
+    return TaskCounts(spent.batches, spent.hits, spent.misses, spent.rebuilt, dict(spent.stalls))

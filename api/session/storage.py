@@ -10,10 +10,11 @@ from viewcache.catalog.records import TierRow
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
-from viewcache.materializer.storage.ledger import LOCAL, Ledger
+from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.recover import Recovered, recover
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.store import LocalTier, Tier, open_tier
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Storage", "forget_volatile", "open_storage"]
 

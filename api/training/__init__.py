@@ -1,6 +1,10 @@
 """Batches for training: the loader, and orders for several jobs over any indexed dataset.
 
-In the order of work: ``loader``, ``sampling``, ``torch_sampler``.
+In the order of work:
+
+- ``loader``: batches for training: ranks, resume, layouts
+- ``sampling``: orders for several jobs over any indexed dataset: `viewcache.sampling`
+- ``torch_sampler``: the same as a torch `Sampler`
 """
 
 __all__: list[str] = []

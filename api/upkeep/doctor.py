@@ -27,7 +27,7 @@ from viewcache.api.upkeep.doctor_cache import (
     objects,
 )
 from viewcache.errors import NotFound, ViewcacheError
-from viewcache.materializer.storage.ledger import LOCAL
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Finding", "doctor", "revision_of"]
 

@@ -20,10 +20,10 @@ from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import is_postgresql, journal_of
 from viewcache.errors import CatalogDamaged, ChunkDamaged, Misuse, NotFound, ViewcacheError
 from viewcache.materializer.storage.gc import QUARANTINED
-from viewcache.materializer.storage.ledger import LOCAL, REMOTE
 from viewcache.store import open_tier
 from viewcache.store.format import check_physical
 from viewcache.store.reader import scan_object
+from viewcache.store.tier import LOCAL, REMOTE
 
 __all__ = ["Finding", "Recorded", "bucket", "clock", "damage", "failures", "journal", "moved_aside", "objects"]
 

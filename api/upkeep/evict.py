@@ -22,7 +22,7 @@ from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.policies import Policy, all_policies
 from viewcache.errors import NotFound
 from viewcache.materializer.storage.eviction import Eviction
-from viewcache.materializer.storage.ledger import LOCAL
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Evicted", "Leaves", "evict", "policies_of"]
 

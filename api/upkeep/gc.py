@@ -4,11 +4,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from viewcache.api.config.find import Located
-from viewcache.api.session.cache import CLEAN
 from viewcache.api.upkeep.owned import lasting_tiers
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
+from viewcache.catalog.records import CLEAN
 from viewcache.errors import NotFound
 from viewcache.materializer.storage.gc import Garbage, collect, survey
 from viewcache.store.local import MARKER

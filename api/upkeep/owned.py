@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 
 from viewcache.api.config.find import Located
 from viewcache.catalog import Catalog
-from viewcache.materializer.storage.ledger import LOCAL, REMOTE
 from viewcache.store import LocalTier, Tier, open_tier
+from viewcache.store.tier import LOCAL, REMOTE
 
 __all__ = ["lasting_tiers"]
 

@@ -1,6 +1,12 @@
 """``view://`` for fsspec: paths, what they lead to, and their bytes.
 
-In the order of work: ``paths``, ``payload``, ``zarr_group``, ``tree``, ``filesystem``.
+In the order of work:
+
+- ``paths``: the text of a `view://` path to a value and back
+- ``payload``: a path's bytes: `.npy`, source files, Zarr chunks
+- ``zarr_group``: a batch as a Zarr v3 group
+- ``tree``: what a path leads to: listing, `info()`, globs
+- ``filesystem``: `view://` for fsspec
 """
 
 __all__: list[str] = []

@@ -1,6 +1,16 @@
 """Which videos a task has: files, names, labels, the predicate, and the scan that indexes what is new.
 
-In the order of work: ``discover``, ``names``, ``labels``, ``predicate``, ``scan``, ``scan_worker``, ``dataset``.
+In the order of work:
+
+- ``discover``: the files of a folder, glob or URL
+- ``names``: a video's name from its path, and back
+- ``labels``: labels and further columns
+- ``predicate``: the SQL predicate, in a locked-down database of its own
+- ``scan``: find videos, labels and columns; probe what is new
+- ``scan_worker``: the process that probes one file after another
+- ``videos``: the videos that a task draws from, as arrays
+- ``stand_ins``: which video stands in for one that is bad or gone
+- ``dataset``: a task's videos: rows in the catalog, packet indexes in memory
 """
 
 __all__: list[str] = []

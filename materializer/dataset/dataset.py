@@ -13,11 +13,10 @@ from viewcache.catalog.records import SubstitutionRow, VideoColumnRow, VideoRow
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.scan import Known, Scanned, scan
+from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute_place
+from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.planning.clip_starts import clip_span
-from viewcache.materializer.planning.order import draw_substitute, substitute_place
-from viewcache.materializer.planning.plan import Videos
 from viewcache.materializer.randomness import word
 from viewcache.materializer.spec import DatasetSpec, TaskSpec
 
@@ -140,7 +139,7 @@ class Dataset:
             BadVideo: a video is bad and the policy is ``raise``.
             BadInput: nothing is left to draw from.
         """
-        span = clip_span(task.sampling.frames_per_video, task.sampling.frame_stride)
+        span = task.sampling.span
         selected = [video for video in self._videos if video.video_id in self._chosen]
         if not selected:
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
@@ -193,7 +192,7 @@ class Dataset:
         Raises:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
         """
-        span = clip_span(task.sampling.frames_per_video, task.sampling.frame_stride)
+        span = task.sampling.span
         usable = [v for v in self._videos if v.video_id in self._chosen and self._usable(v, span)]
         videos = self._arrays(usable)
         largest = int(order.max(initial=0))
@@ -219,7 +218,7 @@ class Dataset:
 
     def _left_out(self, task: TaskSpec, first_epoch: int, drawn: set[int]) -> list[SubstitutionRow]:
         """One row for each video that a ``skip`` policy keeps out of the generation."""
-        span = clip_span(task.sampling.frames_per_video, task.sampling.frame_stride)
+        span = task.sampling.span
         return [
             SubstitutionRow(0, first_epoch, -1, -1, video.video_id, "skip", self._why_not(video.video_id, span))
             for video in self._videos

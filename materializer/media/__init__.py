@@ -1,6 +1,14 @@
 """Bytes to pictures: where a video's bytes come from, its packet index, and decoding the frames that are needed.
 
-In the order of work: ``source``, ``bitstream``, ``index``, ``demux``, ``probe``, ``decode``, ``pixels``.
+In the order of work:
+
+- ``source``: reach a video's bytes, local or remote
+- ``bitstream``: what a packet tells without being decoded
+- ``index``: the packet index of one video
+- ``demux``: a demuxer that feeds only the packets that matter
+- ``probe``: index a video, and which way of decoding gives the true frames
+- ``decode``: the needed frames, at the fewest packets
+- ``pixels``: the one resize that defines the data; planes and back
 """
 
 __all__: list[str] = []

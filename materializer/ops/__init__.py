@@ -1,6 +1,19 @@
 """Operations on clips: a registry of small modules, one per family; docs/ops.md lists them all.
 
 Importing this package loads neither OpenCV nor torch nor the decoder: those are imported where pixels are touched.
+
+In the order of work:
+
+- ``base``: what an op is
+- ``fields``: its parameters as a table
+- ``registry``: finding one by name
+- ``sizes``: whether all clips come out at one size
+- ``resize``: exact, by the short side, jittered
+- ``crop``: random, center, five, random-resized
+- ``geometry``: flip, rotate
+- ``color``: jitter, grayscale, blur, erase
+- ``time``: order and choice of frames
+- ``read``: normalize and dtype, at read time
 """
 
 from viewcache.materializer.ops.base import Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp

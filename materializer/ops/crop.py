@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.ops.base import Draw, Fixed, FrameOp, Rows, Size
 from viewcache.materializer.ops.fields import REQUIRED, Field, Params, Range, Sides
 from viewcache.materializer.ops.resize import INTERPOLATION
-from viewcache.materializer.planning.clip_starts import nested_offset
-from viewcache.materializer.randomness import ONE, scaled
+from viewcache.materializer.randomness import ONE, nested_offset, scaled
 
 __all__ = ["OPS", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop", "free_places", "random_window"]
 

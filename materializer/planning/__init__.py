@@ -1,7 +1,22 @@
 """What is to be made: the graph, orders, clip starts, resolved random choices, and the plan of a generation.
 
-In the order of work: ``graph``, ``conditions``, ``order``, ``joint_order``, ``clip_starts``, ``resolve``,
-``program``, ``plan``, ``draws``, ``rows``, ``cost``, ``sharing``.
+In the order of work:
+
+- ``graph``: the abstract graph: producers, cycles, which stream is the clip
+- ``conditions``: the grammar of conditions
+- ``definition``: a task's canonical definition, and its graph
+- ``order``: which video stands where in an epoch, for a task alone
+- ``joint_order``: the orders of several jobs, drawn together
+- ``clip_starts``: which frames make a clip: the shared fraction
+- ``resolve``: every random choice of many clips at once
+- ``program``: the resolved operations of one clip
+- ``recipe``: how an object is made, as a value
+- ``plan``: a generation's plan
+- ``draws``: what the catalog remembers of a task's order
+- ``rows``: a plan as rows for the catalog, by columns
+- ``intermediates``: recipes and rows of kept pictures
+- ``cost``: what work costs: measured, else guessed
+- ``sharing``: what tasks save by sharing, counted
 """
 
 __all__: list[str] = []

@@ -13,14 +13,9 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput
 from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fold, fraction, scaled
 
-__all__ = ["ON_SHORT", "clip_frames", "clip_span", "clip_starts", "is_short", "nested_offset", "shared_grid"]
+__all__ = ["ON_SHORT", "clip_frames", "clip_starts", "is_short", "shared_grid"]
 
 ON_SHORT = ("clamp", "loop", "skip")
-
-
-def clip_span(frames_per_clip: int, stride: int) -> int:
-    """Return L, the number of source frames from a clip's first frame to its last, both included."""
-    return (frames_per_clip - 1) * stride + 1
 
 
 def shared_grid(strides: Iterable[int]) -> int:
@@ -113,19 +108,6 @@ def clip_frames(
     if on_short == "skip" and np.any(numbers > last):
         raise BadInput(f"clip of {frames_per_clip} frames, stride {stride}: a video is shorter; leave such videos out")
     return np.asarray(np.minimum(numbers, last), dtype=np.int32)
-
-
-def nested_offset(fractions: Words, size: np.ndarray, window: int | np.ndarray) -> NDArray[np.int64]:
-    """Place a window inside a side: floor(A * (size - window + 1)).
-
-    Uniform for every window, and for one A a smaller window lies inside a larger one.
-
-    Args:
-        fractions: A, numerators over ``keyed.ONE``.
-        size: length of the side, at least ``window``.
-        window: length of the window.
-    """
-    return scaled(fractions, np.asarray(size, dtype=np.int64) - window + 1)
 
 
 def _half_width(spread: float) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from viewcache.catalog.records import IoSampleRow
-from viewcache.materializer.storage.ledger import LOCAL
+from viewcache.store.tier import LOCAL
 
 __all__ = ["CostModel"]
 

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.planning.clip_starts import clip_span
 from viewcache.materializer.planning.order import draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["known_substitutions", "record_policies", "recorded_order", "settled_rows", "short_uses", "with_substitutes"]
+__all__ = ["known_substitutions", "recorded_order", "settled_rows", "short_uses", "with_substitutes"]
 
 
 def recorded_order(
@@ -90,7 +88,7 @@ def with_substitutes(plan: GenerationPlan, known: Iterable[SubstitutionRow]) -> 
 def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
     """A row for each time a short video is clamped or looped."""
     sampling = plan.task.sampling
-    span = clip_span(sampling.frames_per_video, sampling.frame_stride)
+    span = sampling.span
     short = np.flatnonzero((plan.videos.frames[plan.video] < span) & (plan.sample == 0))
     return [
         SubstitutionRow(
@@ -104,21 +102,3 @@ def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
         )
         for row in short.tolist()
     ]
-
-
-def record_policies(
-    catalog: Catalog, active: ActiveGeneration, used: Iterable[SubstitutionRow], known: Iterable[SubstitutionRow] = ()
-) -> None:
-    """Record uses of policies whose place is settled, unless they are known; the others wait until theirs is."""
-    certain, fresh = {_use(each) for each in known}, []
-    for row in used:
-        if row.position >= active.settled(row.epoch):
-            active.policies.setdefault(active.seat(row.epoch, row.position), []).append(row)
-        elif _use(row) not in certain:
-            fresh.append(row)
-    catalog.add_substitutions(fresh)
-
-
-def _use(row: SubstitutionRow) -> tuple[object, ...]:
-    """Which use of a policy a row is of."""
-    return row.epoch, row.position, row.sample, row.video_id, row.policy, row.replacement_id

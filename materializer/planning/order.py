@@ -9,32 +9,12 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.randomness import permutation, word
 
-__all__ = ["Order", "draw_epoch", "draw_substitute", "iterations", "substitute_place"]
+__all__ = ["Order", "draw_epoch", "iterations"]
 
 
 def draw_epoch(seed: int, task: str, epoch: int, videos: int) -> NDArray[np.int64]:
     """Return the order of ``videos`` videos (0-based ranks by name) in one epoch: uniform over all orders."""
     return permutation(seed, "order", videos, word(task), epoch)
-
-
-def draw_substitute(seed: int, task: str, epoch: int, position: int, sample: int, attempt: int, videos: int) -> int:
-    """Return which of ``videos`` good videos stands in for a bad one.
-
-    Args:
-        seed: of the task.
-        task: its name.
-        epoch: of the place to fill.
-        position: likewise, in the order of the epoch.
-        sample: likewise; -1 = all clips of the video.
-        attempt: 0 for the first choice, 1 for the next, …; the choices of one place are all different.
-        videos: how many there are.
-    """
-    return int(permutation(seed, "substitute", videos, word(task), epoch, position, sample)[attempt])
-
-
-def substitute_place(position: int, video_id: int, *, by_video: bool) -> int:
-    """Return the address for `draw_substitute`: the position, or the video where positions may still change."""
-    return (1 << 40) + video_id if by_video else position
 
 
 def iterations(videos: int, videos_per_batch: int, drop_last: bool) -> int:

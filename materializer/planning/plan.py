@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.planning.clip_starts import clip_frames, clip_span, clip_starts
+from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
-from viewcache.materializer.randomness import Words, word
+from viewcache.materializer.randomness import word
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.workers.job import Recipe
 
-__all__ = ["GenerationPlan", "Videos", "clip_bound", "content_key", "plan_generation"]
+__all__ = ["GenerationPlan", "clip_bound", "content_key", "plan_generation"]
 
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
@@ -32,38 +33,6 @@ _BLOCK = 1 << 16
 
 METADATA_BOUND = 8192
 """Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
-
-
-@dataclass(frozen=True)  # no slots: row_of is cached
-class Videos:
-    """The videos that a task draws from, sorted by name; arrays of length n."""
-
-    ids: NDArray[np.int64]
-    """``video_id`` in the catalog."""
-    names: tuple[str, ...]
-    uris: tuple[str, ...]
-    keys: tuple[str, ...]
-    """Content keys of the files, 32 hex digits."""
-    words: Words
-    """Addresses of their random numbers: of the name, so that a dataset that moves keeps its draws."""
-    frames: NDArray[np.int64]
-    height: NDArray[np.int64]
-    """As shown, rotation applied."""
-    width: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        """Number of videos."""
-        return len(self.ids)
-
-    @cached_property
-    def row_of(self) -> dict[int, int]:
-        """``video_id`` → position in the arrays."""
-        return {video: row for row, video in enumerate(self.ids.tolist())}
-
-    @cached_property
-    def row_of_key(self) -> dict[str, int]:
-        """Content key → position in the arrays."""
-        return {key: row for row, key in enumerate(self.keys)}
 
 
 @dataclass(frozen=True)
@@ -291,7 +260,7 @@ class _Place:
             epoch + self.joined,
             sample,
             videos.frames[video],
-            span=clip_span(sampling.frames_per_video, sampling.frame_stride),
+            span=sampling.span,
             grid=self.grid,
             spread=sampling.spread,
             independent=self.independent,

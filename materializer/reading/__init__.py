@@ -1,6 +1,10 @@
 """Batches and frames out: wait for clips, gather them into one buffer, rebuild what is damaged.
 
-In the order of work: ``batch``, ``reader``, ``frames``.
+In the order of work:
+
+- ``batch``: clips into consecutive slots of one buffer
+- ``reader``: wait for a batch's clips, gather them, rebuild what is damaged
+- ``frames``: one frame, or one frame after d steps, by its path
 """
 
 __all__: list[str] = []

@@ -22,6 +22,7 @@ from viewcache.materializer.media.pixels import frame_from_planes, plane_bytes, 
 from viewcache.materializer.ops import get
 from viewcache.materializer.planning.plan import GenerationPlan, clip_bound, content_key
 from viewcache.materializer.planning.program import Instruction, Program
+from viewcache.materializer.planning.recipe import Recipe, Source
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
@@ -29,7 +30,7 @@ from viewcache.materializer.spec import StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.task import Task
-from viewcache.materializer.workers.job import Made, Recipe, Source
+from viewcache.materializer.workers.job import Made
 
 __all__ = ["SingleFrame", "SingleWork", "Singles"]
 

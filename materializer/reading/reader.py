@@ -25,6 +25,7 @@ from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import READ_TRIES
 from viewcache.materializer.storage.tiers import Tiers, load_samples
 from viewcache.materializer.tasks.task import Task
+from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading
 
 __all__ = ["Reader", "Spent"]
@@ -62,6 +63,7 @@ class Reader:
         tiers: Tiers,
         engine: Callable[[], Engine],
         ahead: Callable[[int, int], None],
+        observer: Observer,
     ) -> None:
         """Read ``task`` out of some tiers.
 
@@ -71,6 +73,7 @@ class Reader:
             tiers: where objects lie.
             engine: makes what is missing; started on the first call.
             ahead: told the number of the generation and the epoch being read, so that what follows is made in time.
+            observer: told of batches that were read.
         """
         self.task = task
         self.spec = task.spec
@@ -81,6 +84,7 @@ class Reader:
         self._tiers = tiers
         self._engine = engine
         self._ahead = ahead
+        self._observer = observer
         self._lock = threading.Lock()
         self._last: tuple[int, float] | None = None
         self._pace_s = 0.0
@@ -129,7 +133,7 @@ class Reader:
             if keys is not None:
                 self._note_progress(active, epoch, iteration, rank, world)
                 batch = self._batch(active.plan, rows, out, keys, reading)
-                self.task.observer.read(reading)
+                self._observer.read(reading)
                 return batch
         raise self._too_damaged(epoch, iteration)
 
@@ -184,7 +188,7 @@ class Reader:
         return active, rows[rank_share(len(rows) // samples, samples, rank, world)]
 
     def _begin(self, epoch: int, iteration: int, rank: int) -> Reading:
-        return Reading(self.spec.name, epoch, iteration, rank, time.monotonic(), Clock(laps=self.task.observer.laps))
+        return Reading(self.spec.name, epoch, iteration, rank, time.monotonic(), Clock(laps=self._observer.laps))
 
     def _fill(
         self,

@@ -1,6 +1,11 @@
 """What is kept of a generation: each video's options, the choice under the budget, and the keeper that asks again.
 
-In the order of work: ``options``, ``choice``, ``forecast``, ``keeper``.
+In the order of work:
+
+- ``options``: what each way of keeping a video takes and costs
+- ``choice``: choosing among them under the budget; the rival rules
+- ``forecast``: what making ahead will take
+- ``keeper``: what is kept of a generation, decided again when that changes
 """
 
 __all__: list[str] = []

@@ -22,18 +22,19 @@ from viewcache.catalog.records import EventRow
 from viewcache.errors import Closed
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.intermediates import base_recipe, base_rows
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction
+from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
 from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.retention.choice import RULES, Choice
 from viewcache.materializer.retention.options import Kept, ToCome, Way, Weighed, weigh
-from viewcache.materializer.scheduling.bases import BaseObject, BaseWork, Keeping, base_recipe, base_rows
+from viewcache.materializer.scheduling.bases import BaseWork, Keeping
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import CacheSpec
-from viewcache.materializer.storage.ledger import REMOTE
 from viewcache.materializer.telemetry.observer import Observer
-from viewcache.materializer.workers.job import Recipe, Source
 from viewcache.materializer.workers.pool import job_bytes
+from viewcache.store.tier import REMOTE
 
 __all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for", "to_come"]
 
@@ -175,10 +176,18 @@ class Keeper:
     What has been read takes no room any more, so the same budget keeps more of what is to come. Thread-safe.
     """
 
-    def __init__(self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool]) -> None:
-        """Nothing is decided yet; ``has`` says whether an object is in the store, by its content key."""
-        self.observer = Observer()
-        """Told of decisions."""
+    def __init__(
+        self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool], observer: Observer | None = None
+    ) -> None:
+        """Nothing is decided yet.
+
+        Args:
+            catalog: what we know.
+            settings: what the configuration says.
+            has: whether an object is in the store, by its content key.
+            observer: told of decisions.
+        """
+        self._observer = observer or Observer()
         self._catalog = catalog
         self._has = has
         self._settings = settings
@@ -208,7 +217,7 @@ class Keeper:
                 if before is None or before.differs(place) or cost.moved(before.cost):
                     begun = time.monotonic()
                     self._decided[born] = self._decide_or_not(born, mine, place, cost, guard)
-                    self.observer.decided(begun)
+                    self._observer.decided(begun)
             for born in self._decided.keys() - together.keys():
                 del self._decided[born]
 

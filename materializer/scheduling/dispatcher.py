@@ -29,12 +29,13 @@ from viewcache.materializer.scheduling.running import (
 )
 from viewcache.materializer.scheduling.work import RowState, Work
 from viewcache.materializer.storage.codecs import trial_rows
-from viewcache.materializer.storage.ledger import LOCAL, Copy, Ledger
+from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
-from viewcache.materializer.telemetry.observer import ENGINE_THREAD
+from viewcache.materializer.telemetry.observer import ENGINE_THREAD, Observer
 from viewcache.materializer.workers.job import Made, Report
 from viewcache.materializer.workers.pool import Event, Pool
 from viewcache.store import find_written
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Engine", "EngineSettings"]
 
@@ -60,7 +61,13 @@ class Engine:
     """
 
     def __init__(
-        self, ledger: Ledger, tiers: Tiers, pool: Pool, settings: EngineSettings, on_bad_clip: BadClip
+        self,
+        ledger: Ledger,
+        tiers: Tiers,
+        pool: Pool,
+        settings: EngineSettings,
+        on_bad_clip: BadClip,
+        observer: Observer | None = None,
     ) -> None:
         """Start nothing yet; the first demand or look-ahead starts the thread."""
         self._ledger = ledger
@@ -71,7 +78,7 @@ class Engine:
         """As in the settings; larger when a task with larger batches joins."""
         self._on_bad_clip = on_bad_clip
         self._board = Board(ledger)
-        self.room = Room(ledger, tiers, self._board, self._works, self._freed, pool.observer)
+        self.room = Room(ledger, tiers, self._board, self._works, self._freed, observer or Observer())
         """What leaves for what."""
         self.chooser = Chooser(self._board, settings)
         """Who is next; another may be put in its place before anybody reads."""

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.work import Work
-from viewcache.materializer.storage.ledger import LOCAL, REMOTE, Copy, Ledger
+from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import Observer
+from viewcache.store.tier import LOCAL, REMOTE
 
 __all__ = ["Room"]
 

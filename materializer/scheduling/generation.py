@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.scheduling.bases import BaseObject, Keeping
+from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
+from viewcache.materializer.scheduling.bases import Keeping
 from viewcache.materializer.scheduling.work import RowState, Work, edges_of
 from viewcache.materializer.storage.ledger import Copy
-from viewcache.materializer.workers.job import Made, Recipe, Source
+from viewcache.materializer.workers.job import Made
 
 __all__ = ["ActiveGeneration"]
 

@@ -19,10 +19,11 @@ from viewcache.materializer.planning.plan import clip_bound
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.evictor import SHARE
 from viewcache.materializer.storage.codecs import CodecChooser
-from viewcache.materializer.storage.ledger import LOCAL, MEMORY, REMOTE, Copy, Ledger
+from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.workers.job import Made
 from viewcache.store import Reservation, Tier, copy_object
+from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
 __all__ = ["Mover", "Water"]
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from viewcache.errors import Full
+from viewcache.materializer.planning.recipe import Base, Recipe
 from viewcache.materializer.scheduling.work import SECONDS_PER_FRAME, Work
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
-from viewcache.materializer.workers.job import Base, Job, Made, Place, Recipe
+from viewcache.materializer.workers.job import Job, Made, Place
 from viewcache.store import LocalTier, Reservation, Written
 
 __all__ = ["Running", "Wanted", "by_work", "bytes_of", "describe", "no_room", "reserve", "worth_making"]

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from viewcache.materializer.planning.recipe import Recipe, Source
 from viewcache.materializer.storage.ledger import Copy
-from viewcache.materializer.workers.job import Made, Recipe, Source
+from viewcache.materializer.workers.job import Made
 
 if TYPE_CHECKING:
-    from viewcache.materializer.scheduling.bases import BaseObject
+    from viewcache.materializer.planning.recipe import BaseObject
 
 __all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work", "edges_of"]
 

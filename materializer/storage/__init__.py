@@ -1,6 +1,14 @@
 """What lies where: the ledger of copies, tiers, codecs, eviction, recovery and garbage collection.
 
-In the order of work: ``ledger``, ``leases``, ``tiers``, ``codecs``, ``eviction``, ``recover``, ``gc``.
+In the order of work:
+
+- ``ledger``: what lies in the store and who reads it
+- ``leases``: objects that are kept from leaving until a given time
+- ``tiers``: the tiers of an open cache: reading from where a copy lies
+- ``codecs``: which codec an object gets, by measured costs
+- ``eviction``: the active policy is asked; what happens when it fails
+- ``recover``: make catalog and store agree at start
+- ``gc``: `viewcache gc`: what no plan needs
 """
 
 __all__: list[str] = []

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from viewcache.catalog.records import IoSampleRow
-from viewcache.materializer.storage.ledger import LOCAL, MEMORY, REMOTE
-from viewcache.materializer.workers.job import Recipe
+from viewcache.materializer.planning.recipe import Recipe
 from viewcache.store import CODECS
 from viewcache.store.codec_trial import Trial
+from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
 __all__ = ["CodecChooser", "Rates", "cheapest_codec", "rates", "trial_rows"]
 

@@ -22,12 +22,11 @@ from viewcache.store import Stored, Written
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
 
-__all__ = ["LOCAL", "MEMORY", "REMOTE", "Copy", "Ledger"]
+from viewcache.store.tier import LOCAL
+
+__all__ = ["Copy", "Ledger"]
 
 _log = logging.getLogger("viewcache.ledger")
-
-MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
-"""Names of the tiers, the fastest first. Objects are made in the local one."""
 
 READS_AT_ONCE = 4096
 """So many copies that were read are noted in the catalog together: alone, each would cost a scan of its rows."""

@@ -7,27 +7,23 @@ plans find what is there. Idempotent: killed in the middle, it is done again.
 
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CopyRow
 from viewcache.catalog.replay import REBUILT
-from viewcache.errors import BadInput, ChunkDamaged, ViewcacheError
+from viewcache.errors import BadInput, ChunkDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
 
-if TYPE_CHECKING:
-    from viewcache.materializer.tasks.task import Task
-
-__all__ = ["Recovered", "claim", "copy_row", "plan_again", "recover", "scan_each"]
+__all__ = ["Recovered", "claim", "copy_row", "recover", "scan_each"]
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -133,27 +129,6 @@ def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovere
             extra={"action": "recovered"},
         )
     return Recovered(tuple(copies.values()), True, adopted, len(missing), deleted, swept, unknown)
-
-
-def plan_again(catalog: Catalog, tasks: Iterable["Task"]) -> int:
-    """Plan the generations again that a catalog has lost, so that what was adopted is known to be needed.
-
-    Returns:
-        How many; 0 if nothing was lost.
-    """
-    if catalog.setting(REBUILT) != "yes":
-        return 0
-    count = 0
-    for task in tasks:
-        for row in catalog.load_generations(task.task_id):
-            if row.first_epoch < task.spec.epochs:
-                with suppress(ViewcacheError):  # who reads that generation gets it
-                    task.generation(row.number)
-                    count += 1
-                failpoint("recover.planned")
-    catalog.set_setting(REBUILT, "no")
-    _log.warning("%d generations were planned again", count, extra={"action": "planned_again"})
-    return count
 
 
 def _recorded(catalog: Catalog, tier: str) -> list[Copy]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import StoreUnreachable
-from viewcache.materializer.storage.ledger import LOCAL, Copy, Ledger
+from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Loaded", "Tiers", "load_samples"]
 

@@ -21,19 +21,9 @@ from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.tasks.task import Task
+from viewcache.materializer.tasks.task import Share, Task
 
-__all__ = ["Group", "Share", "shares"]
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a task shares with others."""
-
-    grid: int
-    """Greatest common divisor of the strides of the tasks that draw clip starts together."""
-    together: bool
-    """Whether its order is drawn with that of others."""
+__all__ = ["Group", "shares"]
 
 
 def shares(tasks: Sequence[Task]) -> list[Share]:
@@ -123,7 +113,7 @@ class Group:
         begun = [task for task in others if (0, 0) < task.place() < (task.spec.epochs, 0)]
         return max((task.place()[0] + task.joined for task in begun), default=0)
 
-    def alike(self, task: Task, number: int) -> Iterator[tuple[Task, int]]:
+    def matching_generations(self, task: Task, number: int) -> Iterator[tuple[Task, int]]:
         """The generations of other tasks that belong to the same epochs of the group, where these are near them."""
         for other in list(self._tasks.values()):
             theirs, (epoch, _) = number + task.skipped - other.skipped, other.place()
@@ -160,7 +150,7 @@ class Group:
         When the first of all tasks is read, those that are configured with it are about to be.
         """
         begun = bool(self._members)
-        for other, theirs in self.alike(task, number):
+        for other, theirs in self.matching_generations(task, number):
             with suppress(ViewcacheError):  # who reads that task gets it
                 other.generation(theirs)
                 if not begun:
@@ -230,7 +220,8 @@ class Group:
             active = task.planned(task.generation_of(epoch))
             if active is None:
                 return False  # it is being planned: look again later
-            if not alone and not all(other.planned(n) for other, n in self.alike(task, active.plan.number)):
+            matching = self.matching_generations(task, active.plan.number)
+            if not alone and not all(other.planned(number) for other, number in matching):
                 return False
             if active.settled(epoch) < active.order.positions:
                 waiting = active.order.waiting(epoch - active.plan.first_epoch)

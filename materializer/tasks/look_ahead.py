@@ -106,7 +106,10 @@ class LookAhead:
                     return  # it has left
                 number = self._current[task.task_id][1]
             for n in range(number, min(number + 1, task.last_generation()) + 1):
-                for each, generation in [(task, n), *(task.group.alike(task, n) if task.group is not None else ())]:
+                for each, generation in [
+                    (task, n),
+                    *(task.group.matching_generations(task, n) if task.group is not None else ()),
+                ]:
                     self._plan_one(each, generation)
                 self._decide()
                 decided.set()

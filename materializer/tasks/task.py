@@ -6,10 +6,10 @@ record, and the plan in memory is computed again from the draws at every start (
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -17,17 +17,17 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute_place
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
     known_substitutions,
-    record_policies,
     recorded_order,
     short_uses,
     with_substitutes,
 )
 from viewcache.materializer.planning.graph import AbstractGraph
-from viewcache.materializer.planning.order import Order, draw_substitute, substitute_place
+from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.rows import (
     Summary,
@@ -40,12 +40,10 @@ from viewcache.materializer.planning.rows import (
 )
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.policies import record_policies
 from viewcache.materializer.telemetry.observer import Observer
 
-if TYPE_CHECKING:
-    from viewcache.materializer.tasks.group import Group, Share
-
-__all__ = ["Task", "TaskSettings"]
+__all__ = ["OrderGroup", "Share", "Task", "TaskSettings"]
 
 KEEP_GENERATIONS = 4
 """Plans that stay in memory; an older one is computed again when it is read."""
@@ -64,6 +62,39 @@ class TaskSettings:
     """Whether its order is drawn together with that of other tasks, and not at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a task shares with others."""
+
+    grid: int
+    """Greatest common divisor of the strides of the tasks that draw clip starts together."""
+    together: bool
+    """Whether its order is drawn with that of others."""
+
+
+class OrderGroup(Protocol):
+    """What a task needs of the group that draws its order; `Group` is one."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Held while orders change."""
+
+    def settle(self, task: "Task", epoch: int, positions: int) -> None:
+        """Draw an epoch's order at least so far."""
+
+    def leave(self, task: "Task") -> None:
+        """Draw no more for a task."""
+
+    def reached(self, task: "Task", epoch: int, position: int) -> None:
+        """Note that a task's reader has had what is before a place."""
+
+    def epoch(self, asking: "Task") -> int:
+        """The furthest epoch that a task is in besides the one that asks, counted from the group's first."""
+
+    def matching_generations(self, task: "Task", number: int) -> Iterator[tuple["Task", int]]:
+        """The generations of other tasks that belong to the same epochs of the group."""
+
+
 class Task:
     """A task of an open cache. Thread-safe."""
 
@@ -75,16 +106,16 @@ class Task:
         catalog: Catalog,
         dataset: Dataset,
         task_id: int,
+        observer: Observer,
     ) -> None:
-        """Take what the session prepared; the engine is attached when one is needed."""
-        self.group: Group | None = None
+        """Take what `open_task` prepared."""
+        self.group: OrderGroup | None = None
         """Tasks whose order is drawn together with this one's."""
-        self.observer = Observer()
-        """Told of what is planned."""
         self.spec = spec
         self.graph = graph
         self.task_id = task_id
         self.dataset = dataset
+        self._observer = observer
         self._settings = settings
         self._catalog = catalog
         self._planning = threading.RLock()
@@ -151,7 +182,7 @@ class Task:
             self._at = (0, 0) if progress is None else (progress.epoch, progress.iteration * batch)
         return self._at
 
-    def share(self, share: "Share", group: "Group | None" = None) -> None:
+    def share(self, share: Share, group: OrderGroup | None = None) -> None:
         """Share with other tasks from now on; what is planned already stays as it is."""
         with self._planning:
             self._settings = replace(self._settings, grid=share.grid, together=share.together)
@@ -219,7 +250,7 @@ class Task:
             if active is None:
                 begun = time.monotonic()
                 active = self._generations[number] = self._plan(number)
-                self.observer.planned(self.spec.name, number, begun)
+                self._observer.planned(self.spec.name, number, begun)
                 while len(self._generations) > KEEP_GENERATIONS:
                     del self._generations[next(iter(self._generations))]
             return active

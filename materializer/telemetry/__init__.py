@@ -1,6 +1,12 @@
 """What the running parts report of themselves: counters, stalls by cause, and the trace.
 
-In the order of work: ``observer``, ``stalls``, ``trace``, ``trace_file``.
+In the order of work:
+
+- ``observer``: what the running parts tell of themselves
+- ``stalls``: why a reader waited, by cause
+- ``snapshot``: all counters at one moment, as a value
+- ``trace``: the observer that writes it down
+- ``trace_file``: the file, bounded, written behind
 """
 
 __all__: list[str] = []

@@ -1,6 +1,14 @@
 """Who makes it: the job that a worker gets, what it does, and the pools of processes or threads.
 
-In the order of work: ``job``, ``kept``, ``make``, ``worker``, ``pool``, ``thread_pool``.
+In the order of work:
+
+- ``job``: what a worker is asked and what it answers
+- ``kept``: a worker's view of kept pictures
+- ``make``: decode once, give every frame to all that need it
+- ``worker``: the body of a worker, process or thread
+- ``pool``: workers as the dispatcher sees them; worker processes, watched and replaced
+- ``thread_pool``: workers that are threads of this process
+- ``start``: processes or threads, as the settings say
 """
 
 __all__: list[str] = []

@@ -5,45 +5,13 @@ A job is one video and the objects to make of it. Doing it twice is harmless: an
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from viewcache.materializer.clock import UNKNOWN, Span
-from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.recipe import Base, Recipe
 from viewcache.store import Stored, Written
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Base", "Job", "Made", "Place", "Recipe", "Report", "Source"]
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How one clip is made."""
-
-    key: str
-    """Content key, 32 hex digits."""
-    program: Program
-    row: np.ndarray
-    """int32 (program.columns,)."""
-    frames: np.ndarray
-    """int32 (F,): source frames in clip order."""
-    shape: tuple[int, ...]
-    """(T,C,H,W), or (V,T,C,H,W) after ``stack``."""
-    due: int
-    """Order of need; lower first."""
-    bound: int
-    """Most bytes it can take on disk."""
-    kind: str = "clip"
-    """What the catalog calls it: ``clip``, ``frames`` (as decoded) or ``aug`` (one frame after some steps)."""
-    native: bool = False
-    """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
-    codec: str = "raw"
-    """``raw``, ``lz4`` or ``zstd1``."""
-
-    @property
-    def chunk_shape(self) -> tuple[int, ...]:
-        """Clips are read whole, pictures that clips are made from one by one."""
-        return self.shape if self.kind == "clip" else (1, *self.shape[1:])
+__all__ = ["Job", "Made", "Place", "Report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +22,6 @@ class Place:
     """Local folder of the tier."""
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A video as a job needs it."""
-
-    uri: str
-    name: str
-    """The video's name in paths, for messages."""
-    key: str
-    """Content key of the file."""
-    index: bytes
-    """`VideoIndex.to_bytes()`."""
-    frames: int
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """Kept pictures of a video, from which clips are made without decoding it: a kept ancestor (SAND §5.3)."""
-
-    key: str
-    """Content key, 32 hex digits."""
-    stored: Stored
-    """One chunk a frame."""
-    frames: np.ndarray
-    """int32 (n,), sorted: source frames."""
-    program: Program
-    """What was done to each frame, one operation at the most; empty for the decoder's own planes."""
-    row: np.ndarray
-    """int32 (program.columns,)."""
 
 
 @dataclass(frozen=True, slots=True)

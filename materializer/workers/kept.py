@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.program import Node, grow
-from viewcache.materializer.workers.job import Base
+from viewcache.materializer.planning.recipe import Base
 from viewcache.store import aligned_empty, read_into
 
 __all__ = ["KeptPictures", "root_of"]

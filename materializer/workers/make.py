@@ -19,7 +19,8 @@ from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.planning.program import Node, Tree, finish, grow
-from viewcache.materializer.workers.job import Job, Made, Recipe, Report
+from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.kept import KeptPictures, root_of
 from viewcache.store import ArrayMeta, write_object
 from viewcache.store.codec_trial import Trial, try_codecs

@@ -18,15 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import Literal
+from typing import Literal, Protocol
 
 from viewcache.materializer.child import start_child
 from viewcache.materializer.limits import private_bytes
-from viewcache.materializer.spec import CacheSpec
-from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers.job import Job, Made, Report
 
-__all__ = ["Event", "Held", "Pool", "Word", "Worker", "WorkerPool", "job_bytes", "start_pool"]
+__all__ = ["Event", "Held", "JobObserver", "Pool", "Word", "Worker", "WorkerPool", "job_bytes"]
 
 _log = logging.getLogger("viewcache.pool")
 
@@ -153,16 +151,34 @@ class Worker(ABC):
         return 0
 
 
+class JobObserver(Protocol):
+    """Who is told of jobs. Its methods are called by the dispatcher's thread, and must not raise or wait."""
+
+    laps: bool
+    """Whether workers shall note when each stage was on, not only how long it took."""
+
+    def given(self, job: Job, worker: int, paused: int) -> None:
+        """A job was given to the worker with this id, which pauses job ``paused`` for it (0 = none)."""
+
+    def heard(self, event: Event) -> None:
+        """A worker said something, or died."""
+
+
 class Pool(ABC):
     """A fixed number of workers, started on first use.
 
     Not thread-safe: one dispatcher thread owns it.
     """
 
-    def __init__(self, workers: int, grace_s: float = GRACE_S) -> None:
-        """Set how many workers, and the seconds of silence after which a busy one counts as hung."""
-        self.observer = Observer()
-        """Told of jobs and what becomes of them."""
+    def __init__(self, workers: int, grace_s: float = GRACE_S, observer: JobObserver | None = None) -> None:
+        """Start no worker yet.
+
+        Args:
+            workers: how many.
+            grace_s: seconds of silence after which a busy one counts as hung.
+            observer: who is told of jobs; None = nobody.
+        """
+        self._observer = observer
         self._size = workers
         self._grace_s = grace_s
         self._workers: list[Worker] = []
@@ -212,8 +228,9 @@ class Pool(ABC):
         worker = worker or self._least(unwanted)
         assert worker is not None, "there was no room for a job"
         paused = worker.number
-        worker.give(job, laps=self.observer.laps)
-        self.observer.given(job, worker.id, paused)
+        worker.give(job, laps=self._observer is not None and self._observer.laps)
+        if self._observer is not None:
+            self._observer.given(job, worker.id, paused)
 
     def _least(self, unwanted: Set[int]) -> Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
@@ -244,8 +261,9 @@ class Pool(ABC):
         if self._wake_out in wait([*connections, self._wake_out], timeout=timeout_s):
             os.read(self._wake_out, 4096)
         events = [event for worker in list(self._workers) for event in self._receive(worker)] + self._hung()
-        for event in events:
-            self.observer.heard(event)
+        if self._observer is not None:
+            for event in events:
+                self._observer.heard(event)
         return events
 
     def _receive(self, worker: Worker) -> list[Event]:
@@ -341,10 +359,16 @@ class WorkerPool(Pool):
     """Worker processes: a death, a hang or too much memory of one harms nobody else (RELIABILITY §1 row 9)."""
 
     def __init__(
-        self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = (), grace_s: float = GRACE_S
+        self,
+        workers: int,
+        *,
+        memory_bytes: int,
+        op_modules: tuple[str, ...] = (),
+        grace_s: float = GRACE_S,
+        observer: JobObserver | None = None,
     ) -> None:
         """Set how many workers, the private memory of each in bytes, and the modules of the user's own operations."""
-        super().__init__(workers, grace_s)
+        super().__init__(workers, grace_s, observer)
         self._memory_bytes = memory_bytes
         self._op_modules = op_modules
 
@@ -354,13 +378,3 @@ class WorkerPool(Pool):
     def pids(self) -> list[int]:
         """Process ids of the workers that have been started."""
         return [worker.process.pid for worker in self._workers if isinstance(worker, _Process)]
-
-
-def start_pool(cache: CacheSpec) -> Pool:
-    """The workers that a cache's settings ask for; none runs yet."""
-    if cache.worker_kind == "threads":
-        from viewcache.materializer.workers.thread_pool import ThreadPool  # it loads the decoder into this process
-
-        return ThreadPool(cache.worker_count)
-    memory_bytes = max(cache.memory_bytes // cache.worker_count, 1 << 30)
-    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, op_modules=cache.op_modules)

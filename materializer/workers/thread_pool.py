@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 from viewcache.materializer.workers.job import Job, Made, Report
-from viewcache.materializer.workers.pool import GRACE_S, Event, Pool, Word, Worker
+from viewcache.materializer.workers.pool import GRACE_S, Event, JobObserver, Pool, Word, Worker
 from viewcache.materializer.workers.worker import serve
 
 __all__ = ["ThreadPool"]
@@ -94,9 +94,9 @@ class _Thread(Worker):
 class ThreadPool(Pool):
     """Worker threads: no start-up time and nothing to send, but no protection either."""
 
-    def __init__(self, workers: int, *, grace_s: float = GRACE_S) -> None:
+    def __init__(self, workers: int, *, grace_s: float = GRACE_S, observer: JobObserver | None = None) -> None:
         """Set how many workers."""
-        super().__init__(workers, grace_s)
+        super().__init__(workers, grace_s, observer)
         self._left: list[threading.Thread] = []
         """Threads that were told to end."""
 

@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from viewcache.api.audit.recorded import Clips, Footage
 from viewcache.catalog.records import TaskRow
-from viewcache.materializer.planning.plan import GenerationPlan, Videos
+from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.planning.plan import GenerationPlan
 
 __all__ = ["clips_of", "footage_of", "made_clips", "pool_starts", "row_of"]
 

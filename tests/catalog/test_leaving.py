@@ -14,8 +14,9 @@ from viewcache.catalog.policies import SHIPPED, Policy
 from viewcache.materializer.storage import ledger as ledger_module
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.leases import Leases
-from viewcache.materializer.storage.ledger import LOCAL, Copy, Ledger
+from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import ArrayMeta, ChunkTable, LocalTier, Stored
+from viewcache.store.tier import LOCAL
 
 SHAPE = (1, 3, 8, 8)
 
@@ -192,7 +193,8 @@ from tests.catalog.test_leaving import key, leaving, put, read
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
 from viewcache.errors import Full
-from viewcache.materializer.storage.ledger import LOCAL, Ledger
+from viewcache.materializer.storage.ledger import Ledger
+from viewcache.store.tier import LOCAL
 from viewcache.store import LocalTier
 
 folder, root = sys.argv[1:]

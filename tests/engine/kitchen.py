@@ -10,14 +10,15 @@ import numpy as np
 
 from tests.faults.caches import config
 from viewcache.api.config.load import load
-from viewcache.api.session.cache import open_task
 from viewcache.catalog import Catalog
+from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.tiers import Tiers
-from viewcache.materializer.workers.job import Job, Made, Place, Recipe, Report
+from viewcache.materializer.tasks.opening import open_task
+from viewcache.materializer.workers.job import Job, Made, Place, Report
 from viewcache.materializer.workers.pool import Event, Pool, WorkerPool
 from viewcache.store import ArrayMeta, LocalTier, Written, read_slots, write_object
 
@@ -203,7 +204,7 @@ class Kitchen:
         self.ledger = ledger(self.catalog)
         self.tiers = Tiers([self.tier], self.ledger)
         parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad))
-        self.task = open_task(parsed, parsed.tasks[0], self.catalog, budget)
+        self.task = open_task(parsed.cache, parsed.tasks[0], self.catalog, budget_bytes=budget)
         self.active: ActiveGeneration = self.task.generation(0)
         place = Place(self.tier.root, False)
         self.engine = Engine(

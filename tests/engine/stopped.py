@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Set
 
 from viewcache.materializer.workers.job import Job, Made, Report
-from viewcache.materializer.workers.pool import Event, Pool, WorkerPool
+from viewcache.materializer.workers.pool import Event, JobObserver, Pool, WorkerPool
 from viewcache.materializer.workers.thread_pool import ThreadPool
 
 __all__ = ["KINDS", "STOPPED", "StoppedPool", "StoppedProcess", "StoppedThread", "plain_pool"]
@@ -54,8 +54,8 @@ class StoppedPool(Pool):
 class StoppedProcess(StoppedPool, WorkerPool):
     """A process under SIGSTOP; what it is given lies in its socket."""
 
-    def __init__(self) -> None:
-        WorkerPool.__init__(self, 1, memory_bytes=1 << 30)
+    def __init__(self, observer: JobObserver | None = None) -> None:
+        WorkerPool.__init__(self, 1, memory_bytes=1 << 30, observer=observer)
         StoppedPool.__init__(self)
         self._stopped = 0
 
@@ -72,8 +72,8 @@ class StoppedProcess(StoppedPool, WorkerPool):
 class StoppedThread(StoppedPool, ThreadPool):
     """A thread whose post is held back."""
 
-    def __init__(self) -> None:
-        ThreadPool.__init__(self, 1)
+    def __init__(self, observer: JobObserver | None = None) -> None:
+        ThreadPool.__init__(self, 1, observer=observer)
         StoppedPool.__init__(self)
         self._post: list[Job | int] = []
         self._deliver: Callable[[Job | int], None] = self._post.append
@@ -102,4 +102,4 @@ def plain_pool(kind: str, workers: int = 1) -> Pool:
     return ThreadPool(workers) if kind == "threads" else WorkerPool(workers, memory_bytes=1 << 30)
 
 
-STOPPED: dict[str, Callable[[], StoppedPool]] = {"processes": StoppedProcess, "threads": StoppedThread}
+STOPPED: dict[str, Callable[..., StoppedPool]] = {"processes": StoppedProcess, "threads": StoppedThread}

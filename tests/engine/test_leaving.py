@@ -97,7 +97,7 @@ def test_leaving_a_cache_in_the_middle(
     pool: StoppedPool, store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`cache.leave` while its clips are made ahead: the job on the way ends early and nothing stays reserved."""
-    monkeypatch.setattr(session, "start_pool", lambda _: pool)
+    monkeypatch.setattr(session, "start_pool", lambda *_: pool)
     with viewcache.open(config(store, videos)) as cache:
         steps = cache.materialize()
         until(lambda: len(pool.given) == 1, "a job")

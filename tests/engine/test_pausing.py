@@ -133,11 +133,10 @@ def test_a_paused_job_does_not_wait_long_for_what_nobody_waits_for(
     kitchen.assert_counted()
 
 
-def test_a_paused_job_holds_the_other_in_the_trace(
-    tmp_path: Path, store: Path, videos: Path, pool: StoppedPool
-) -> None:
+def test_a_paused_job_holds_the_other_in_the_trace(tmp_path: Path, store: Path, videos: Path, kind: str) -> None:
     """On a worker's track the reader's job lies within the one that was paused for it; stages overlap nowhere."""
-    pool.observer = Trace(str(tmp_path / "trace.json"), dict)
+    trace = Trace(str(tmp_path / "trace.json"), dict)
+    pool = STOPPED[kind](trace)
     with Kitchen(store, videos, pool) as kitchen:
         kitchen.engine.look_ahead([kitchen.active])
         until(lambda: len(pool.given) == 1, "a job of look-ahead")
@@ -146,7 +145,7 @@ def test_a_paused_job_holds_the_other_in_the_trace(
         pool.go()
         assert reading.end() is None
         _decoded(kitchen)
-    pool.observer.close()
+    trace.close()
     events = read(tmp_path / "trace.json")
     check(events)
     (track,) = (slices for name, slices in tracks(events).items() if name.startswith("worker "))

@@ -123,7 +123,7 @@ def test_a_thread_that_hangs_is_left_behind(
 ) -> None:
     """After its grace its job is given to a new thread, and after the third its reader gets an error, not silence."""
     given, gate = hanging
-    monkeypatch.setattr(session, "start_pool", lambda _: ThreadPool(1, grace_s=0.2))
+    monkeypatch.setattr(session, "start_pool", lambda *_: ThreadPool(1, grace_s=0.2))
     with viewcache.open(given) as cache:
         with pytest.raises(WorkerDied, match="silent for too long, a thread was left behind"):
             cache.read("t", 0, 0)

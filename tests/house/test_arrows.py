@@ -2,7 +2,9 @@
 
 import ast
 
-from tests.house.tree import PACKAGE, ROOMS, imports, module_name, module_names, room_files, short, syntax
+import pytest
+
+from tests.house.tree import PACKAGE, ROOMS, ROOT, imports, module_name, module_names, room_files, short, syntax
 
 ALLOWED = {
     "catalog": {"migrations"},
@@ -12,6 +14,71 @@ ALLOWED = {
     "migrations": {"catalog"},
 }
 """room → rooms it may import beside itself. catalog → migrations is the one call that brings a database up to date."""
+
+_BELOW_READING = {
+    "tasks",
+    "retention",
+    "scheduling",
+    "telemetry",
+    "storage",
+    "workers",
+    "planning",
+    "dataset",
+    "ops",
+    "media",
+}
+FOLDERS = {
+    "materializer": {
+        "media": set[str](),
+        "ops": {"media"},
+        "dataset": {"media"},
+        "planning": {"dataset", "ops", "media"},
+        "workers": {"planning", "ops", "media"},
+        "storage": {"planning"},
+        "telemetry": {"storage", "workers", "media"},
+        "scheduling": {"telemetry", "storage", "workers", "planning"},
+        "retention": {"scheduling", "telemetry", "workers", "planning", "ops", "media"},
+        "tasks": {"retention", "scheduling", "storage", "telemetry", "planning", "dataset", "media"},
+        "reading": {
+            "tasks",
+            "retention",
+            "scheduling",
+            "telemetry",
+            "storage",
+            "workers",
+            "planning",
+            "dataset",
+            "ops",
+            "media",
+        },
+        "simulation": {"retention", "scheduling", "workers", "planning", "media"},
+    },
+    "api": {
+        "config": set[str](),
+        "queries": set[str](),
+        "training": set[str](),
+        "session": {"config", "training"},
+        "views": {"session", "config"},
+        "metrics": set[str](),
+        "preview": {"config", "queries"},
+        "upkeep": {"config", "queries"},
+        "audit": {"upkeep", "config"},
+        "demo": {"session", "queries"},
+        "cli": {
+            "config",
+            "queries",
+            "training",
+            "session",
+            "views",
+            "metrics",
+            "preview",
+            "upkeep",
+            "audit",
+            "demo",
+        },
+    },
+}
+"""room → folder → folders of the same room that it may import. Files directly in a room may be imported by all."""
 
 
 def _room(module: str) -> str:
@@ -42,6 +109,54 @@ def test_no_arrow_hides_in_a_string() -> None:
                 if target and target != home and target not in ALLOWED[home]:
                     wrong.append(f"{short(path)}:{node.lineno}: {home} names {node.value}")
     assert not wrong
+
+
+def _folder(module: str, room: str) -> str:
+    """The folder of a room that a module lies in; empty for files directly in the room and for other rooms."""
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["viewcache", room] and len(parts) > 2 and parts[2] in FOLDERS[room] else ""
+
+
+@pytest.mark.parametrize("room", ["materializer"])
+def test_arrows_between_folders(room: str) -> None:
+    """Inside a room a folder imports only what its row allows, for type checkers too; files beside folders none."""
+    wrong = []
+    for path in room_files():
+        name = module_name(path)
+        if _room(name) != room:
+            continue
+        home = _folder(name, room)
+        for found in imports(path):
+            target = _folder(found.module, room)
+            if target and target != home and target not in FOLDERS[room].get(home, ()):
+                wrong.append(f"{short(path)}:{found.line}: {home or 'a file for all'} must not know {target}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("room", FOLDERS)
+def test_every_folder_has_its_row(room: str) -> None:
+    """The table names the folders that there are, and each row only what stands above it."""
+    there = {path.parent.name for path in (ROOT / room).glob("*/__init__.py")}
+    assert there == set(FOLDERS[room])
+    above: set[str] = set()
+    for folder, allowed in FOLDERS[room].items():
+        assert allowed <= above, folder
+        above.add(folder)
+
+
+def test_no_circle_of_modules() -> None:
+    """No module knows another that knows it, over whatever way, imports inside functions and for types included."""
+    names = module_names()
+    graph = {
+        module_name(path): {found.module for found in imports(path) if found.module in names} - {module_name(path)}
+        for path in room_files()
+        if path.name != "__init__.py" and _room(module_name(path)) != "api"
+    }
+    waiting = {name: {target for target in targets if target in graph} for name, targets in graph.items()}
+    while free := [name for name, targets in waiting.items() if not targets & waiting.keys()]:
+        for name in free:
+            del waiting[name]
+    assert not waiting
 
 
 def test_rooms_do_not_go_through_the_front_door() -> None:

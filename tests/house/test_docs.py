@@ -37,10 +37,22 @@ def test_the_map_names_what_exists(name: str) -> None:
     assert (ROOT / name).exists()
 
 
-@pytest.mark.parametrize("path", [p for p in room_files() if p.name != "__init__.py"], ids=short)
-def test_the_map_names_every_module(path: Path) -> None:
-    """A new module is on the map, or nobody finds it."""
-    assert f"`{short(path)}`" in MAP
+FOLDERS = sorted({path.parent for path in room_files() if (path.parent / "__init__.py").exists()})
+
+
+@pytest.mark.parametrize("folder", [each for each in FOLDERS if short(each) not in ("api", "materializer")], ids=short)
+def test_the_map_names_every_folder(folder: Path) -> None:
+    """A new folder is on the map, or nobody finds it."""
+    assert f"`{short(folder)}/`" in MAP
+
+
+@pytest.mark.parametrize("folder", [each for each in FOLDERS if short(each) not in ("api", "migrations")], ids=short)
+def test_a_folder_lists_its_files(folder: Path) -> None:
+    """The docstring of a folder's `__init__.py` has a line for each of its files, and for no other."""
+    listed = re.findall(
+        r"^- ``(\w+)``: \S", ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "", re.M
+    )
+    assert sorted(listed) == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
 def test_the_map_leads_from_papers_to_files() -> None:

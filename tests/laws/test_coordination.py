@@ -16,8 +16,9 @@ from tests.ops.references import p_even
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
 from viewcache.materializer.ops import get
-from viewcache.materializer.planning.clip_starts import clip_span, shared_grid
+from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.spec import clip_span
 
 LAST: dict[str, object] = {"center_crop": [8, 8]}
 """Gives all clips one size, whatever was drawn before."""

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
-from viewcache.materializer.planning.order import draw_epoch, draw_substitute
+from viewcache.materializer.dataset.stand_ins import draw_substitute
+from viewcache.materializer.planning.order import draw_epoch
 
 
 def assert_even(counts: NDArray[np.int64]) -> None:

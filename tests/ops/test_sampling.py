@@ -15,10 +15,11 @@ from tests.ops.references import p_even
 from viewcache.errors import BadInput
 from viewcache.materializer import randomness
 from viewcache.materializer.planning import clip_starts
+from viewcache.materializer.spec import clip_span
 
 SLOWFAST = {"frames_per_clip": 32, "stride": 2}
 MAE = {"frames_per_clip": 16, "stride": 4}
-SPANS = {name: clip_starts.clip_span(**task) for name, task in (("slowfast", SLOWFAST), ("mae", MAE))}
+SPANS = {name: clip_span(**task) for name, task in (("slowfast", SLOWFAST), ("mae", MAE))}
 VIDEOS = np.array([randomness.word(f"video {i}") for i in range(4000)], dtype=np.uint64)
 
 
@@ -224,7 +225,7 @@ def test_frames_of_a_short_video() -> None:
     zero, short = np.array([0]), np.array([5])
     assert clip_starts.clip_frames(zero, 4, 2, short, "clamp").tolist() == [[0, 2, 4, 4]]
     assert clip_starts.clip_frames(zero, 4, 2, short, "loop").tolist() == [[0, 2, 4, 1]]
-    assert clip_starts.is_short(short, clip_starts.clip_span(4, 2)).tolist() == [True]
+    assert clip_starts.is_short(short, clip_span(4, 2)).tolist() == [True]
     with pytest.raises(BadInput, match="leave such videos out"):
         clip_starts.clip_frames(zero, 4, 2, short, "skip")
     with pytest.raises(BadInput, match="clamp, loop, skip"):
@@ -248,7 +249,7 @@ def test_crop_offsets_are_exactly_uniform() -> None:
         for window in {1, size // 2 + 1, size}:
             places = size - window + 1
             fractions = np.array([-(-(k << 32) // (places * 64)) for k in range(places * 64)], np.uint64)
-            counts = np.bincount(clip_starts.nested_offset(fractions, np.array(size), window), minlength=places)
+            counts = np.bincount(randomness.nested_offset(fractions, np.array(size), window), minlength=places)
             assert counts.tolist() == [64] * places
 
 
@@ -258,7 +259,7 @@ def test_smaller_crops_lie_inside_larger_ones(numerator: int, size: int, data: s
     outer = data.draw(st.integers(1, size))
     inner = data.draw(st.integers(1, outer))
     a, b = (
-        int(clip_starts.nested_offset(np.array([numerator], np.uint64), np.array(size), w)[0]) for w in (inner, outer)
+        int(randomness.nested_offset(np.array([numerator], np.uint64), np.array(size), w)[0]) for w in (inner, outer)
     )
     assert b <= a
     assert a + inner <= b + outer

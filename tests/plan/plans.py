@@ -7,9 +7,10 @@ import numpy as np
 from tests.tiny import AUGMENTATION
 from viewcache.api.config.load import load
 from viewcache.materializer import randomness
+from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
-from viewcache.materializer.planning.plan import GenerationPlan, Videos, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.resolve import Clips
 from viewcache.materializer.spec import TaskSpec
 

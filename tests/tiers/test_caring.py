@@ -18,8 +18,8 @@ from viewcache.api.upkeep.evict import evict, policies_of
 from viewcache.api.upkeep.gc import collected
 from viewcache.catalog.policies import find_policy
 from viewcache.errors import NotFound, StoreUnreachable
-from viewcache.materializer.storage.ledger import LOCAL, REMOTE
 from viewcache.store import ArrayMeta, open_tier
+from viewcache.store.tier import LOCAL, REMOTE
 
 
 def objects_in(seaweed: Seaweed, bucket: str) -> set[str]:

@@ -21,7 +21,7 @@ from viewcache.api.audit.verify import verify
 from viewcache.api.config.find import Located
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.materializer.storage.ledger import LOCAL, MEMORY, REMOTE
+from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
 CLIPS = 32
 """Of all epochs of the task."""

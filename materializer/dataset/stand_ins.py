@@ -1,0 +1,25 @@
+"""Which video stands in for one that is bad or gone: drawn by the place of the clip, not by when it was found out."""
+
+from viewcache.materializer.randomness import permutation, word
+
+__all__ = ["draw_substitute", "substitute_place"]
+
+
+def substitute_place(position: int, video_id: int, *, by_video: bool) -> int:
+    """Return the address for `draw_substitute`: the position, or the video where positions may still change."""
+    return (1 << 40) + video_id if by_video else position
+
+
+def draw_substitute(seed: int, task: str, epoch: int, position: int, sample: int, attempt: int, videos: int) -> int:
+    """Return which of ``videos`` good videos stands in for a bad one.
+
+    Args:
+        seed: of the task.
+        task: its name.
+        epoch: of the place to fill.
+        position: likewise, in the order of the epoch.
+        sample: likewise; -1 = all clips of the video.
+        attempt: 0 for the first choice, 1 for the next, …; the choices of one place are all different.
+        videos: how many there are.
+    """
+    return int(permutation(seed, "substitute", videos, word(task), epoch, position, sample)[attempt])

@@ -1,0 +1,43 @@
+"""The videos that a task draws from, as arrays."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.randomness import Words
+
+__all__ = ["Videos"]
+
+
+@dataclass(frozen=True)  # no slots: row_of is cached
+class Videos:
+    """The videos that a task draws from, sorted by name; arrays of length n."""
+
+    ids: NDArray[np.int64]
+    """``video_id`` in the catalog."""
+    names: tuple[str, ...]
+    uris: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Content keys of the files, 32 hex digits."""
+    words: Words
+    """Addresses of their random numbers: of the name, so that a dataset that moves keeps its draws."""
+    frames: NDArray[np.int64]
+    height: NDArray[np.int64]
+    """As shown, rotation applied."""
+    width: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of videos."""
+        return len(self.ids)
+
+    @cached_property
+    def row_of(self) -> dict[int, int]:
+        """``video_id`` → position in the arrays."""
+        return {video: row for row, video in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def row_of_key(self) -> dict[str, int]:
+        """Content key → position in the arrays."""
+        return {key: row for row, key in enumerate(self.keys)}

@@ -1,0 +1,49 @@
+"""A task's canonical definition and its abstract graph: what its paths mean depends on these alone."""
+
+import json
+from dataclasses import fields, is_dataclass, replace
+
+from viewcache.materializer import ops
+from viewcache.materializer.planning.graph import AbstractGraph, check_graph
+from viewcache.materializer.spec import CacheSpec, OpCall, StepSpec, TaskSpec
+
+__all__ = ["canonical", "graph_of", "seed_of", "stage_of"]
+
+# What may change between two runs without changing what any path means, so it is no part of a task's definition.
+_NOT_DEFINING = {TaskSpec: ("name", "epochs", "layout"), StepSpec: ("name",)}
+
+
+def seed_of(cache: CacheSpec, task: TaskSpec) -> int:
+    """Seed of a task's random numbers: the cache's where the task has none."""
+    return cache.seed if task.seed is None else task.seed
+
+
+def canonical(cache: CacheSpec, task: TaskSpec) -> str:
+    """A task's definition as canonical JSON: as long as it stays, every path of the task keeps its meaning.
+
+    It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
+    name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
+    ``epochs`` and ``layout``.
+    """
+    values = _plain(replace(task, seed=seed_of(cache, task)))
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def graph_of(task: TaskSpec) -> AbstractGraph:
+    """The abstract graph of a task; ``task.steps`` are already in its order."""
+    return check_graph(task.steps, stage_of)
+
+
+def stage_of(op: OpCall) -> str:
+    """The stage of an operation: ``frame``, ``time`` or ``read``."""
+    return ops.get(op.name).stage
+
+
+def _plain(value: object) -> object:
+    """Plain JSON values of a spec; fields that do not compare, which are places, are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        skipped = _NOT_DEFINING.get(type(value), ())
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.compare and f.name not in skipped}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,61 @@
+"""Kept pictures that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import schemas
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import plane_bytes
+from viewcache.materializer.ops import NativeOp, get
+from viewcache.materializer.planning.plan import clip_bound, content_key
+from viewcache.materializer.planning.program import Instruction, Program
+from viewcache.materializer.planning.recipe import Recipe
+
+__all__ = ["base_recipe", "base_rows"]
+
+
+def base_recipe(
+    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: VideoIndex
+) -> Recipe:
+    """Frames of a video, as decoded or after a resize."""
+    if how is None:
+        size = plane_bytes(index)
+        assert size is not None  # otherwise they were not to be had
+        shape: tuple[int, ...] = (len(frames), size)
+        key = content_key("frames", bytes.fromhex(video), frames.tobytes())
+        program, row, kind = Program(()), np.zeros(0, np.int32), "frames"
+    else:
+        first, drawn = how
+        row, op = np.frombuffer(drawn, np.int32), get(first.name)
+        assert isinstance(op, NativeOp)  # `Kind.resize` is one
+        shape = (len(frames), 3, *op.target(first.params, row)[:2])
+        program = Program((Instruction("op", (0,), 1, first.name, first.params, 0, first.width),))
+        key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
+        kind = "aug"
+    bound = clip_bound(int(np.prod(shape)), len(frames))
+    return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+
+
+def base_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
+    """New bases as the catalog records them."""
+    count = len(fresh)
+    recipes = [recipe for *_, recipe in fresh.values()]
+    return pa.table(
+        {
+            "object_id": list(fresh),
+            "key": [recipe.key for recipe in recipes],
+            "kind": [recipe.kind for recipe in recipes],
+            "video_id": [video_id for _, video_id, _ in fresh.values()],
+            "depth": [len(recipe.program.instructions) for recipe in recipes],
+            "est_bytes": [int(np.prod(recipe.shape)) for recipe in recipes],
+            "cost_s": [0.0] * count,
+            "keep": [True] * count,
+            "shape": ["x".join(map(str, recipe.shape)) for recipe in recipes],
+            "frame_start": pa.nulls(count, pa.int32()),
+            "frame_stride": pa.nulls(count, pa.int32()),
+            "frame_count": pa.nulls(count, pa.int32()),
+            "frame_list": pa.array([recipe.frames for recipe in recipes], pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )

@@ -1,0 +1,84 @@
+"""How an object is made: values that pickle, for plans and for the jobs that workers get."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from viewcache.materializer.planning.program import Program
+from viewcache.store import Stored
+
+__all__ = ["Base", "BaseObject", "Recipe", "Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one clip is made."""
+
+    key: str
+    """Content key, 32 hex digits."""
+    program: Program
+    row: np.ndarray
+    """int32 (program.columns,)."""
+    frames: np.ndarray
+    """int32 (F,): source frames in clip order."""
+    shape: tuple[int, ...]
+    """(T,C,H,W), or (V,T,C,H,W) after ``stack``."""
+    due: int
+    """Order of need; lower first."""
+    bound: int
+    """Most bytes it can take on disk."""
+    kind: str = "clip"
+    """What the catalog calls it: ``clip``, ``frames`` (as decoded) or ``aug`` (one frame after some steps)."""
+    native: bool = False
+    """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
+    codec: str = "raw"
+    """``raw``, ``lz4`` or ``zstd1``."""
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...]:
+        """Clips are read whole, pictures that clips are made from one by one."""
+        return self.shape if self.kind == "clip" else (1, *self.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A video as a job needs it."""
+
+    uri: str
+    name: str
+    """The video's name in paths, for messages."""
+    key: str
+    """Content key of the file."""
+    index: bytes
+    """`VideoIndex.to_bytes()`."""
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Kept pictures of a video, from which clips are made without decoding it: a kept ancestor (SAND §5.3)."""
+
+    key: str
+    """Content key, 32 hex digits."""
+    stored: Stored
+    """One chunk a frame."""
+    frames: np.ndarray
+    """int32 (n,), sorted: source frames."""
+    program: Program
+    """What was done to each frame, one operation at the most; empty for the decoder's own planes."""
+    row: np.ndarray
+    """int32 (program.columns,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseObject:
+    """Pictures of one video that are kept: the nearest kept ancestor of its clips."""
+
+    object_id: int
+    video: str
+    """Content key of the video."""
+    recipe: Recipe
+
+    def stored_as(self, stored: Stored) -> Base:
+        """What a worker needs to read the copy that is stored there."""
+        return Base(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)

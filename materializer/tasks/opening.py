@@ -1,0 +1,120 @@
+"""Opening tasks: scanning their datasets, registering them in the catalog, and sharing the videos in common."""
+
+import logging
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from hashlib import blake2b
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import TaskRow
+from viewcache.catalog.replay import REBUILT
+from viewcache.errors import BadInput, ViewcacheError
+from viewcache.failpoints import failpoint
+from viewcache.materializer.dataset.dataset import Dataset, Progress
+from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
+from viewcache.materializer.spec import CacheSpec, TaskSpec
+from viewcache.materializer.tasks.group import Group, shares
+from viewcache.materializer.tasks.task import Task, TaskSettings
+from viewcache.materializer.telemetry.observer import Observer
+
+__all__ = ["open_task", "plan_again", "share_among"]
+
+_log = logging.getLogger("viewcache.recover")
+
+
+def open_task(
+    cache: CacheSpec,
+    spec: TaskSpec,
+    catalog: Catalog,
+    *,
+    budget_bytes: int,
+    progress: Progress | None = None,
+    observer: Observer | None = None,
+) -> Task:
+    """Scan a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
+
+    Args:
+        cache: the settings of the cache that the task belongs to.
+        spec: the task.
+        catalog: what we know.
+        budget_bytes: of the local tier.
+        progress: called while files are scanned, with (done, in all, name).
+        observer: told of what is planned.
+
+    Raises:
+        BadInput: the catalog has draws of another definition under this name.
+        DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
+    """
+    try:
+        dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress)
+    except BadInput as error:
+        if type(error) is not BadInput:
+            raise
+        raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
+    seed = seed_of(cache, spec)
+    # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
+    definition = f"{canonical(cache, spec)} epochs_per_generation={cache.epochs_per_generation}"
+    row = catalog.ensure_task(
+        TaskRow(
+            name=spec.name,
+            dataset_id=dataset.dataset_id,
+            definition_key=blake2b(definition.encode(), digest_size=16).hexdigest(),
+            definition=definition,
+            epochs=spec.epochs,
+            videos_per_batch=spec.sampling.videos_per_batch,
+            samples_per_video=spec.sampling.samples_per_video,
+            frames_per_clip=spec.sampling.frames_per_video,
+            frame_stride=spec.sampling.frame_stride,
+            seed=seed,
+            drop_last=spec.drop_last,
+        )
+    )
+    settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
+    return Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer or Observer())
+
+
+def share_among(
+    tasks: Sequence[Task],
+    catalog: Catalog,
+    cache: CacheSpec,
+    groups: MutableMapping[int, Group],
+    guard: Callable[[], AbstractContextManager[object]],
+) -> None:
+    """Let tasks that have videos in common share them, and draw their orders together.
+
+    Args:
+        tasks: all that are open.
+        catalog: where orders are recorded.
+        cache: the settings of the cache.
+        groups: dataset id → the group of its tasks; new groups are added.
+        guard: the lock under which clips may change places.
+    """
+    for task, share in zip(tasks, shares(tasks), strict=True):
+        group = None
+        if share.together:
+            group = groups.get(task.dataset.dataset_id)
+            if group is None:
+                group = groups[task.dataset.dataset_id] = Group(catalog, cache.seed, cache.draw_ahead, guard)
+            group.add(task)
+        task.share(share, group)
+
+
+def plan_again(catalog: Catalog, tasks: Iterable[Task]) -> int:
+    """Plan the generations again that a catalog has lost, so that what was adopted is known to be needed.
+
+    Returns:
+        How many; 0 if nothing was lost.
+    """
+    if catalog.setting(REBUILT) != "yes":
+        return 0
+    count = 0
+    for task in tasks:
+        for row in catalog.load_generations(task.task_id):
+            if row.first_epoch < task.spec.epochs:
+                with suppress(ViewcacheError):  # who reads that generation gets it
+                    task.generation(row.number)
+                    count += 1
+                failpoint("recover.planned")
+    catalog.set_setting(REBUILT, "no")
+    _log.warning("%d generations were planned again", count, extra={"action": "planned_again"})
+    return count

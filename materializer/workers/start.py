@@ -1,0 +1,16 @@
+"""Which kind of workers a cache has: processes, or threads of this one."""
+
+from viewcache.materializer.spec import CacheSpec
+from viewcache.materializer.workers.pool import JobObserver, Pool, WorkerPool
+
+__all__ = ["start_pool"]
+
+
+def start_pool(cache: CacheSpec, observer: JobObserver | None = None) -> Pool:
+    """The workers that a cache's settings ask for; none runs yet."""
+    if cache.worker_kind == "threads":
+        from viewcache.materializer.workers.thread_pool import ThreadPool  # it loads the decoder into this process
+
+        return ThreadPool(cache.worker_count, observer=observer)
+    memory_bytes = max(cache.memory_bytes // cache.worker_count, 1 << 30)
+    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, op_modules=cache.op_modules, observer=observer)
