@@ -88,7 +88,7 @@ def _cached(proxy: FaultProxy, folder: Path, epochs: int, generation: int) -> tu
     with viewcache.open(described) as cache:
         opened = proxy.object_bytes
         for epoch in range(epochs):
-            for iteration in range(cache.task("train").task.iterations(epoch)):
+            for iteration in range(cache.task("train").iterations(epoch)):
                 cache.read("train", epoch, iteration)
     return opened - before, proxy.object_bytes - opened
 

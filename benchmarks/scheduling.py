@@ -234,7 +234,7 @@ def _consume(cache: Any, run: Run, took: Took) -> None:
 
     def train(name: str) -> None:
         for epoch in range(run.epochs):
-            for iteration in range(cache.task(name).task.iterations(epoch)):
+            for iteration in range(cache.task(name).iterations(epoch)):
                 batch = cache.read(name, epoch, iteration)
                 came = time.perf_counter()
                 with lock:

@@ -63,7 +63,7 @@ def _run(videos: Path, trace: str) -> int:
         if trace:
             config["cache"]["trace"] = f"{folder}/{trace}"
         with viewcache.open(config) as cache:
-            places = [(epoch, i) for epoch in range(2) for i in range(cache.task("train").task.iterations(epoch))]
+            places = [(epoch, i) for epoch in range(2) for i in range(cache.task("train").iterations(epoch))]
             return sum(cache.read("train", *place).video.size > 0 for place in places)
 
 

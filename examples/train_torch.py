@@ -17,8 +17,8 @@ def main(config: str) -> None:
     checkpoint = Path("checkpoint.pt")
     with viewcache.open(config) as cache:
         task = cache.tasks[0]
-        loader = cache.loader(task, layout="CTHW", epochs=min(2, cache.task(task).spec.epochs))
-        classes = max(2, len(cache.task(task).task.dataset.classes))
+        loader = cache.loader(task, layout="CTHW", epochs=min(2, cache.task(task).epochs))
+        classes = max(2, len(cache.classes(task)))
         model = nn.Sequential(
             nn.Conv3d(3, 16, kernel_size=(3, 7, 7), stride=(2, 4, 4)),
             nn.ReLU(),

@@ -25,9 +25,9 @@ from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.dataset.dataset import Progress
-from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.frames import SingleWork
+from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
 from viewcache.materializer.reading.reader import Reader, Spent
 from viewcache.materializer.retention.keeper import Keeper, KeepSettings
 from viewcache.materializer.scheduling.bases import BaseWork
@@ -106,6 +106,7 @@ class Cache:
         self.observer = Observer()
         """Told of jobs, reads, plans and evictions."""
         self._readers: dict[str, Reader] = {}
+        self._handles: dict[str, OwnedTask] = {}
         spec = config.cache
         root = spec.local.url
         where = root if spec.catalog == "duckdb" else spec.catalog
@@ -215,7 +216,8 @@ class Cache:
         Raises:
             ViewNotFound: there is no such task.
         """
-        task = self.task(name).task
+        self.check_open()
+        task = self._reader_of(name).task
         if task.group is not None:
             task.group.leave(task)
         last = task.spec.epochs * task.iterations(0)
@@ -232,13 +234,26 @@ class Cache:
         """Names of the tasks, in the order of the configuration."""
         return tuple(self._readers)
 
-    def task(self, name: str) -> Reader:
-        """What reads one task.
+    def task(self, name: str) -> OwnedTask:
+        """One task: its batches, frames, videos and classes.
 
         Raises:
             ViewNotFound: there is no such task; the message lists those that there are.
         """
         self.check_open()
+        if name not in self._handles:
+            self._handles[name] = OwnedTask(self._reader_of(name), self.catalog)
+        return self._handles[name]
+
+    def classes(self, task: str) -> tuple[str, ...]:
+        """The distinct text labels of a task, sorted; a label's number is its place here. Empty without text labels.
+
+        Raises:
+            ViewNotFound: no such task.
+        """
+        return self.task(task).classes
+
+    def _reader_of(self, name: str) -> Reader:
         if name not in self._readers:
             raise ViewNotFound(f"no task {name!r} in this cache; it has {', '.join(self._readers)}")
         return self._readers[name]
@@ -265,8 +280,7 @@ class Cache:
             ViewNotFound: no such task, video or frame.
             BadVideo: the video cannot give it.
         """
-        singles = self.task(task).singles
-        return singles.read([singles.frame(video, i)])[0]
+        return self.task(task).frames([FrameRequest(video, i)])[0]
 
     def aug(
         self,
@@ -285,8 +299,7 @@ class Cache:
             ViewNotFound: no such task, video, frame, step, output, epoch or sample.
             BadVideo: the video cannot give it.
         """
-        singles = self.task(task).singles
-        return singles.read([singles.aug(video, i, depth, epoch=epoch, sample=sample, output=output)])[0]
+        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output)])[0]
 
     def video(self, task: str, name: str) -> tuple[str, str]:
         """Where a video's file is (absolute path or URL), and the file's extension, ``.mp4``.
@@ -294,8 +307,8 @@ class Cache:
         Raises:
             ViewNotFound: no such task or video.
         """
-        _, found = self.task(task).task.dataset.one(name)
-        return found.uri, found.path[len(stem(found.path)) :]
+        video = self.task(task).video(name)
+        return video.uri, video.extension
 
     def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
         """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.

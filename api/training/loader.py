@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from viewcache.api.port import TaskSource
 from viewcache.errors import BadInput, Closed, MissingExtra, WrongProcess
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 
 if TYPE_CHECKING:
     import torch
 
-    from viewcache.api.session.cache import Cache
 
 __all__ = ["LAYOUTS", "Loader"]
 
@@ -46,7 +46,7 @@ class Loader:
 
     def __init__(
         self,
-        cache: "Cache",
+        cache: TaskSource,
         task: str,
         *,
         epochs: int | None = None,
@@ -84,18 +84,18 @@ class Loader:
         self._torch = torch
         self._cache = cache
         self.task = task
-        spec = cache.task(task).spec
-        self.layout = spec.layout if layout is None else layout
+        handle = cache.task(task)
+        self.layout = handle.layout if layout is None else layout
         if self.layout not in LAYOUTS:
             raise BadInput(f"layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
         if prefetch < 1:
             raise BadInput(f"prefetch={prefetch}: at least 1")
-        self.epochs = spec.epochs if epochs is None else epochs
+        self.epochs = handle.epochs if epochs is None else epochs
         if self.epochs < 1:
-            raise BadInput(f"epochs={epochs}: at least 1; leave it out for all {spec.epochs} of task {task!r}")
-        cache.task(task).task.check_epochs(self.epochs)
+            raise BadInput(f"epochs={epochs}: at least 1; leave it out for all {handle.epochs} of task {task!r}")
+        handle.check_epochs(self.epochs)
         self.rank, self.world = self._place(rank, world)
-        for videos in cache.task(task).task.batch_sizes():
+        for videos in handle.batch_sizes():
             rank_share(videos, 1, self.rank, self.world)
         self._prefetch = prefetch
         self._device = None if device is None else self._checked(device)
@@ -103,8 +103,8 @@ class Loader:
         # What makes (epoch, iteration) the same place for two loaders.
         self._same = {
             "task": task,
-            "seed": cache.task(task).task.seed,
-            "videos_per_batch": spec.sampling.videos_per_batch,
+            "seed": handle.seed,
+            "videos_per_batch": handle.videos_per_batch,
         }
         self._epoch = 0
         self._iteration = 0
@@ -122,7 +122,7 @@ class Loader:
         distributed = self._torch.distributed
         joined = distributed.is_available() and distributed.is_initialized()
         ranks = distributed.get_world_size() if joined and world is None else 1
-        if ranks > 1 and self._cache.task(self.task).task.draws_together:
+        if ranks > 1 and self._cache.task(self.task).draws_together:
             raise BadInput(
                 f"task {self.task!r} draws its order with other tasks, which no other process can know, so ranks would "
                 "read different batches; set coordination: independent under its sampling, or open it alone"
@@ -137,7 +137,7 @@ class Loader:
         return self._iterations(self._epoch if self._epoch < self.epochs else 0)
 
     def _iterations(self, epoch: int) -> int:
-        return self._cache.task(self.task).task.iterations(epoch)
+        return self._cache.task(self.task).iterations(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop is, namely the batch that comes next: constant size, valid for any number of ranks."""
@@ -236,12 +236,12 @@ class Loader:
         """The reading thread: batches in order, then None; an error ends it."""
         try:
             buffers = Buffers()
-            reader = self._cache.task(self.task)
+            task = self._cache.task(self.task)
             while epoch < self.epochs:
-                if iteration >= reader.task.iterations(epoch):
+                if iteration >= task.iterations(epoch):
                     epoch, iteration = epoch + 1, 0
                     continue
-                batch = reader.read(epoch, iteration, self.rank, self.world, buffers, stop)
+                batch = task.read(epoch, iteration, self.rank, self.world, buffers, stop)
                 if batch is None or not self._put(ready, batch, room, stop):
                     return
                 del batch

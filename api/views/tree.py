@@ -13,18 +13,15 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.api.port import TaskHandle
 from viewcache.api.session.cache import Cache
 from viewcache.api.views.paths import ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
-from viewcache.materializer.dataset.names import stem
-from viewcache.materializer.dataset.scan import Scanned
 from viewcache.materializer.media.source import is_local, local_path
-from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.reading.batch import Batch, Buffers
-from viewcache.materializer.reading.frames import SingleFrame
-from viewcache.materializer.reading.reader import Reader
+from viewcache.materializer.reading.handle import FrameRequest, VideoInfo
 
 __all__ = ["Entry", "Tree"]
 
@@ -67,7 +64,7 @@ class Tree:
         self._cache = cache
         self._lock = threading.Lock()
         self._buffers = _SharedBuffers()
-        self._groups: dict[ViewPath, tuple[GenerationPlan, dict[str, Payload]]] = {}
+        self._groups: dict[ViewPath, tuple[object, dict[str, Payload]]] = {}
 
     # Names and sizes -----------------------------------------------------------------------------------------------
 
@@ -129,63 +126,60 @@ class Tree:
             yield "view", self._payload(parse_path("/".join((*where.parts, "view")))).size
             yield "view.zarr", None
 
-    def _in_task(self, reader: Reader) -> Iterator[tuple[str, int | None]]:
-        for epoch in range(reader.spec.epochs):
+    def _in_task(self, task: TaskHandle) -> Iterator[tuple[str, int | None]]:
+        for epoch in range(task.epochs):
             yield str(epoch), None
-        for name in reader.task.dataset.names():
-            found = reader.task.dataset.one(name)[1]
-            if found.index is not None:
-                yield name, None
-            if found.stamp.size:
-                yield name + _extension(found), found.stamp.size
+        for video in task.videos():
+            if video.frames:
+                yield video.name, None
+            if video.stamp.size:
+                yield video.name + video.extension, video.stamp.size
 
-    def _in_video_or_epoch(self, reader: Reader, name: str) -> Iterator[tuple[str, int | None]]:
-        found = _video(reader, name)
-        if found is not None and found.index is not None:
-            size = _npy_size((3, *found.index.shown_size))
-            for number in range(found.index.frames):
+    def _in_video_or_epoch(self, task: TaskHandle, name: str) -> Iterator[tuple[str, int | None]]:
+        video = task.find_video(name)
+        if video is not None and video.frames:
+            size = _npy_size((3, video.height, video.width))
+            for number in range(video.frames):
                 yield f"frame{number}", size
-        if _is_epoch(reader, name):
-            for iteration in range(reader.task.iterations(int(name))):
+        if _is_epoch(task, name):
+            for iteration in range(task.iterations(int(name))):
                 yield str(iteration), None
 
     def _augmented(self, where: ViewPath) -> Iterator[tuple[str, int | None]]:
-        singles = self._cache.task(where.task).singles
-        for depth in singles.depths():
+        task = self._cache.task(where.task)
+        for depth in task.depths():
             try:
-                single = singles.aug(where.video, where.frame, depth)
+                frame = task.describe_frame(FrameRequest(where.video, where.frame, depth))
             except ViewNotFound:
                 return  # the video is not drawn in this generation
-            yield f"aug{depth}", _npy_size(single.shape)
+            yield f"aug{depth}", _npy_size(frame.shape)
 
     def _check_folder(self, where: ViewPath) -> None:
         if not where.parts:
             return
-        reader = self._cache.task(where.task)
+        task = self._cache.task(where.task)
         if len(where.parts) == 3:
-            epoch, iteration = int(where.parts[1]), int(where.parts[2])
-            reader.task.check_iteration(epoch, iteration)
-        elif len(where.parts) == 2 and not _is_epoch(reader, where.parts[1]):
-            if where.parts[1].isdecimal() and _video(reader, where.parts[1]) is None:
-                reader.task.generation_of(int(where.parts[1]))
-            reader.task.dataset.one(where.parts[1])
+            task.check_iteration(int(where.parts[1]), int(where.parts[2]))
+        elif len(where.parts) == 2 and not _is_epoch(task, where.parts[1]):
+            if where.parts[1].isdecimal() and task.find_video(where.parts[1]) is None:
+                task.generation_of(int(where.parts[1]))
+            task.video(where.parts[1])
 
     def _video_entry(self, path: str, where: ViewPath) -> Entry:
         """A name with a dot: the folder of a video whose name has one, or a source file."""
-        reader = self._cache.task(where.task)
-        if _video(reader, where.video) is not None:
+        if self._cache.task(where.task).find_video(where.video) is not None:
             return Entry(path)
-        return Entry(path, self._source(where)[1].stamp.size)
+        return Entry(path, self._source(where).stamp.size)
 
-    def _source(self, where: ViewPath) -> tuple[int, Scanned]:
-        """The file that a path with an extension names."""
+    def _source(self, where: ViewPath) -> VideoInfo:
+        """The video whose file a path with an extension names."""
         name, _, extension = where.video.rpartition(".")
-        video_id, found = self._cache.task(where.task).task.dataset.one(name)
-        if _extension(found) != "." + extension:
-            raise ViewNotFound(f"the file of video {name!r} is {name}{_extension(found)}; asked for {where.video}")
-        if not found.stamp.size:
-            raise ViewNotFound(f"{where.video} cannot be read: {found.error}")
-        return video_id, found
+        video = self._cache.task(where.task).video(name)
+        if video.extension != "." + extension:
+            raise ViewNotFound(f"the file of video {name!r} is {name}{video.extension}; asked for {where.video}")
+        if not video.stamp.size:
+            raise ViewNotFound(f"{where.video} cannot be read: {video.error}")
+        return video
 
     # Bytes ---------------------------------------------------------------------------------------------------------
 
@@ -197,7 +191,7 @@ class Tree:
         """
         where = parse_path(path)
         if where.kind == "video" and not self.entry(path).is_folder:
-            found = self._source(where)[1]
+            found = self._source(where)
             if is_local(found.uri):
                 return SourceFile(local_path(found.uri), found.stamp)
             import fsspec
@@ -210,7 +204,7 @@ class Tree:
         """The bytes of a file, or a range as Python's slices count; makes no more than the range needs."""
         where = parse_path(path)
         if where.kind == "video" and not self.entry(path).is_folder:
-            first, last, _ = slice(start, end).indices(self._source(where)[1].stamp.size)
+            first, last, _ = slice(start, end).indices(self._source(where).stamp.size)
             with self.open(path) as file:
                 file.seek(first)
                 return file.read(max(0, last - first))
@@ -224,18 +218,18 @@ class Tree:
 
     def make(self, paths: Iterable[str]) -> None:
         """Have single frames made together, a video at a time; what fails is left for whoever reads it."""
-        wanted: dict[str, list[SingleFrame]] = {}
+        wanted: dict[str, list[FrameRequest]] = {}
         for path in paths:
             try:
                 where = parse_path(path)
                 if where.kind in ("frame", "aug"):
-                    wanted.setdefault(where.task, []).append(self._single(where))
+                    wanted.setdefault(where.task, []).append(_request(where))
             except (ViewcacheError, OSError):
                 continue
-        for task, singles in wanted.items():
-            if len(singles) > 1:
+        for task, requests in wanted.items():
+            if len(requests) > 1:
                 try:
-                    self._cache.task(task).singles.read(singles)
+                    self._cache.task(task).frames(requests)
                 except ViewcacheError:
                     continue
 
@@ -247,46 +241,37 @@ class Tree:
     def _payload(self, where: ViewPath) -> Payload:
         if where.kind == "view":
             return self._batch(where)
-        single = self._single(where)
-        singles = self._cache.task(where.task).singles
-        return Payload(npy_head(single.shape), 1, int(np.prod(single.shape)), lambda rows: singles.read([single])[0])
-
-    def _single(self, where: ViewPath) -> SingleFrame:
-        singles = self._cache.task(where.task).singles
-        if where.kind == "frame":
-            return singles.frame(where.video, where.frame)
-        return singles.aug(
-            where.video, where.frame, where.depth, epoch=where.epoch, sample=where.sample, output=where.output
-        )
+        task, request = self._cache.task(where.task), _request(where)
+        shape = task.describe_frame(request).shape
+        return Payload(npy_head(shape), 1, int(np.prod(shape)), lambda rows: task.frames([request])[0])
 
     def _batch(self, where: ViewPath) -> Payload:
         assert where.epoch is not None  # a view's path has one
-        reader, epoch = self._cache.task(where.task), where.epoch
-        active, rows = reader.rows(epoch, where.iteration, where.rank, where.world)
-        shape = active.plan.shape
+        task, epoch = self._cache.task(where.task), where.epoch
+        count, *clip = task.shape(epoch, where.iteration, where.rank, where.world)
 
         def load(which: range) -> NDArray[np.uint8]:
-            if len(which) < len(rows):
-                return reader.clips(epoch, where.iteration, which, where.rank, where.world)
-            batch = reader.read(epoch, where.iteration, where.rank, where.world, self._buffers)
+            if len(which) < count:
+                return task.clips(epoch, where.iteration, which, where.rank, where.world)
+            batch = task.read(epoch, where.iteration, where.rank, where.world, self._buffers)
             assert batch is not None  # only a cancelled read gives none
             return batch.video
 
-        return Payload(npy_head((len(rows), *shape)), len(rows), int(np.prod(shape)), load)
+        return Payload(npy_head((count, *clip)), count, int(np.prod(clip)), load)
 
     def _group(self, where: ViewPath) -> dict[str, Payload]:
         """Files of a view's Zarr group."""
         assert where.epoch is not None  # a view's path has one
-        reader, epoch, iteration = self._cache.task(where.task), where.epoch, where.iteration
-        plan = reader.task.generation(reader.task.generation_of(epoch)).plan
+        task, epoch, iteration = self._cache.task(where.task), where.epoch, where.iteration
+        version = task.version(epoch)
         key = ViewPath("zarr", where.parts[:4], where.task, epoch=epoch, iteration=iteration)
         with self._lock:
             known = self._groups.get(key)
-        if known is not None and known[0] is plan:  # a clip that had to be replaced gives another plan
+        if known is not None and known[0] is version:  # a clip that had to be replaced gives another
             return known[1]
-        files = view_group(reader.describe(epoch, iteration), lambda which: reader.clips(epoch, iteration, which))
+        files = view_group(task.describe(epoch, iteration), lambda which: task.clips(epoch, iteration, which))
         with self._lock:
-            self._groups[key] = plan, files
+            self._groups[key] = version, files
             while len(self._groups) > GROUPS:
                 del self._groups[next(iter(self._groups))]
         return files
@@ -311,43 +296,41 @@ class Tree:
         return {"kind": where.kind, "rank": where.rank, "world": where.world} | _plain(batch)
 
     def _describe_video(self, where: ViewPath) -> dict[str, Any]:
-        video_id, found = self._source(where)
-        label = self._cache.task(where.task).task.dataset.labels(np.array([video_id]))
+        video = self._source(where)
         about: dict[str, Any] = {
             "kind": "video",
             "task": where.task,
-            "index": [video_id],
-            "videos": [found.name],
-            "label": label.tolist(),
-            "status": found.status,
-            "keys": [found.key],
+            "index": [video.video_id],
+            "videos": [video.name],
+            "label": [video.label],
+            "status": video.status,
+            "keys": [video.key],
         }
-        if found.index is not None:
+        if video.frames:
             about |= {
-                "shape": [found.index.frames, 3, *found.index.shown_size],
+                "shape": [video.frames, 3, video.height, video.width],
                 "dtype": "uint8",
-                "fps": found.index.fps,
-                "duration_s": found.index.duration_s,
-                "codec": found.index.codec,
+                "fps": video.fps,
+                "duration_s": video.duration_s,
+                "codec": video.codec,
             }
         return about
 
     def _describe_single(self, where: ViewPath) -> dict[str, Any]:
-        single = self._single(where)
-        label = self._cache.task(where.task).task.dataset.labels(np.array([single.video_id]))
+        frame = self._cache.task(where.task).describe_frame(_request(where))
         about = {
             "kind": where.kind,
             "task": where.task,
-            "shape": list(single.shape),
+            "shape": list(frame.shape),
             "dtype": "uint8",
-            "index": [single.video_id],
-            "videos": [single.video],
-            "label": label.tolist(),
-            "frame": [single.frame],
-            "time_s": [single.time_s],
-            "keys": [single.recipe.key],
+            "index": [frame.video_id],
+            "videos": [frame.video],
+            "label": [frame.label],
+            "frame": [frame.frame],
+            "time_s": [frame.time_s],
+            "keys": [frame.key],
         }
-        return about | ({"depth": single.depth, "recipe": _recipe(single)} if where.kind == "aug" else {})
+        return about | ({"depth": frame.depth, "recipe": list(frame.recipe)} if where.kind == "aug" else {})
 
     def identity(self, path: str) -> str:
         """Text that is equal exactly while a path's bytes are: a hash of the content keys behind it."""
@@ -365,33 +348,24 @@ class Tree:
         where, entry = parse_path(path), self.entry(path)
         if entry.is_folder and where.kind != "zarr":
             raise ViewNotFound(f"{path} is a folder; only files have a time")
-        reader = self._cache.task(where.task)
+        task = self._cache.task(where.task)
         if where.kind == "video":
-            found = self._source(where)[1]
+            video = self._source(where)
         elif where.kind in ("frame", "aug"):
-            found = reader.task.dataset.one(where.video)[1]
+            video = task.video(where.video)
         else:
             assert where.epoch is not None  # a view's path has one
-            number = reader.task.generation_of(where.epoch)
-            reader.task.generation(number)
-            rows = self._cache.catalog.load_generations(reader.task.task_id)
-            return datetime.fromtimestamp(next(row.planned_at for row in rows if row.number == number), UTC)
-        return datetime.fromtimestamp(found.stamp.mtime_ns / 1e9, UTC)
+            return datetime.fromtimestamp(task.planned_at(where.epoch), UTC)
+        return datetime.fromtimestamp(video.stamp.mtime_ns / 1e9, UTC)
 
 
-def _video(reader: Reader, name: str) -> Scanned | None:
-    try:
-        return reader.task.dataset.one(name)[1]
-    except ViewNotFound:
-        return None
+def _request(where: ViewPath) -> FrameRequest:
+    depth = where.depth if where.kind == "aug" else None
+    return FrameRequest(where.video, where.frame, depth, where.epoch, where.sample, where.output)
 
 
-def _is_epoch(reader: Reader, name: str) -> bool:
-    return name.isdecimal() and str(int(name)) == name and int(name) < reader.spec.epochs
-
-
-def _extension(found: Scanned) -> str:
-    return found.path[len(stem(found.path)) :]
+def _is_epoch(task: TaskHandle, name: str) -> bool:
+    return name.isdecimal() and str(int(name)) == name and int(name) < task.epochs
 
 
 def _npy_size(shape: tuple[int, ...]) -> int:
@@ -412,7 +386,3 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "time_s": batch.time_s.tolist(),
         "keys": list(batch.keys),
     }
-
-
-def _recipe(single: SingleFrame) -> list[dict[str, object]]:
-    return single.recipe.program.describe(single.recipe.row)

@@ -5,6 +5,7 @@ In the order of work:
 - ``batch``: clips into consecutive slots of one buffer
 - ``reader``: wait for a batch's clips, gather them, rebuild what is damaged
 - ``frames``: one frame, or one frame after d steps, by its path
+- ``handle``: a task as its users see it, in plain values
 """
 
 __all__: list[str] = []

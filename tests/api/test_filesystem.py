@@ -184,7 +184,7 @@ def test_a_range_makes_only_its_clips(videos: Path, tmp_path: Path) -> None:
         made = cache.tier.used_bytes
         assert made > 0
         cache.catalog.flush()
-        assert cache.catalog.load_progress(cache.task("train").task.task_id) == []
+        assert cache.catalog.load_progress(cache.task("train").task_id) == []
         whole = fs.cat_file(VIEW)
         assert tail == whole[-clip:]
         assert cache.tier.used_bytes > made

@@ -17,6 +17,7 @@ from viewcache.materializer.media.decode import decode
 from viewcache.materializer.media.pixels import to_rgb
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.handle import FrameRequest
 
 BRANCHES = [
     {
@@ -109,9 +110,9 @@ def test_each_step_does_its_part(cache: Cache) -> None:
 
 def test_samples_draw_apart(cache: Cache) -> None:
     """The two samples of a video draw their own crops, each the same for all frames of its clip."""
-    singles = cache.task("train").singles
+    task = cache.task("train")
     drawn = {
-        (epoch, sample, frame): tuple(singles.aug("cat", frame, 1, epoch=epoch, sample=sample).recipe.row.tolist())
+        (epoch, sample, frame): str(task.describe_frame(FrameRequest("cat", frame, 1, epoch, sample)).recipe)
         for epoch in range(3)
         for sample in range(2)
         for frame in (0, 5)
@@ -175,12 +176,12 @@ def test_a_step_with_several_outputs(merged: Cache) -> None:
 def test_without_an_epoch_it_is_the_current_generation(videos: Path, tmp_path: Path) -> None:
     """Without ?epoch= the clip is the first use of the video in the generation that the readers have reached."""
     with viewcache.open(config(tmp_path, videos)) as cache:
-        singles = cache.task("train").singles
-        keys = {epoch: singles.aug("cat", 3, 1, epoch=epoch).recipe.key for epoch in range(3)}
-        assert singles.aug("cat", 3, 1).recipe.key == keys[0]
+        task = cache.task("train")
+        keys = {epoch: task.describe_frame(FrameRequest("cat", 3, 1, epoch)).key for epoch in range(3)}
+        assert task.describe_frame(FrameRequest("cat", 3, 1)).key == keys[0]
         cache.read("train", 1, 1)
         cache.catalog.flush()
-        assert singles.aug("cat", 3, 1).recipe.key == keys[2]
+        assert task.describe_frame(FrameRequest("cat", 3, 1)).key == keys[2]
 
 
 def test_a_video_that_is_not_drawn(videos: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_pace_of_the_last_run_is_taken(tmp_path: Path, videos: Path) -> None
     """Without --pace it is the measured one; with it, the given one."""
     given = asked(tmp_path, videos, 10**9)
     with viewcache.open(given) as cache:
-        task_id = cache.task("train").task.task_id
+        task_id = cache.task("train").task_id
         cache.catalog.advance(ProgressRow(task_id, 0, 1, 0, 6, 0.25))
     assert what_if(load(given), Question((10**9,))).paces_s == {"train": 0.25}
     assert what_if(load(given), Question((10**9,), 2.0)).paces_s == {"train": 2.0}

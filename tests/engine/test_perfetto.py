@@ -24,7 +24,7 @@ def test_perfetto_opens_a_trace(tmp_path: Path, videos: Path) -> None:
         pytest.skip(missing)
     path = tmp_path / "trace.json"
     with viewcache.open(config(tmp_path / "store", videos, trace=str(path))) as cache:
-        for iteration in range(cache.task("t").task.iterations(0)):
+        for iteration in range(cache.task("t").iterations(0)):
             cache.read("t", 0, iteration)
     events = read(path)
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}

@@ -45,7 +45,7 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = folder / "trace.json"
     more = {"trace": str(path), "worker_kind": request.param}
     with viewcache.open(config(folder / "store", videos, budget=68_112, **more)) as cache:
-        places = [(epoch, i) for epoch in range(2) for i in range(cache.task("t").task.iterations(epoch))]
+        places = [(epoch, i) for epoch in range(2) for i in range(cache.task("t").iterations(epoch))]
         batches = [cache.read("t", *place) for place in places]
         until(lambda: not cache.observer.running, "all jobs to end")
         busy = cache.busy_seconds()
@@ -163,7 +163,7 @@ VICTIM = """
 import sys, viewcache, json
 with viewcache.open(json.loads(sys.argv[1])) as cache:
     for epoch in range(2):
-        for i in range(cache.task("t").task.iterations(epoch)):
+        for i in range(cache.task("t").iterations(epoch)):
             cache.read("t", epoch, i)
     print("read", flush=True)
     sys.stdin.read()

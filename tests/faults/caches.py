@@ -73,7 +73,7 @@ def digest_of(batch: Batch) -> str:
 def read_all(cache: Cache, epochs: int = 2) -> Iterator[tuple[tuple[int, int], str]]:
     """Every batch of ``t`` in order: ((epoch, iteration), digest)."""
     for epoch in range(epochs):
-        for iteration in range(cache.task("t").task.iterations(epoch)):
+        for iteration in range(cache.task("t").iterations(epoch)):
             yield (epoch, iteration), digest_of(cache.read("t", epoch, iteration))
 
 

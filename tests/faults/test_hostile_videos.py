@@ -23,7 +23,7 @@ GOOD = 3
 
 def read_everything(cache: Cache) -> dict[int, str]:
     """Iteration → digest of the batches of the first epoch; None fails."""
-    return {k: digest_of(cache.read("t", 0, k)) for k in range(cache.task("t").task.iterations(0))}
+    return {k: digest_of(cache.read("t", 0, k)) for k in range(cache.task("t").iterations(0))}
 
 
 def assert_survives(

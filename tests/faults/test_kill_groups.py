@@ -62,7 +62,7 @@ def test_what_was_handed_out_stays(tmp_path: Path, videos: Path, lines: int) -> 
         for task in cache.tasks:
             for epoch in range(3):
                 seen: Counter[str] = Counter()
-                for iteration in range(cache.task(task).task.iterations(epoch)):
+                for iteration in range(cache.task(task).iterations(epoch)):
                     batch = cache.read(task, epoch, iteration)
                     seen.update(batch.videos)
                     known = before.get((task, epoch, iteration))

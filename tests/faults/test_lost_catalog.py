@@ -54,7 +54,7 @@ def two(store: Path, videos: Path, **more: Any) -> dict[str, Any]:
 
 def places(cache: Cache) -> Iterator[tuple[str, int, int]]:
     """All batches in the order in which two readers of different paces come to them."""
-    left = {t: [(e, i) for e in range(3) for i in range(cache.task(t).task.iterations(e))] for t in cache.tasks}
+    left = {t: [(e, i) for e in range(3) for i in range(cache.task(t).iterations(e))] for t in cache.tasks}
     turn = 0
     while any(left.values()):
         task = cache.tasks[turn % 3 % 2]
@@ -189,7 +189,7 @@ def test_what_nothing_claims_leaves_first(tmp_path: Path, videos: Path) -> None:
     with viewcache.open(config(store, videos, budget=budget, epochs=1)) as cache:
         adopted = len(objects_of(store))
         assert select(cache.catalog, "select count(*) from objects where refs = 0 and state = 'ready'") == [(adopted,)]
-        for iteration in range(cache.task("t").task.iterations(0)):
+        for iteration in range(cache.task("t").iterations(0)):
             cache.read("t", 0, iteration)
         assert len(objects_of(store)) < adopted + 8
         cache.catalog.flush()

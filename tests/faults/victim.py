@@ -63,7 +63,7 @@ def main() -> None:
 def _read(cache: Cache, life: Life) -> None:
     number = 0
     for epoch in range(EPOCHS):
-        for iteration in range(cache.task("t").task.iterations(epoch)):
+        for iteration in range(cache.task("t").iterations(epoch)):
             _say("read", epoch, iteration, digest_of(cache.read("t", epoch, iteration)))
             number += 1
             if number % life.commit_every == 0:

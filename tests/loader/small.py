@@ -63,7 +63,7 @@ def as_tensors(batch: Batch) -> Tensors:
 
 def whole(cache: Cache, task: str = "train", epochs: int = 1) -> list[Tensors]:
     """All batches of some epochs, read one by one without a loader."""
-    count = cache.task(task).task.iterations(0)
+    count = cache.task(task).iterations(0)
     return [as_tensors(cache.read(task, epoch, i)) for epoch in range(epochs) for i in range(count)]
 
 

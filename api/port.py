@@ -1,0 +1,182 @@
+"""The port between who owns a cache and who reads it: what loader, ``view://``, demo and command line may use.
+
+All values are plain, so that a task can be answered for by another process as well as by this one.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.handle import FrameInfo, FrameRequest, VideoInfo
+from viewcache.materializer.reading.reader import Spent
+
+__all__ = ["TaskHandle", "TaskSource"]
+
+
+class TaskHandle(Protocol):
+    """One task of an open cache."""
+
+    @property
+    def name(self) -> str:
+        """The task's name in paths."""
+
+    @property
+    def task_id(self) -> int:
+        """Its number in the catalog."""
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of its random numbers."""
+
+    @property
+    def layout(self) -> str:
+        """Axis order of its clips: ``TCHW``, ``CTHW`` or ``THWC``."""
+
+    @property
+    def videos_per_batch(self) -> int:
+        """Videos in a batch; the last one of an epoch may have fewer."""
+
+    @property
+    def samples_per_video(self) -> int:
+        """Clips of one video in one epoch."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+
+    @property
+    def draws_together(self) -> bool:
+        """Whether its order depends on how far the readers of other tasks are."""
+
+    @property
+    def spent(self) -> Spent:
+        """Where its readers spent their time since the cache was opened."""
+
+    @property
+    def clip_shape(self) -> tuple[int, ...]:
+        """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``; plans the first generation."""
+
+    def generation_of(self, epoch: int) -> int:
+        """Number of the generation, the epochs that are planned together, that an epoch belongs to.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+
+    def check_epochs(self, epochs: int) -> None:
+        """Refuse more epochs than the task has.
+
+        Raises:
+            ViewNotFound: the message has the number.
+        """
+
+    def iterations(self, epoch: int) -> int:
+        """Batches in an epoch; plans its generation.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+
+    def check_iteration(self, epoch: int, iteration: int) -> None:
+        """Refuse a batch that the task does not have; draws nothing more.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+        """
+
+    def batch_sizes(self) -> set[int]:
+        """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
+
+    def planned_at(self, epoch: int) -> float:
+        """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
+
+    def version(self, epoch: int) -> object:
+        """A value that is another one as soon as a clip of the epoch's generation had to be replaced."""
+
+    def read(
+        self,
+        epoch: int,
+        iteration: int,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Batch | None:
+        """Read one batch, or one rank's share of it; see `Reader.read`."""
+
+    def clips(
+        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+    ) -> NDArray[np.uint8]:
+        """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
+
+    def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
+        """A batch as planned, without its pixels; see `Reader.describe`."""
+
+    def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
+        """Shape of a batch, (B·m,T,C,H,W), or of one rank's share; draws the order up to there.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+            BadInput: the batch is too small for so many ranks.
+        """
+
+    def finish(self, video: Any) -> Any:
+        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
+
+    def videos(self) -> Iterator[VideoInfo]:
+        """All videos of the dataset, by name."""
+
+    def video(self, name: str) -> VideoInfo:
+        """One video.
+
+        Raises:
+            ViewNotFound: the dataset has no video of that name.
+        """
+
+    def find_video(self, name: str) -> VideoInfo | None:
+        """One video, or None where there is none of that name."""
+
+    def depths(self) -> tuple[int, ...]:
+        """The numbers of augmentation steps after which a single frame can be asked for."""
+
+    def describe_frame(self, request: FrameRequest) -> FrameInfo:
+        """What a single frame is; nothing is made for it.
+
+        Raises:
+            ViewNotFound: no such video, frame, step, output, epoch or sample.
+        """
+
+    def frames(self, requests: Sequence[FrameRequest]) -> list[NDArray[np.uint8]]:
+        """Single frames, uint8 (3,H,W) each; those of one video are decoded together.
+
+        Raises:
+            ViewNotFound: no such video, frame, step, output, epoch or sample.
+            BadVideo: a video cannot give its frame.
+        """
+
+
+class TaskSource(Protocol):
+    """What has tasks and can be closed: an open cache."""
+
+    def task(self, name: str) -> TaskHandle:
+        """One of its tasks.
+
+        Raises:
+            ViewNotFound: there is no such task; the message lists those that there are.
+        """
+
+    def check_open(self) -> None:
+        """Refuse use after close, and in a forked child.
+
+        Raises:
+            Closed: it was closed.
+            WrongProcess: this is another process than the one that opened it.
+        """

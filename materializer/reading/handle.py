@@ -1,0 +1,340 @@
+"""A task as its users see it: batches, frames and facts as plain values, whoever owns the cache.
+
+`OwnedTask` is the handle in the process that owns the cache. Nothing that it takes or gives back refers to a plan, an
+engine or a catalog, so that the same verbs can be answered by another process.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.errors import ViewNotFound
+from viewcache.materializer.dataset.names import stem
+from viewcache.materializer.dataset.scan import Scanned
+from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.frames import SingleFrame
+from viewcache.materializer.reading.reader import Reader, Spent
+
+__all__ = ["FrameInfo", "FrameRequest", "OwnedTask", "VideoInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInfo:
+    """What is known of one video of a task."""
+
+    video_id: int
+    name: str
+    """In paths."""
+    uri: str
+    """Where its file is: an absolute path, or a URL without credentials."""
+    extension: str
+    """Of the file, with the dot; empty if it has none."""
+    key: str
+    """Content key of the file, 32 hex digits."""
+    label: int
+    """Number of its class; -1 without a label."""
+    status: str
+    """``ok``, or why it cannot be used."""
+    error: str
+    """The reason in words; empty if it is usable."""
+    stamp: Stamp
+    """Which version of the file it is; its size is 0 if the file cannot be read."""
+    frames: int
+    """0 if it cannot be decoded, like all that follows."""
+    height: int
+    """In pixels as shown, rotation applied; so is the width."""
+    width: int
+    fps: float | None
+    duration_s: float | None
+    codec: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRequest:
+    """One frame of a video, as decoded or after some augmentation steps."""
+
+    video: str
+    frame: int
+    depth: int | None = None
+    """So many steps; None = as decoded."""
+    epoch: int | None = None
+    """Of the clip whose random choices count; None = the first use in the generation that the task is in."""
+    sample: int = 0
+    """Ordinal of that clip among the video's clips in its epoch."""
+    output: str | None = None
+    """Which output of a step that has several; None = the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInfo:
+    """What a `FrameRequest` gives, without its pixels."""
+
+    video_id: int
+    video: str
+    label: int
+    frame: int
+    depth: int
+    shape: tuple[int, int, int]
+    """(3,H,W)."""
+    time_s: float
+    """Presentation time."""
+    key: str
+    """Content key of the object that holds it."""
+    recipe: tuple[dict[str, object], ...]
+    """What is done to the frame, with what was drawn for it."""
+
+
+class OwnedTask:
+    """The handle of a task in the process that owns the cache. Thread-safe."""
+
+    def __init__(self, reader: Reader, catalog: Catalog) -> None:
+        """Answer for the task of a reader.
+
+        Args:
+            reader: reads its batches.
+            catalog: what we know.
+        """
+        self._reader = reader
+        self.task = reader.task
+        """The task itself, for whoever lives in the owner's process."""
+        self._catalog = catalog
+        self._spec = reader.spec
+
+    # Facts ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The task's name in paths."""
+        return self._spec.name
+
+    @property
+    def task_id(self) -> int:
+        """Its number in the catalog."""
+        return self.task.task_id
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has."""
+        return self._spec.epochs
+
+    @property
+    def seed(self) -> int:
+        """Seed of its random numbers."""
+        return self.task.seed
+
+    @property
+    def layout(self) -> str:
+        """Axis order of its clips: ``TCHW``, ``CTHW`` or ``THWC``."""
+        return self._spec.layout
+
+    @property
+    def videos_per_batch(self) -> int:
+        """Videos in a batch; the last one of an epoch may have fewer."""
+        return self._spec.sampling.videos_per_batch
+
+    @property
+    def samples_per_video(self) -> int:
+        """Clips of one video in one epoch."""
+        return self._spec.sampling.samples_per_video
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+        return self.task.dataset.classes
+
+    @property
+    def draws_together(self) -> bool:
+        """Whether its order depends on how far the readers of other tasks are."""
+        return self.task.draws_together
+
+    @property
+    def spent(self) -> Spent:
+        """Where its readers spent their time since the cache was opened."""
+        return self._reader.spent
+
+    @property
+    def clip_shape(self) -> tuple[int, ...]:
+        """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``; plans the first generation."""
+        return self.task.generation(0).plan.shape
+
+    def generation_of(self, epoch: int) -> int:
+        """Number of the generation, the epochs that are planned together, that an epoch belongs to.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        return self.task.generation_of(epoch)
+
+    def check_epochs(self, epochs: int) -> None:
+        """Refuse more epochs than the task has.
+
+        Raises:
+            ViewNotFound: the message has the number.
+        """
+        self.task.check_epochs(epochs)
+
+    def iterations(self, epoch: int) -> int:
+        """Batches in an epoch; plans its generation.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        return self.task.iterations(epoch)
+
+    def check_iteration(self, epoch: int, iteration: int) -> None:
+        """Refuse a batch that the task does not have; draws nothing more.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+        """
+        self.task.check_iteration(epoch, iteration)
+
+    def batch_sizes(self) -> set[int]:
+        """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
+        return self.task.batch_sizes()
+
+    def planned_at(self, epoch: int) -> float:
+        """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
+        number = self.task.generation_of(epoch)
+        self.task.generation(number)
+        rows = self._catalog.load_generations(self.task.task_id)
+        return next(row.planned_at for row in rows if row.number == number)
+
+    def version(self, epoch: int) -> object:
+        """A value that is another one as soon as a clip of the epoch's generation had to be replaced."""
+        return self.task.generation(self.task.generation_of(epoch)).plan
+
+    # Batches -------------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        epoch: int,
+        iteration: int,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: threading.Event | None = None,
+    ) -> Batch | None:
+        """Read one batch, or one rank's share of it; see `Reader.read`."""
+        return self._reader.read(epoch, iteration, rank, world, buffers, cancelled)
+
+    def clips(
+        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+    ) -> NDArray[np.uint8]:
+        """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
+        return self._reader.clips(epoch, iteration, which, rank, world, buffers)
+
+    def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
+        """A batch as planned, without its pixels; see `Reader.describe`."""
+        return self._reader.describe(epoch, iteration, rank, world)
+
+    def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
+        """Shape of a batch, (B·m,T,C,H,W), or of one rank's share; draws the order up to there.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+            BadInput: the batch is too small for so many ranks.
+        """
+        active, rows = self._reader.rows(epoch, iteration, rank, world)
+        return (len(rows), *active.plan.shape)
+
+    def finish(self, video: Any) -> Any:
+        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
+        return self._reader.finish(video)
+
+    # Videos and frames ---------------------------------------------------------------------------------------------
+
+    def videos(self) -> Iterator[VideoInfo]:
+        """All videos of the dataset, by name."""
+        return (self.video(name) for name in self.task.dataset.names())
+
+    def video(self, name: str) -> VideoInfo:
+        """One video.
+
+        Raises:
+            ViewNotFound: the dataset has no video of that name.
+        """
+        video_id, found = self.task.dataset.one(name)
+        return self._info(video_id, found)
+
+    def find_video(self, name: str) -> VideoInfo | None:
+        """One video, or None where there is none of that name."""
+        try:
+            return self.video(name)
+        except ViewNotFound:
+            return None
+
+    def depths(self) -> tuple[int, ...]:
+        """The numbers of augmentation steps after which a single frame can be asked for."""
+        return self._reader.singles.depths()
+
+    def describe_frame(self, request: FrameRequest) -> FrameInfo:
+        """What a single frame is; nothing is made for it.
+
+        Raises:
+            ViewNotFound: no such video, frame, step, output, epoch or sample.
+        """
+        single = self._single(request)
+        return FrameInfo(
+            video_id=single.video_id,
+            video=single.video,
+            label=self._label(single.video_id),
+            frame=single.frame,
+            depth=single.depth,
+            shape=single.shape,
+            time_s=single.time_s,
+            key=single.recipe.key,
+            recipe=tuple(single.recipe.program.describe(single.recipe.row)),
+        )
+
+    def frames(self, requests: Sequence[FrameRequest]) -> list[NDArray[np.uint8]]:
+        """Single frames, uint8 (3,H,W) each; those of one video are decoded together.
+
+        Raises:
+            ViewNotFound: no such video, frame, step, output, epoch or sample.
+            BadVideo: a video cannot give its frame.
+        """
+        return self._reader.singles.read([self._single(each) for each in requests])
+
+    def _single(self, request: FrameRequest) -> SingleFrame:
+        singles = self._reader.singles
+        if request.depth is None:
+            return singles.frame(request.video, request.frame)
+        return singles.aug(
+            request.video,
+            request.frame,
+            request.depth,
+            epoch=request.epoch,
+            sample=request.sample,
+            output=request.output,
+        )
+
+    def _label(self, video_id: int) -> int:
+        return int(self.task.dataset.labels(np.array([video_id]))[0])
+
+    def _info(self, video_id: int, found: Scanned) -> VideoInfo:
+        index = found.index
+        height, width = (0, 0) if index is None else index.shown_size
+        return VideoInfo(
+            video_id=video_id,
+            name=found.name,
+            uri=found.uri,
+            extension=found.path[len(stem(found.path)) :],
+            key=found.key,
+            label=self._label(video_id),
+            status=found.status,
+            error=found.error,
+            stamp=found.stamp,
+            frames=0 if index is None else index.frames,
+            height=height,
+            width=width,
+            fps=None if index is None else index.fps,
+            duration_s=None if index is None else index.duration_s,
+            codec=None if index is None else index.codec,
+        )
