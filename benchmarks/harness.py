@@ -3,7 +3,7 @@
 Absolute times on a shared two-core machine say little, so every round runs each rival once in a new random order
 and compares it with the baseline *of the same round*; the figure is the median of those ratios, spread beside it.
 
-A benchmark is a module with a generator that yields ``Comparison`` and ``Figure``, and one last line::
+A benchmark is a module with a generator that yields ``Comparison``, ``Figure`` or ``Table``, and one last line::
 
     def bench(args: Namespace) -> Iterator[Result]:
         yield compare("batch, warm", {"np.load": load, "raw": read}, baseline="np.load", args=args,
@@ -40,6 +40,7 @@ __all__ = [
     "Figure",
     "Result",
     "Stopwatch",
+    "Table",
     "Timing",
     "clips_in",
     "compare",
@@ -210,7 +211,30 @@ class Figure:
         return {"kind": "figure", **asdict(self)}
 
 
-Result = Comparison | Figure
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Counts by name, each once for every column: what is compared side by side and has no rounds."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, tuple[int, ...]]
+    """Name → one count for each column."""
+
+    def lines(self) -> Iterator[str]:
+        """A Markdown table."""
+        yield f"### {self.title}"
+        yield ""
+        yield f"| | {' | '.join(self.columns)} |"
+        yield f"|---|{'---:|' * len(self.columns)}"
+        for name, counts in self.rows.items():
+            yield f"| {name} | {' | '.join(f'{count:,}' for count in counts)} |"
+
+    def as_json(self) -> dict[str, object]:
+        """The whole of it."""
+        return {"kind": "table", "title": self.title, "columns": self.columns, "rows": dict(self.rows)}
+
+
+Result = Comparison | Figure | Table
 """What a benchmark's generator yields."""
 
 
