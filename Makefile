@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint bench clean
+.PHONY: help demo test test-fast test-long lint bench clean
 .DELETE_ON_ERROR:
 
 VENV := .venv
@@ -14,6 +14,11 @@ PIP := $(RUN)/python -m pip --disable-pip-version-check
 PYTHONS := python3.11 python3.12 python3.13 python3 python
 # The CPU build of torch: asked of the machine's own index first, then of this one.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# The tests run in so many processes at once; each has servers and folders of its own. ARGS='-n 0' runs them in one.
+PROCESSES ?= 2
+PYTEST = $(RUN)/python -m pytest -n $(PROCESSES) --dist worksteal
+# Folders of tests that say within minutes whether the tree is whole.
+FAST := tests/house tests/config tests/ops tests/plan tests/store tests/api
 BENCH ?= $(filter-out __init__ harness invented cache_model rivals,$(basename $(notdir $(wildcard benchmarks/*.py))))
 # Environment, not text pasted into a command: a folder's name may hold spaces and quotes.
 export VIDEOS
@@ -24,11 +29,14 @@ help: ## show this list
 demo: $(VENV)/.installed ## cache a few clips, train on them cold and warm: make demo [VIDEOS=folder]
 	$(RUN)/viewcache demo $${VIDEOS:+--videos "$$VIDEOS"}
 
-test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store']
-	$(RUN)/python -m pytest $(ARGS)
+test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store'] [PROCESSES=2]
+	$(PYTEST) $(ARGS)
 
-test-long: $(VENV)/.developed ## all tests, the long ones too, with many more random examples
-	$(RUN)/python -m pytest -m "long or not long" --hypothesis-profile=long --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
+test-fast: $(VENV)/.developed ## the fast lane, without servers: house, config, ops, plan, store, api
+	$(PYTEST) -m "not long and not s3" $(FAST) $(ARGS)
+
+test-long: $(VENV)/.developed ## the nightly lane: all tests, the long ones too, with many more random examples
+	$(PYTEST) -m "long or not long" --hypothesis-profile=long --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
 
 lint: $(VENV)/.developed ## ruff (rules and format) and mypy --strict over the whole tree
 	$(RUN)/ruff check .

@@ -1,18 +1,25 @@
-"""What holds for every test: no silent skips in CI, no thread left behind, hypothesis profiles, a leak fixture."""
+"""What holds for every test: no silent skips in CI, no thread left behind, hypothesis profiles, a leak fixture.
+
+The tests may run in several processes at once (pytest-xdist, as `make test` does): each process has servers, ports and
+temporary folders of its own, and the one that gathers their reports judges the skips.
+"""
 
 import gc
 import os
-import re
+import shutil
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import forked
+from tests import forked, skips
+from tests.seeds import SEED, commit_seed
+from viewcache import migrations
 
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
 settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)
@@ -20,65 +27,24 @@ settings.register_profile(
     "long", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
-ALLOWED_SKIPS = (
-    (r"\bGPU\b", "CI has no accelerator"),
-    (r"VIEWCACHE_TEST_VIDEOS", "the real clips lie beside the repository, not in it; encoded clips cover each family"),
-)
-"""(pattern of the reason, why CI may skip it). Any other skip fails a run with CI=true."""
-
 T = TypeVar("T")
-SKIPPED = pytest.StashKey[list[tuple[str, str]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the list of what was skipped."""
-    config.stash[SKIPPED] = []
+    """In CI no test is skipped without being on a list."""
+    skips.watch(config)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note skips of tests and fixtures; an expected failure is a statement about the code, not a skip."""
-    report = yield
-    if report.skipped and not hasattr(report, "wasxfail"):
-        _note_skip(item.config, report)
-    return report
+def pytest_report_header() -> str:
+    """The seed that differs between commits, so that a failure can be repeated."""
+    return f"state machine: {SEED}={commit_seed()}"
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Note modules that skip themselves at import."""
-    report = yield
-    if report.skipped:
-        _note_skip(collector.config, report)
-    return report
-
-
-def _note_skip(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    config.stash[SKIPPED].append((report.nodeid, reason.removeprefix("Skipped: ")))
-
-
-def forbidden_skips(skipped: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The (test, reason) pairs whose reason is on no line of ALLOWED_SKIPS."""
-    return [(test, reason) for test, reason in skipped if not any(re.search(p, reason) for p, _ in ALLOWED_SKIPS)]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """In CI a skip that nobody allowed is a failure."""
-    if os.environ.get("CI") == "true" and exitstatus == 0 and forbidden_skips(session.config.stash[SKIPPED]):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name the tests behind such a failure."""
-    forbidden = forbidden_skips(config.stash[SKIPPED])
-    if os.environ.get("CI") == "true" and forbidden:
-        terminalreporter.section("skipped in CI without being on ALLOWED_SKIPS (tests/conftest.py)", red=True)
-        for test, reason in forbidden:
-            terminalreporter.line(f"{test}: {reason}")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs the S3 server: the fast lane leaves it out."""
+    for item in items:
+        if "seaweed" in getattr(item, "fixturenames", ()):
+            item.add_marker("s3")
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +75,24 @@ def usual_scheduling() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _forked() -> Iterator[None]:
     with forked.forked():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new DuckDB catalog is a copy of one that the migrations made: a third of a second of CPU, in most tests."""
+    template = tmp_path_factory.mktemp("migrated") / "catalog.duckdb"
+    upgrade = migrations.upgrade
+    upgrade(f"duckdb:///{template}")
+
+    def upgraded(url: str, revision: str = "head") -> None:
+        path = Path(url.removeprefix("duckdb:///"))
+        if revision == "head" and url.startswith("duckdb:///") and not path.exists():
+            shutil.copyfile(template, path)
+        else:
+            upgrade(url, revision)
+
+    with patch.object(migrations, "upgrade", upgraded):
         yield
 
 

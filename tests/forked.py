@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
-from subprocess import DEVNULL, PIPE, CompletedProcess, TimeoutExpired
+from subprocess import DEVNULL, PIPE, CalledProcessError, CompletedProcess, TimeoutExpired
 from typing import Any, NoReturn
 from unittest.mock import patch
 
@@ -36,7 +36,17 @@ from tests.house.tree import ROOT
 from viewcache.catalog import confined
 from viewcache.materializer import child
 
-__all__ = ["DEVNULL", "PIPE", "Popen", "TimeoutExpired", "forked", "run", "servers", "spawned"]
+__all__ = [
+    "DEVNULL",
+    "PIPE",
+    "CalledProcessError",
+    "Popen",
+    "TimeoutExpired",
+    "forked",
+    "run",
+    "servers",
+    "spawned",
+]
 
 WORKER = ("viewcache.materializer.workers.worker", "viewcache.materializer.dataset.scan_worker")
 """Its processes load little, and how much memory they have is looked at."""

@@ -18,6 +18,7 @@ ERRORS = "select name, value from stats where severity in ('error', 'data_loss')
 COUNTERS = "select distinct t.name as name from counter c join track t on c.track_id = t.id"
 
 
+@pytest.mark.long
 def test_perfetto_opens_a_trace(tmp_path: Path, videos: Path) -> None:
     """Every slice and instant is on its track under its name, every counter is there, and the import had no error."""
     if missing := missing_part():

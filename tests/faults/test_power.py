@@ -21,6 +21,7 @@ from viewcache.errors import ChunkDamaged
 from viewcache.store import read_into
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system"),
     pytest.mark.skipif(not shutil.which("xfs_io"), reason="xfs_io cuts the power: install the package xfsprogs"),
 ]

@@ -1,9 +1,11 @@
-"""A test that is skipped in CI is a test that nobody runs: the rule of tests/conftest.py, run on a small suite."""
+"""A test that is skipped in CI is a test that nobody runs: the rule of tests/skips.py, run on a small suite."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.house.tree import ROOT
 
@@ -20,27 +22,36 @@ ALLOWED = {
 }
 
 
-def _run(folder: Path, suite: dict[str, str], ci: str) -> subprocess.CompletedProcess[str]:
-    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
+def _run(folder: Path, suite: dict[str, str], ci: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text("from tests import skips\ndef pytest_configure(config): skips.watch(config)\n")
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
     for name, text in suite.items():
         (folder / f"test_{name}.py").write_text(f"{text}\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", str(folder)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "xdist.plugin", *options, str(folder)],
         cwd=folder,
-        env={**os.environ, "CI": ci, "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "CI": ci,
+            "PYTHONPATH": str(ROOT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },  # they load slowly
         capture_output=True,
         text=True,
         timeout=60,
     )
 
 
-def test_ci_fails_on_skips_that_nobody_allowed(tmp_path: Path) -> None:
-    """With CI=true a skip by call, fixture, module or mark fails a run without failures, and each is named."""
-    done = _run(tmp_path, FORBIDDEN | ALLOWED, "true")
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_ci_fails_on_skips_that_nobody_allowed(tmp_path: Path, processes: str) -> None:
+    """With CI=true a skip by call, fixture, module or mark fails a run without failures, and each is named once.
+
+    In whichever process it was skipped.
+    """
+    done = _run(tmp_path, FORBIDDEN | ALLOWED, "true", "-n", processes)
     assert done.returncode == 1, done.stdout
     named = done.stdout[done.stdout.index("ALLOWED_SKIPS") :]
-    assert not [name for name in FORBIDDEN if f"test_{name}.py" not in named]
+    assert [named.count(f"test_{name}.py") for name in FORBIDDEN] == [1] * len(FORBIDDEN)
     assert not [name for name in ALLOWED if f"test_{name}.py" in named]
 
 

@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import sysconfig
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,25 +73,26 @@ def serve(folder: Path) -> Iterator[Seaweed]:
     """Run a server that keeps its data below ``folder``; it is gone afterwards."""
     for attempt in range(_ATTEMPTS):
         ports = free_ports(5)
-        running = _start(folder / str(attempt), ports)
-        try:
-            if _answers(running, ports[0]):
-                yield Seaweed("127.0.0.1", ports[0])
-                return
-        finally:
-            running.kill()  # nobody needs its data, and a polite end takes two seconds
-            running.wait()
+        with tempfile.TemporaryDirectory(prefix="vc-weed-") as short:  # a socket's path has room for 100 characters
+            running = _start(folder / str(attempt), ports, Path(short) / "filer.sock")
+            try:
+                if _answers(running, ports[0]):
+                    yield Seaweed("127.0.0.1", ports[0])
+                    return
+            finally:
+                running.kill()  # nobody needs its data, and a polite end takes two seconds
+                running.wait()
     log = (folder / str(_ATTEMPTS - 1) / "weed.log").read_text(errors="replace")
     raise RuntimeError(f"weed did not start in {_ATTEMPTS} attempts; its last words: {log[-2000:]}")
 
 
-def _start(folder: Path, ports: list[int]) -> "subprocess.Popen[bytes]":
+def _start(folder: Path, ports: list[int], filer: Path) -> "subprocess.Popen[bytes]":
     folder.mkdir(parents=True)
     names = ("s3", "master", "volume", "filer", "admin")
     command = [
         str(Path(sysconfig.get_path("scripts"), "weed")), "-logtostderr=true", "mini", f"-dir={folder}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0",
-        "-s3.port.lance=0", "-master.telemetry=false", f"-filer.localSocket={folder}/filer.sock",
+        "-s3.port.lance=0", "-master.telemetry=false", f"-filer.localSocket={filer}",
         *(f"-{name}.port={port}" for name, port in zip(names, ports, strict=True)),
     ]  # fmt: skip
     keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}

@@ -14,6 +14,8 @@ from tests.store.tier_contract import KEY, TierContract, put
 from viewcache import store
 from viewcache.store.format import physical_of, shard_name
 
+pytestmark = pytest.mark.long
+
 SHARD = "c.0.0"
 META = store.ArrayMeta((6, 50), (2, 50), "raw", {"kind": "clip"})
 
