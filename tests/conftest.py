@@ -1,18 +1,15 @@
 """What holds for every test: no silent skips in CI, no thread left behind, hypothesis profiles, a leak fixture."""
 
-import gc
 import os
 import re
 import threading
-import time
-from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import forked
+from viewcache.testing.leaks import nothing_left, settle
 
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
 settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)
@@ -26,7 +23,6 @@ ALLOWED_SKIPS = (
 )
 """(pattern of the reason, why CI may skip it). Any other skip fails a run with CI=true."""
 
-T = TypeVar("T")
 SKIPPED = pytest.StashKey[list[tuple[str, str]]]()
 
 
@@ -86,9 +82,7 @@ def no_threads_left() -> Iterator[None]:
     """A test that leaves one of viewcache's threads running fails; all of ours are named ``viewcache-…``."""
     before = set(threading.enumerate())
     yield
-    left = _settle(
-        lambda: [t.name for t in threading.enumerate() if t not in before and t.name.startswith("viewcache")]
-    )
+    left = settle(lambda: [t.name for t in threading.enumerate() if t not in before and t.name.startswith("viewcache")])
     assert not left, f"threads left running: {left}; close what started them"
 
 
@@ -122,45 +116,5 @@ def spawned() -> Iterator[None]:
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """On request: no open file, child process or thread more than before the test."""
-    forked.servers()
-    gc.collect()
-    files, children, threads = _open_files(), _children(), set(threading.enumerate())
-    yield
-    gc.collect()
-    assert not _settle(lambda: sorted(_open_files() - files)), "files left open"
-    assert not _settle(lambda: sorted(_children() - children)), "child processes left"
-    assert not _settle(lambda: [t.name for t in threading.enumerate() if t not in threads]), "threads left running"
-
-
-def _open_files() -> set[tuple[int, str]]:
-    """(descriptor, target) pairs; the listing's own descriptor is gone by the time it is read."""
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found.add((int(entry.name), str(entry.readlink())))
-        except OSError:
-            continue
-    return found
-
-
-def _children() -> set[int]:
-    """Living or unreaped children of this process, and what was forked for it."""
-    servers = forked.servers()
-    parents, found = {os.getpid(), *servers}, set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue
-            if int(stat[stat.rindex(")") + 2 :].split()[1]) in parents:
-                found.add(int(entry.name))
-    return found - servers
-
-
-def _settle(left: Callable[[], list[T]], limit_s: float = 3.0) -> list[T]:
-    """What is still left after a bounded wait: an ending thread or process needs a moment."""
-    until = time.monotonic() + limit_s
-    while (still := left()) and time.monotonic() < until:
-        time.sleep(0.01)
-    return still
+    with nothing_left(forked.servers):
+        yield

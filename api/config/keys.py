@@ -5,10 +5,10 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 (``schema.py``) all come from it.
 """
 
-import difflib
 from collections.abc import Iterable
 
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, Kind, Section
+from viewcache.suggest import did_you_mean
 
 __all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SECTIONS", "SIZE", "STEP_KEYS", "Key", "Kind", "Section", "hint"]
 
@@ -385,5 +385,5 @@ STEP_KEYS: dict[str, tuple[str, ...]] = {
 def hint(wrong: str, known: Iterable[str]) -> str:
     """Words that name the nearest known word, if one is near, and then all of them."""
     known = list(known)
-    near = difflib.get_close_matches(wrong.lower()[:128], known, 1)
-    return (f"did you mean {near[0]}? " if near else "") + "known: " + ", ".join(known)
+    question = did_you_mean(wrong, known)
+    return (question and question + " ") + "known: " + ", ".join(known)
