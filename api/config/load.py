@@ -24,10 +24,12 @@ from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.spec import (
     CacheSpec,
     DatasetSpec,
+    InputSource,
     Place,
     SamplingSpec,
     TaskSpec,
     TierSpec,
+    WorkerKind,
 )
 
 __all__ = ["TRACE_SUFFIXES", "Config", "Source", "assemble", "load", "read_documents"]
@@ -338,7 +340,7 @@ def _task(
 
 
 def _check_input_source(entries: Entries) -> None:
-    if entries.value("input_source") != "file":
+    if entries.value("input_source") != InputSource.FILE:
         raise error_at(
             entries.place("input_source"),
             ConfigCode.UNSUPPORTED,
@@ -395,14 +397,14 @@ def _keep_apart(tiers: Iterable[TierSpec], uri: str, entries: Entries) -> None:
             )
 
 
-def _trust(worker_kind: str, uri: str, entries: Entries) -> None:
+def _trust(worker_kind: WorkerKind, uri: str, entries: Entries) -> None:
     if why := _distrusted(worker_kind, uri, entries.value("tag")):
         raise error_at(entries.place("video_dataset_path"), ConfigCode.UNTRUSTED_VIDEOS, why)
 
 
-def _distrusted(worker_kind: str, uri: str, task: str) -> str | None:
+def _distrusted(worker_kind: WorkerKind, uri: str, task: str) -> str | None:
     """Why strangers' files are not decoded in this process: who makes a video must not be able to end it."""
-    if worker_kind == "threads" and uri.startswith(("http://", "https://")):
+    if worker_kind == WorkerKind.THREADS and uri.startswith(("http://", "https://")):
         return (
             f"the videos of task {task!r} come from the web, and worker_kind: threads decodes in this process, "
             "which a hostile file could end; use worker_kind: processes"

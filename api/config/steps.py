@@ -18,7 +18,7 @@ from viewcache.materializer import ops
 from viewcache.materializer.planning.conditions import parse_condition
 from viewcache.materializer.planning.definition import stage_of
 from viewcache.materializer.planning.graph import find_mistakes
-from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
+from viewcache.materializer.spec import Branch, BranchType, Merge, OpCall, Place, StepSpec
 
 __all__ = ["read_steps", "told"]
 
@@ -76,10 +76,10 @@ def _step(node: Node, label: str, problems: Problems) -> _Step:
     inputs, outputs = (problems.part(partial(entries.value, side)) for side in ("inputs", "outputs"))
     name = problems.part(lambda: entries.value("name") or outputs.value[0])
     foreign = _foreign_keys(entries, branch_type.value) if branch_type else set()
-    merge = problems.part(partial(entries.value, "merge")) if "merge" not in foreign else Part.of("concat")
+    merge = problems.part(partial(entries.value, "merge")) if "merge" not in foreign else Part.of(Merge.CONCAT)
     operations: Part[_Operations] = Part.of(_Operations((), whole=True))
     branches: list[Part[_Branch]] = []
-    if "config" not in foreign and (branch_type.value_or("") == "single" or entries.has("config")):
+    if "config" not in foreign and (branch_type.value_or(None) == BranchType.SINGLE or entries.has("config")):
         operations = problems.part(partial(_operations, entries))
     if branch_type and "branches" not in foreign:
         listed = problems.part(partial(entries.items, "branches"))
@@ -92,7 +92,7 @@ def _step(node: Node, label: str, problems: Problems) -> _Step:
         outputs=outputs.value,
         ops=operations.value_or(_Operations()).calls,
         branches=tuple(branch.value.spec for branch in branches if branch),
-        merge=merge.value_or("concat"),
+        merge=merge.value_or(Merge.CONCAT),
         place=node.place,
     )
     whole = operations.value_or(_Operations()).whole and all(branch and branch.value.whole for branch in branches)
@@ -106,7 +106,7 @@ def _listed(node: Node) -> tuple[Node, ...]:
     return node.value if isinstance(node.value, tuple) else (node,)
 
 
-def _foreign_keys(entries: Entries, branch_type: str) -> set[str]:
+def _foreign_keys(entries: Entries, branch_type: BranchType) -> set[str]:
     """Keys that are given although a step of that type has none of the name; each is reported."""
     foreign = {key for keys in STEP_KEYS.values() for key in keys}.difference(STEP_KEYS[branch_type])
     given = {key for key in foreign if entries.has(key)}
@@ -123,9 +123,9 @@ class _Branch:
     whole: bool
 
 
-def _branch(node: Node, label: str, branch_type: str, problems: Problems) -> _Branch:
+def _branch(node: Node, label: str, branch_type: BranchType, problems: Problems) -> _Branch:
     entries = Entries(node, SECTIONS["branch"], label, problems)
-    own, foreign = ("condition", "prob") if branch_type == "conditional" else ("prob", "condition")
+    own, foreign = ("condition", "prob") if branch_type == BranchType.CONDITIONAL else ("prob", "condition")
     chosen = problems.part(partial(_chosen, entries, branch_type, own, foreign))
     operations = problems.part(partial(_operations, entries))
     spec = Branch(
@@ -137,7 +137,7 @@ def _branch(node: Node, label: str, branch_type: str, problems: Problems) -> _Br
     return _Branch(spec, operations.value_or(_Operations()).whole)
 
 
-def _chosen(entries: Entries, branch_type: str, own: str, foreign: str) -> Any:
+def _chosen(entries: Entries, branch_type: BranchType, own: str, foreign: str) -> Any:
     """What decides whether a branch is taken: its condition in canonical form, or its probability."""
     if entries.has(foreign):
         message = f"a branch of a {branch_type} step has {own}, not {foreign}"

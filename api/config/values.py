@@ -261,9 +261,10 @@ def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
 
 
 def _choice(node: Node, key: Key, label: str) -> str:
-    if node.value not in key.choices:
-        raise _wrong(ConfigCode.UNKNOWN_CHOICE, node, key, label)
-    return str(node.value)
+    for choice in key.choices:  # the members of an enum, where the words are those of a spec
+        if node.value == choice:
+            return choice
+    raise _wrong(ConfigCode.UNKNOWN_CHOICE, node, key, label)
 
 
 def _integer(node: Node, key: Key, label: str) -> int:

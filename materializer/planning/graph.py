@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from viewcache.errors import ConfigCode, ConfigError
-from viewcache.materializer.spec import OpCall, Place, StepSpec
+from viewcache.materializer.spec import BranchType, OpCall, Place, StepSpec
 from viewcache.suggest import did_you_mean
 
 __all__ = ["PROB_TOLERANCE", "SOURCE", "AbstractGraph", "check_graph", "find_mistakes"]
@@ -23,12 +23,12 @@ PROB_TOLERANCE = 1e-6
 """How far a sum of probabilities may be from 1, for thirds written with six digits."""
 
 # Fewest and most streams that a type of step reads and makes.
-_ARITY: dict[str, tuple[tuple[int, float], tuple[int, float]]] = {
-    "single": ((1, 1), (1, 1)),
-    "conditional": ((1, 1), (1, 1)),
-    "random": ((1, 1), (1, 1)),
-    "multi": ((1, 1), (2, math.inf)),
-    "merge": ((2, math.inf), (1, 1)),
+_ARITY: dict[BranchType, tuple[tuple[int, float], tuple[int, float]]] = {
+    BranchType.SINGLE: ((1, 1), (1, 1)),
+    BranchType.CONDITIONAL: ((1, 1), (1, 1)),
+    BranchType.RANDOM: ((1, 1), (1, 1)),
+    BranchType.MULTI: ((1, 1), (2, math.inf)),
+    BranchType.MERGE: ((2, math.inf), (1, 1)),
 }
 
 _ARITY_CURE = {"inputs": "; join streams by a merge step", "outputs": "; copy a stream by a multi step"}
@@ -278,9 +278,9 @@ class _Check:
         return left[0]
 
     def _check_branches(self, step: StepSpec) -> None:
-        if step.branch_type == "conditional":
+        if step.branch_type == BranchType.CONDITIONAL:
             self._check_conditions(step)
-        elif step.branch_type == "random":
+        elif step.branch_type == BranchType.RANDOM:
             probs = [branch.prob or 0.0 for branch in step.branches]
             # Rounded: 3 * 0.333333 is off by 1e-6 and by the rounding error of the subtraction.
             if not all(0 <= prob <= 1 for prob in probs) or round(abs(math.fsum(probs) - 1), 12) > PROB_TOLERANCE:
@@ -316,7 +316,7 @@ class _Check:
         read_ops: list[OpCall] = []
         for step in steps:
             before = next((found[stream] for stream in step.inputs if stream in found), None)
-            if before is not None and step.branch_type != "single":
+            if before is not None and step.branch_type != BranchType.SINGLE:
                 self._report_too_early(before, f"step {step.name!r} of type {step.branch_type}")
                 before = None
             for branch in step.branches:

@@ -21,7 +21,7 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.randomness import word
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import Coordination, TaskSpec
 
 __all__ = ["GenerationPlan", "check_size", "clip_bound", "content_key", "plan_generation"]
 
@@ -259,7 +259,7 @@ class _Place:
     @property
     def independent(self) -> int | None:
         """Address word of a task that shares no draw; None if it shares."""
-        return word(self.task.name) if self.task.sampling.coordination == "independent" else None
+        return word(self.task.name) if self.task.sampling.coordination == Coordination.INDEPENDENT else None
 
     def clips(
         self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], video: NDArray[np.int64]

@@ -26,7 +26,7 @@ from viewcache.materializer.planning.recipe import Recipe, Source
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
-from viewcache.materializer.spec import StepSpec
+from viewcache.materializer.spec import BranchType, StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.task import Task
@@ -188,7 +188,7 @@ class Singles:
         joined: set[str] = set()
         depths = []
         for depth, step in enumerate(self._task.graph.steps, 1):
-            if step.branch_type == "merge" or joined.intersection(step.inputs):
+            if step.branch_type == BranchType.MERGE or joined.intersection(step.inputs):
                 joined.update(step.outputs)
             else:
                 depths.append(depth)
