@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, records
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.planning.cost import CostModel
@@ -279,7 +279,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         shape=plan.shape,
         graph=tuple(graph_lines(task.spec, task.graph)),
         objects=objects,
-        kept_clips=sum(each.kept for each in objects if each.kind == "clip"),
+        kept_clips=sum(each.kept for each in objects if each.kind == records.ObjectKind.CLIP),
         summary=task.summary(number),
         budget_bytes=config.cache.room_bytes,
         minimum_bytes=minimum,
