@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from viewcache.api.port import TaskSource
 from viewcache.errors import BadInput, Closed, MissingExtra, WrongProcess
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
-from viewcache.materializer.spec import Layout
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LAYOUTS", "Loader"]
 
-LAYOUTS = {Layout.TCHW: (0, 1, 2, 3), Layout.CTHW: (1, 0, 2, 3), Layout.THWC: (0, 2, 3, 1)}
+LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
 """Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""
 
 POLL_S = 0.2

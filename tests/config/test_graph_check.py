@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer.planning.graph import SOURCE, check_graph
-from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
+from viewcache.materializer.spec import Branch, BranchType, OpCall, Place, StepSpec
 
 PLACE = Place("t.yaml", 7, 3)
 
@@ -21,7 +21,8 @@ def step(
     branches: tuple[Branch, ...] = (),
 ) -> StepSpec:
     """A step named by its outputs; streams are separated by spaces."""
-    return StepSpec(outputs, branch_type, tuple(inputs.split()), tuple(outputs.split()), ops, branches, place=PLACE)
+    streams = tuple(inputs.split()), tuple(outputs.split())
+    return StepSpec(outputs, BranchType(branch_type), *streams, ops, branches, place=PLACE)
 
 
 def arm(*ops: OpCall, condition: str | None = None, prob: float | None = None) -> Branch:
