@@ -4,7 +4,9 @@ A value here mirrors one table row. Ids of 0 mean "not given out yet": the catal
 float, seconds since 1970-01-01 UTC.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ __all__ = [
     "EventRow",
     "GenerationRow",
     "IoSampleRow",
+    "ObjectKind",
+    "ObjectRow",
     "PlanTables",
     "ProgressRow",
     "SubstitutionRow",
@@ -132,6 +136,43 @@ class GenerationRow:
     """Frames between the possible clip starts of one phase: the gcd of the group's strides; None likewise."""
     generation_id: int = 0
     group_id: int = 0
+
+
+class ObjectKind(StrEnum):
+    """What an object holds; the words stand in the catalog and beside the stored bytes."""
+
+    CLIP = "clip"
+    """A finished clip."""
+    FRAMES = "frames"
+    """Frames of a video as decoded."""
+    AUG = "aug"
+    """Frames of a video after some steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRow:
+    """One planned object, as a row of ``schemas.OBJECT``; plans of many clips build its columns instead."""
+
+    object_id: int
+    key: str
+    """Content key, 32 hex characters."""
+    kind: ObjectKind
+    video_id: int | None
+    depth: int
+    """Augmentation steps done; 0 = decoded."""
+    est_bytes: int
+    """Raw bytes."""
+    cost_s: float
+    """CPU seconds to make it from what it is made of."""
+    keep: bool
+    """Whether the plan stores it."""
+    shape: str
+    """As ``32x3x224x224``."""
+    frame_start: int | None = None
+    """Its source frames are start + i·stride for i < count, or ``frame_list``; the others are None."""
+    frame_stride: int | None = None
+    frame_count: int | None = None
+    frame_list: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-__all__ = ["column_table", "from_table", "to_table"]
+from viewcache.catalog import schemas
+from viewcache.catalog.records import ObjectRow
+
+__all__ = ["column_table", "from_table", "object_table", "to_table"]
 
 T = TypeVar("T")
 
@@ -22,6 +25,12 @@ def from_table(kind: type[T], table: pa.Table) -> list[T]:
     wanted = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     names = [name for name in table.column_names if name in wanted]
     return [kind(**row) for row in table.select(names).to_pylist()]
+
+
+def object_table(rows: Sequence[ObjectRow]) -> pa.Table:
+    """Objects as ``schemas.OBJECT``."""
+    columns = {field.name: [getattr(row, field.name) for row in rows] for field in schemas.OBJECT}
+    return pa.table(columns, schema=schemas.OBJECT)
 
 
 def column_table(rows: Sequence[tuple[object, ...]], *names: str) -> pa.Table:

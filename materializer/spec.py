@@ -5,20 +5,127 @@ Everything here is plain data that pickles and hashes; the meaning of each field
 
 import os
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 __all__ = [
     "Branch",
+    "BranchType",
     "CacheSpec",
+    "Coordination",
     "DatasetSpec",
+    "Durability",
     "EvictionSpec",
+    "InputSource",
+    "KeepRule",
+    "Layout",
+    "Merge",
+    "OnBadVideo",
+    "OnShortVideo",
     "OpCall",
     "Place",
     "SamplingSpec",
     "StepSpec",
     "TaskSpec",
     "TierSpec",
+    "WorkerKind",
     "clip_span",
 ]
+
+# The closed sets of words of a configuration. Their values are written into files, definitions and the catalog: they
+# may be added to, and never change.
+
+
+class BranchType(StrEnum):
+    """What a step of ``augmentation`` does."""
+
+    SINGLE = "single"
+    """Operations in a row."""
+    CONDITIONAL = "conditional"
+    """The first branch whose condition holds."""
+    RANDOM = "random"
+    """One branch by chance."""
+    MULTI = "multi"
+    """Copies of a stream."""
+    MERGE = "merge"
+    """Several streams become one."""
+
+
+class Merge(StrEnum):
+    """How a step of type ``merge`` makes one stream of several."""
+
+    CONCAT = "concat"
+    """One after the other in time."""
+    STACK = "stack"
+    """Side by side on a new axis before T."""
+    MEAN = "mean"
+
+
+class InputSource(StrEnum):
+    """Where a dataset's videos come from."""
+
+    FILE = "file"
+    STREAMING = "streaming"
+    """A word of the paper; not supported."""
+
+
+class Coordination(StrEnum):
+    """Whether random choices are coordinated over tasks and epochs."""
+
+    SHARED = "shared"
+    INDEPENDENT = "independent"
+
+
+class OnBadVideo(StrEnum):
+    """What a video that cannot be decoded does."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+    REPLACE = "replace"
+
+
+class OnShortVideo(StrEnum):
+    """What a video that is shorter than a clip does."""
+
+    CLAMP = "clamp"
+    """Its last frame is repeated."""
+    LOOP = "loop"
+    """It starts again."""
+    SKIP = "skip"
+
+
+class Layout(StrEnum):
+    """Axis order of the loader's tensors, as strided views."""
+
+    TCHW = "TCHW"
+    CTHW = "CTHW"
+    THWC = "THWC"
+
+
+class KeepRule(StrEnum):
+    """What is kept when the budget cannot hold every clip."""
+
+    CHEAPEST = "cheapest"
+    """For each video its clips, its frames or nothing, so that making the rest again costs least."""
+    LEAVES = "leaves"
+    """Clips, soonest first, until the budget is full."""
+    SAND = "sand"
+    """Algorithm 1 of the SAND paper."""
+
+
+class WorkerKind(StrEnum):
+    """What workers are."""
+
+    PROCESSES = "processes"
+    THREADS = "threads"
+
+
+class Durability(StrEnum):
+    """Whether what is written is forced to disk."""
+
+    CACHE = "cache"
+    """Nothing is; what a crash of the machine loses is noticed and made again."""
+    DURABLE = "durable"
+    """Before it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +169,14 @@ class StepSpec:
     """One entry of ``augmentation`` (SAND §5.1, Fig. 9)."""
 
     name: str
-    branch_type: str
-    """``single``, ``conditional``, ``random``, ``multi`` or ``merge``."""
+    branch_type: BranchType
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     ops: tuple[OpCall, ...] = ()
     """For ``single``: the chain. For ``multi``: nothing (each output is a copy)."""
     branches: tuple[Branch, ...] = ()
-    merge: str = "concat"
-    """For ``merge``: ``concat`` over time, ``stack`` on a new axis before T, or ``mean``."""
+    merge: Merge = Merge.CONCAT
+    """For ``merge``."""
     place: Place = field(default=Place(), compare=False)
 
 
@@ -90,7 +196,7 @@ class SamplingSpec:
     """In frames of the source (s); a clip spans (F-1)*s+1 frames."""
     samples_per_video: int = 1
     """Clips of one video in one epoch (m)."""
-    coordination: str = "shared"
+    coordination: Coordination = Coordination.SHARED
     """``shared`` (shared fraction, DESIGN §8.3) or ``independent``."""
     spread: float = 0.4
     """δ in (0, 1]: width of the window of a video, as a fraction, that the starts of one generation fall in."""
@@ -107,17 +213,15 @@ class DatasetSpec:
 
     uri: str
     """A folder, a glob or an fsspec URL, as written but made absolute when local."""
-    input_source: str = "file"
+    input_source: InputSource = InputSource.FILE
     labels: str | None = None
     """Path or URL of a CSV or Parquet table, ``folders`` (the parent folder's name is the label), or None."""
     label_video_column: str = "video"
     label_column: str = "label"
     where: str | None = None
     """SQL predicate over the dataset's columns (JOADER's predicate)."""
-    on_bad_video: str = "raise"
-    """``raise``, ``skip`` or ``replace``."""
-    on_short_video: str = "clamp"
-    """``clamp``, ``loop`` or ``skip``."""
+    on_bad_video: OnBadVideo = OnBadVideo.RAISE
+    on_short_video: OnShortVideo = OnShortVideo.CLAMP
     max_pixels: int = 8192 * 4320
     """A larger frame is a bad video, refused before it is decoded."""
 
@@ -135,8 +239,7 @@ class TaskSpec:
     seed: int | None = None
     """None = the cache's seed."""
     drop_last: bool = False
-    layout: str = "TCHW"
-    """``TCHW``, ``CTHW`` or ``THWC``: the axis order of the loader's tensors, as strided views."""
+    layout: Layout = Layout.TCHW
     place: Place = field(default=Place(), compare=False)
 
 
@@ -182,15 +285,12 @@ class CacheSpec:
     seed: int = 0
     draw_ahead: int = 16
     """Iterations that the order of tasks over one dataset is drawn ahead of each reader; a task alone draws epochs."""
-    keep: str = "cheapest"
-    """Rule for what is kept when the budget cannot hold every clip: ``cheapest``, ``leaves`` or ``sand``."""
+    keep: KeepRule = KeepRule.CHEAPEST
     eviction: EvictionSpec = field(default_factory=EvictionSpec)
     workers: int = 0
     """How many workers; 0 = one per core."""
-    worker_kind: str = "processes"
-    """``processes`` or ``threads``: what workers are."""
-    durability: str = "cache"
-    """``cache`` (no fsync, verified on read, rebuilt) or ``durable`` (fsync before commit)."""
+    worker_kind: WorkerKind = WorkerKind.PROCESSES
+    durability: Durability = Durability.CACHE
     op_modules: tuple[str, ...] = ()
     """Modules that may register custom ops; nothing else is imported."""
     trace: str | None = None

@@ -2,7 +2,7 @@
 
 A tier is the owner's side: it counts, writes, deletes. The trade-off: the contract has no listing by name, no renaming
 and no appending, so that a bucket, which has none of them, keeps it as well as a folder does. Anybody's tier can run
-the tests that ours run (tests/store/tier_contract.py).
+the tests that ours run (`viewcache.testing.TierContract`).
 """
 
 import threading

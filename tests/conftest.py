@@ -4,14 +4,11 @@ The tests may run in several processes at once (pytest-xdist, as `make test` doe
 temporary folders of its own, and the one that gathers their reports judges the skips.
 """
 
-import gc
 import os
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 from unittest.mock import patch
 
 import pytest
@@ -20,14 +17,13 @@ from hypothesis import HealthCheck, settings
 from tests import forked, skips
 from tests.seeds import SEED, commit_seed
 from viewcache import migrations
+from viewcache.testing.leaks import nothing_left, settle
 
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
 settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)
 settings.register_profile(
     "long", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-
-T = TypeVar("T")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,9 +48,7 @@ def no_threads_left() -> Iterator[None]:
     """A test that leaves one of viewcache's threads running fails; all of ours are named ``viewcache-…``."""
     before = set(threading.enumerate())
     yield
-    left = _settle(
-        lambda: [t.name for t in threading.enumerate() if t not in before and t.name.startswith("viewcache")]
-    )
+    left = settle(lambda: [t.name for t in threading.enumerate() if t not in before and t.name.startswith("viewcache")])
     assert not left, f"threads left running: {left}; close what started them"
 
 
@@ -106,45 +100,5 @@ def spawned() -> Iterator[None]:
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """On request: no open file, child process or thread more than before the test."""
-    forked.servers()
-    gc.collect()
-    files, children, threads = _open_files(), _children(), set(threading.enumerate())
-    yield
-    gc.collect()
-    assert not _settle(lambda: sorted(_open_files() - files)), "files left open"
-    assert not _settle(lambda: sorted(_children() - children)), "child processes left"
-    assert not _settle(lambda: [t.name for t in threading.enumerate() if t not in threads]), "threads left running"
-
-
-def _open_files() -> set[tuple[int, str]]:
-    """(descriptor, target) pairs; the listing's own descriptor is gone by the time it is read."""
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found.add((int(entry.name), str(entry.readlink())))
-        except OSError:
-            continue
-    return found
-
-
-def _children() -> set[int]:
-    """Living or unreaped children of this process, and what was forked for it."""
-    servers = forked.servers()
-    parents, found = {os.getpid(), *servers}, set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue
-            if int(stat[stat.rindex(")") + 2 :].split()[1]) in parents:
-                found.add(int(entry.name))
-    return found - servers
-
-
-def _settle(left: Callable[[], list[T]], limit_s: float = 3.0) -> list[T]:
-    """What is still left after a bounded wait: an ending thread or process needs a moment."""
-    until = time.monotonic() + limit_s
-    while (still := left()) and time.monotonic() < until:
-        time.sleep(0.01)
-    return still
+    with nothing_left(forked.servers):
+        yield

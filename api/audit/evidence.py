@@ -21,7 +21,7 @@ from viewcache.api.audit.recorded import (
     whole_orders,
     windows_of,
 )
-from viewcache.api.audit.uniformity import Check, density_check, holm, order_checks
+from viewcache.api.audit.uniformity import Check, Verdict, density_check, holm, order_checks
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import MissingExtra
@@ -73,7 +73,7 @@ class Evidence:
             f"task {task.task!r}: {check.about} is not uniform (p {check.adjusted:.2g} after Holm, n {check.n})"
             for task in self.tasks
             for check in task.checks
-            if check.verdict == "not uniform"
+            if check.verdict is Verdict.NOT_UNIFORM
         )
 
     def check_table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

@@ -7,6 +7,7 @@ statistic is valid for what, and why, says docs/design/0010-verify-statistics.md
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import reduce
 from importlib import import_module
 from math import isqrt
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import MissingExtra
 
-__all__ = ["LEAST_VALUES", "SURE", "UNLIKELY", "Check", "density_check", "holm", "order_checks"]
+__all__ = ["LEAST_VALUES", "SURE", "UNLIKELY", "Check", "Verdict", "density_check", "holm", "order_checks"]
 
 SURE = 1e-6
 """An adjusted p below this is no chance but an error: one cache in a million is accused wrongly."""
@@ -31,6 +32,15 @@ LEAST_VALUES = 50
 _TENTHS = 10
 _BUCKETS = 5
 """Parts of an epoch that orders are compared by."""
+
+
+class Verdict(StrEnum):
+    """What a check says of what was drawn."""
+
+    FITS = "fits"
+    UNLIKELY = "unlikely"
+    NOT_UNIFORM = "not uniform"
+    TOO_FEW = "too few to tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +64,13 @@ class Check:
     """Per tenth of the range, 1 = uniform; of `density_check` only."""
 
     @property
-    def verdict(self) -> str:
-        """``fits``, ``unlikely``, ``not uniform`` or ``too few to tell``."""
+    def verdict(self) -> Verdict:
+        """What the adjusted p says."""
         if self.adjusted is None:
-            return "too few to tell"
-        return "not uniform" if self.adjusted < SURE else "unlikely" if self.adjusted < UNLIKELY else "fits"
+            return Verdict.TOO_FEW
+        if self.adjusted < SURE:
+            return Verdict.NOT_UNIFORM
+        return Verdict.UNLIKELY if self.adjusted < UNLIKELY else Verdict.FITS
 
 
 def density_check(about: str, of: str, values: NDArray[np.float64]) -> Check:

@@ -105,7 +105,7 @@ def _told(error: ViewcacheError, terminal: Terminal) -> int:
     if terminal.json:
         about: dict[str, object] = {"kind": error.kind, "message": str(error)}
         if isinstance(error, ConfigError):
-            about |= {"file": error.file, "line": error.line, "column": error.column}
+            about |= {"code": str(error.code), "file": error.file, "line": error.line, "column": error.column}
         terminal.data({"error": about})
     terminal.say(f"viewcache: {error}")
     return exit_code(error)

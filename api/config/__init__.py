@@ -5,6 +5,7 @@ In the order of work:
 - ``yaml_subset``: the safe subset of YAML, with places
 - ``kinds``: what a key may hold
 - ``keys``: the one table of keys
+- ``problems``: where mistakes are reported: the first is raised, or all are collected
 - ``eviction``: `cache.eviction`
 - ``values``: typed values, checked against it
 - ``tiers``: where bytes lie: one folder, or tiers

@@ -5,12 +5,15 @@ used is found when the cache opens, because that takes a process.
 """
 
 import os
+from functools import partial
 from pathlib import Path
 
 from viewcache.api.config.keys import SECTIONS, hint
+from viewcache.api.config.problems import Part
 from viewcache.api.config.values import Entries, local_path
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.catalog.statements import policy_names
+from viewcache.errors import ConfigCode
 from viewcache.materializer.spec import EvictionSpec
 
 __all__ = ["read_eviction"]
@@ -28,27 +31,38 @@ def read_eviction(cache: Entries, folder: str) -> EvictionSpec:
     """
     if not cache.has("eviction"):
         return EvictionSpec()
-    entries = Entries(cache.child("eviction"), SECTIONS["eviction"], "cache.eviction")
-    spec = EvictionSpec(
-        policy=entries.value("policy"),
-        folder=_folder(entries, folder),
-        high_water=entries.value("high_water"),
-        low_water=entries.value("low_water"),
-    )
-    if spec.low_water > spec.high_water:
+    entries = Entries(cache.child("eviction"), SECTIONS["eviction"], "cache.eviction", cache.problems)
+    own = cache.problems.part(partial(_folder, entries, folder))
+    marks = cache.problems.part(partial(_marks, entries))
+    policy = cache.problems.part(partial(_policy, entries, own))
+    return EvictionSpec(policy.value, own.value, *marks.value)
+
+
+def _marks(entries: Entries) -> tuple[float, float]:
+    """The high mark and the low one."""
+    marks = entries.values("high_water", "low_water")
+    high, low = marks["high_water"], marks["low_water"]
+    if low > high:
         raise error_at(
             entries.place("low_water"),
-            f"cache.eviction.low_water is {spec.low_water:g}, above high_water, which is {spec.high_water:g}: eviction "
+            ConfigCode.EVICTION,
+            f"cache.eviction.low_water is {low:g}, above high_water, which is {high:g}: eviction "
             "goes from the high mark down to the low one",
         )
-    own = sorted(path.stem for path in Path(spec.folder).glob("*.sql")) if spec.folder is not None else []
+    return high, low
+
+
+def _policy(entries: Entries, folder: Part[str | None]) -> str:
+    policy: str = entries.value("policy")
+    own = sorted(path.stem for path in Path(folder.value).glob("*.sql")) if folder.value is not None else []
     known = [*policy_names(), *own]
-    if spec.policy not in known:
+    if policy not in known:
         raise error_at(
             entries.place("policy"),
-            f"cache.eviction.policy: no eviction policy is named {spec.policy}; {hint(spec.policy, known)}",
+            ConfigCode.EVICTION,
+            f"cache.eviction.policy: no eviction policy is named {policy}; {hint(policy, known)}",
         )
-    return spec
+    return policy
 
 
 def _folder(entries: Entries, folder: str) -> str | None:
@@ -57,5 +71,6 @@ def _folder(entries: Entries, folder: str) -> str | None:
         return None
     path = local_path(written, folder)
     if path is None or not os.path.isdir(path):
-        raise error_at(entries.place("folder"), f"cache.eviction.folder must be a local folder; {written} is none")
+        message = f"cache.eviction.folder must be a local folder; {written} is none"
+        raise error_at(entries.place("folder"), ConfigCode.EVICTION, message)
     return path

@@ -5,10 +5,22 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 (``schema.py``) all come from it.
 """
 
-import difflib
 from collections.abc import Iterable
 
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, Kind, Section
+from viewcache.materializer.spec import (
+    BranchType,
+    Coordination,
+    Durability,
+    InputSource,
+    KeepRule,
+    Layout,
+    Merge,
+    OnBadVideo,
+    OnShortVideo,
+    WorkerKind,
+)
+from viewcache.suggest import did_you_mean
 
 __all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SECTIONS", "SIZE", "STEP_KEYS", "Key", "Kind", "Section", "hint"]
 
@@ -80,8 +92,8 @@ _CACHE = Section(
             "What is kept when the budget cannot hold every clip. `cheapest`: for each video its clips, its frames or "
             "nothing, so that making the rest again costs least; `leaves`: clips, soonest first, until the budget is "
             "full; `sand`: Algorithm 1 of the SAND paper.",
-            "cheapest",
-            choices=("cheapest", "leaves", "sand"),
+            KeepRule.CHEAPEST,
+            choices=tuple(KeepRule),
         ),
         _count("workers", "Workers that decode and make clips; 0 is one per core.", 0, least=0, most=1024),
         Key(
@@ -90,8 +102,8 @@ _CACHE = Section(
             "What workers are. `processes`: one that crashes, hangs or takes too much memory is replaced, and nothing "
             "else notices; `threads` start at once and share this process's memory, but a decoder that crashes ends "
             "it: for files of your own.",
-            "processes",
-            choices=("processes", "threads"),
+            WorkerKind.PROCESSES,
+            choices=tuple(WorkerKind),
         ),
         Key(
             "eviction",
@@ -105,8 +117,8 @@ _CACHE = Section(
             "durability",
             "choice",
             "`cache`: nothing is forced to disk, reads verify and rebuild; `durable`: forced to disk before it counts.",
-            "cache",
-            choices=("cache", "durable"),
+            Durability.CACHE,
+            choices=tuple(Durability),
         ),
         Key(
             "op_modules",
@@ -194,8 +206,8 @@ _DATASET = Section(
             "input_source",
             "choice",
             "`file`. `streaming` is a word of the paper that this release does not support.",
-            "file",
-            choices=("file", "streaming"),
+            InputSource.FILE,
+            choices=tuple(InputSource),
         ),
         Key(
             "video_dataset_path",
@@ -243,23 +255,23 @@ _DATASET = Section(
             "layout",
             "choice",
             "Axis order of the loader's tensors, as strided views.",
-            "TCHW",
-            choices=("TCHW", "CTHW", "THWC"),
+            Layout.TCHW,
+            choices=tuple(Layout),
         ),
         Key(
             "on_bad_video",
             "choice",
             "What a video that cannot be decoded does: an error, no sample, or another video in its place. Damage that "
             "only decoding shows is replaced with `skip` too, because its place is already drawn.",
-            "raise",
-            choices=("raise", "skip", "replace"),
+            OnBadVideo.RAISE,
+            choices=tuple(OnBadVideo),
         ),
         Key(
             "on_short_video",
             "choice",
             "What a video shorter than a clip does: repeat the last frame, start again, or give no sample.",
-            "clamp",
-            choices=("clamp", "loop", "skip"),
+            OnShortVideo.CLAMP,
+            choices=tuple(OnShortVideo),
         ),
         _count(
             "max_pixels",
@@ -285,8 +297,8 @@ _SAMPLING = Section(
             "`shared`: random choices are coordinated over tasks and epochs so that frames are decoded once; "
             "`independent`: the task draws by its own seed and name alone, order and epochs too, and reuses frames "
             "only by chance.",
-            "shared",
-            choices=("shared", "independent"),
+            Coordination.SHARED,
+            choices=tuple(Coordination),
         ),
         Key(
             "spread",
@@ -312,7 +324,7 @@ _STEP = Section(
             "`single`: operations in a row. `conditional`: the first branch whose condition holds. `random`: one "
             "branch by chance. `multi`: copies of a stream. `merge`: several streams become one.",
             REQUIRED,
-            choices=("single", "conditional", "random", "multi", "merge"),
+            choices=tuple(BranchType),
         ),
         Key("inputs", "names", "Streams that it reads: one; at least two for `merge`.", REQUIRED),
         Key("outputs", "names", "Streams that it makes: one; at least two for `multi`.", REQUIRED),
@@ -336,8 +348,8 @@ _STEP = Section(
             "choice",
             "For `merge`: `concat` puts clips one after the other in time, `stack` side by side on a new axis before "
             "time, `mean` averages them.",
-            "concat",
-            choices=("concat", "stack", "mean"),
+            Merge.CONCAT,
+            choices=tuple(Merge),
         ),
     ),
 )
@@ -372,12 +384,12 @@ SECTIONS: dict[str, Section] = {
     section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, _DATASET, _SAMPLING, _STEP, _BRANCH)
 }
 
-STEP_KEYS: dict[str, tuple[str, ...]] = {
-    "single": ("config",),
-    "conditional": ("branches",),
-    "random": ("branches",),
-    "multi": (),
-    "merge": ("merge",),
+STEP_KEYS: dict[BranchType, tuple[str, ...]] = {
+    BranchType.SINGLE: ("config",),
+    BranchType.CONDITIONAL: ("branches",),
+    BranchType.RANDOM: ("branches",),
+    BranchType.MULTI: (),
+    BranchType.MERGE: ("merge",),
 }
 """Which keys a step has beside name, branch_type, inputs and outputs, by its type."""
 
@@ -385,5 +397,5 @@ STEP_KEYS: dict[str, tuple[str, ...]] = {
 def hint(wrong: str, known: Iterable[str]) -> str:
     """Words that name the nearest known word, if one is near, and then all of them."""
     known = list(known)
-    near = difflib.get_close_matches(wrong.lower()[:128], known, 1)
-    return (f"did you mean {near[0]}? " if near else "") + "known: " + ", ".join(known)
+    question = did_you_mean(wrong, known)
+    return (question and question + " ") + "known: " + ", ".join(known)

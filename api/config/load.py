@@ -6,25 +6,30 @@ whatever is not understood is refused with its place, because a setting that is 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
+from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
 from viewcache.api.config.values import Entries, local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
-from viewcache.errors import BadInput, ConfigError, ViewNotFound
+from viewcache.errors import BadInput, ConfigCode, ConfigError, ViewNotFound
 from viewcache.materializer import ops
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.spec import (
     CacheSpec,
     DatasetSpec,
+    InputSource,
     Place,
     SamplingSpec,
     TaskSpec,
+    TierSpec,
+    WorkerKind,
 )
 
 __all__ = ["TRACE_SUFFIXES", "Config", "Source", "assemble", "load", "read_documents"]
@@ -113,7 +118,7 @@ def load(source: Source | Iterable[Source]) -> Config:
         ConfigError: anything in it is wrong; with file, line and column.
     """
     files: list[str] = []
-    return assemble(_documents(source, files), files)
+    return assemble(_documents(source, files), files).value
 
 
 def load_more(source: Source | Iterable[Source], config: Config) -> Config:
@@ -128,17 +133,20 @@ def load_more(source: Source | Iterable[Source], config: Config) -> Config:
         ConfigError: anything in it is wrong, it belongs to another cache, or a tag is taken.
     """
     files: list[str] = []
-    more = assemble(_documents(source, files), files)
+    more = assemble(_documents(source, files), files).value
     if more.cache_given and more.cache.local.url != config.cache.local.url:
         raise ConfigError(
+            ConfigCode.OTHER_CACHE,
             f"its store is {more.cache.local.url}, that of the open cache is {config.cache.local.url}; leave out "
             "cache:, or open it by itself",
             (*files, "<string>")[0],
         )
     for task in more.tasks:
-        _trust(config.cache, task, task.place)
+        if why := _distrusted(config.cache.worker_kind, task.dataset.uri, task.name):
+            raise error_at(task.place, ConfigCode.UNTRUSTED_VIDEOS, why)
         if any(task.name == each.name for each in config.tasks):
             raise ConfigError(
+                ConfigCode.GIVEN_TWICE,
                 f"the tag {task.name!r} is already that of a task of the open cache; give this one another",
                 task.place.file,
             )
@@ -150,33 +158,56 @@ def _documents(source: Source | Iterable[Source], files: list[str]) -> list[tupl
     return [document for each in sources for document in read_documents(each, files)]
 
 
-def assemble(written: Iterable[tuple[Node, str]], files: Sequence[str] = ()) -> Config:
+def assemble(
+    written: Iterable[tuple[Node, str]], files: Sequence[str] = (), problems: Problems | None = None
+) -> Part[Config]:
     """Check documents that were read already; see ``load``.
 
     Args:
         written: each document's root, and the folder where its relative paths start.
-        files: absolute paths of the files that were read.
+        files: paths of the files that were read.
+        problems: takes what is wrong; None = the first thing is raised.
+
+    Returns:
+        The configuration; refused if anything is wrong.
 
     Raises:
-        ConfigError: the first thing that is wrong.
+        ConfigError: the first thing that is wrong, unless ``problems`` takes it.
     """
-    documents = [_Document(Entries(node, SECTIONS["document"], ""), folder) for node, folder in written]
-    if not any(document.entries.has("cache") or document.entries.has("dataset") for document in documents):
-        raise ConfigError("holds neither cache: nor dataset:", files[0] if files else "<string>")
-    cache, budget_given = _read_cache(documents)
-    tasks: dict[str, TaskSpec] = {}
+    problems = problems or Problems()
+    return problems.part(partial(_assemble, written, files, problems))
+
+
+def _assemble(written: Iterable[tuple[Node, str]], files: Sequence[str], problems: Problems) -> Config:
+    documents: list[_Document] = []
+    for node, folder in written:
+        entries = problems.part(partial(Entries, node, SECTIONS["document"], "", problems))
+        documents += [_Document(entries.value, folder)] if entries else []
+    given = any(document.entries.has("cache") or document.entries.has("dataset") for document in documents)
+    if not given and problems.clean:
+        message = "holds neither cache: nor dataset:"
+        raise ConfigError(ConfigCode.EMPTY_CONFIGURATION, message, files[0] if files else "<string>")
+    if not documents:
+        raise Refused
+    cache = problems.part(partial(_cache_entries, documents, problems))
+    tiers = problems.part(lambda: read_tiers(*cache.value))
+    spec = problems.part(partial(_cache_spec, cache, tiers))
+    tags: dict[str, Place] = {}
+    tasks: list[Part[TaskSpec]] = []
     for document in documents:
-        for node, label in document.entries.items("dataset"):
-            entries = Entries(node, SECTIONS["dataset"], label)
-            task = _task(entries, document.folder)
-            if task.name in tasks:
-                first = _where(tasks[task.name].place)
-                raise error_at(entries.place("tag"), f"the tag {task.name!r} is already that of the task at {first}")
-            _keep_apart(cache, task, entries)
-            _trust(cache, task, entries.place("video_dataset_path"))
-            tasks[task.name] = task
+        listed = problems.part(partial(document.entries.items, "dataset"))
+        for node, label in listed.value_or([]):
+            tasks.append(problems.part(partial(_task, node, label, document.folder, cache, tiers, tags, problems)))
+    if not problems.clean:
+        raise Refused
     cache_given = any(document.entries.has("cache") for document in documents)
-    return Config(cache, tuple(tasks.values()), tuple(files), budget_given, cache_given)
+    return Config(spec.value, tuple(task.value for task in tasks), tuple(files), tiers.value[1], cache_given)
+
+
+_CacheEntries = tuple[Entries, str]
+"""The entries of ``cache`` and the folder where its relative paths start."""
+_Tiers = tuple[tuple[TierSpec, ...], bool]
+"""The tiers, and whether a budget was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,43 +234,52 @@ def read_documents(source: Source, files: list[str]) -> Iterator[tuple[Node, str
         yield node, folder
 
 
-def _read_cache(documents: list[_Document]) -> tuple[CacheSpec, bool]:
-    """The cache's settings, and whether a budget was given."""
+def _cache_entries(documents: list[_Document], problems: Problems) -> _CacheEntries:
     given = [document for document in documents if document.entries.has("cache")]
-    if len(given) > 1:
-        first = given[0].entries.place("cache")
-        raise error_at(
-            given[1].entries.node.keys["cache"], f"cache is given once only; it is already at {_where(first)}"
-        )
+    for again in given[1:]:
+        message = f"cache is given once only; it is already at {_where(given[0].entries.place('cache'))}"
+        problems.report(error_at(again.entries.node.keys["cache"], ConfigCode.GIVEN_TWICE, message))
     folder = (given or documents)[0].folder
     node = given[0].entries.child("cache") if given else Node({}, documents[0].entries.node.place)
-    entries = Entries(node, SECTIONS["cache"], "cache")
-    tiers, budget_given = read_tiers(entries, folder)
-    spec = CacheSpec(
-        tiers=tiers,
-        catalog=entries.value("catalog"),
-        memory_bytes=entries.value("memory") or _default_memory(),
-        epochs_per_generation=entries.value("epochs_per_generation"),
-        seed=entries.value("seed"),
-        draw_ahead=entries.value("draw_ahead"),
-        keep=entries.value("keep"),
-        eviction=read_eviction(entries, folder),
-        workers=entries.value("workers"),
-        worker_kind=entries.value("worker_kind"),
-        durability=entries.value("durability"),
-        op_modules=_import_ops(entries),
-        trace=_trace(entries, folder),
+    return Entries(node, SECTIONS["cache"], "cache", problems), folder
+
+
+def _cache_spec(cache: Part[_CacheEntries], tiers: Part[_Tiers]) -> CacheSpec:
+    entries, folder = cache.value
+    problems = entries.problems
+    plain = problems.part(
+        partial(
+            entries.values,
+            "catalog",
+            "epochs_per_generation",
+            "seed",
+            "draw_ahead",
+            "keep",
+            "workers",
+            "worker_kind",
+            "durability",
+        )
     )
-    return spec, budget_given
+    memory = problems.part(partial(entries.value, "memory"))
+    eviction = problems.part(partial(read_eviction, entries, folder))
+    op_modules = problems.part(partial(_import_ops, entries))
+    trace = problems.part(partial(_trace, entries, folder))
+    return CacheSpec(
+        tiers=tiers.value[0],
+        memory_bytes=memory.value or _default_memory(),
+        eviction=eviction.value,
+        op_modules=op_modules.value,
+        trace=trace.value,
+        **plain.value,
+    )
 
 
 def _trace(entries: Entries, folder: str) -> str | None:
     url = entries.value("trace")
     path = None if url is None else local_path(url, folder)
     if url is not None and (path is None or not path.endswith(TRACE_SUFFIXES)):
-        raise error_at(
-            entries.place("trace"), f"cache.trace is a local file that ends in .json or .json.gz, got {url!r}"
-        )
+        message = f"cache.trace is a local file that ends in .json or .json.gz, got {url!r}"
+        raise error_at(entries.place("trace"), ConfigCode.WRONG_FORMAT, message)
     return path
 
 
@@ -249,86 +289,127 @@ def _default_memory() -> int:
 
 
 def _import_ops(entries: Entries) -> tuple[str, ...]:
-    """Import the modules of the user's own operations, before a task can name one."""
+    """Import the modules of the user's own operations, before a task can name one; `lint` imports none."""
+    entries.problems.ops_missing = entries.has("op_modules")  # until all of them are imported
     modules: tuple[str, ...] = entries.value("op_modules")
-    for index, module in enumerate(modules):
-        node, _ = entries.items("op_modules")[index]
-        try:
-            ops.load_modules([module])
-        except BadInput as error:
-            raise node.error(f"cache.op_modules: {told(error)}") from error
-        except Exception as error:  # the code of a module may raise anything
-            raise node.error(f"cache.op_modules: {module} failed when it was imported: {told(error)}") from error
+    if not entries.problems.imports:
+        return modules
+    nodes = [node for node, _ in entries.items("op_modules")]
+    imported = [entries.problems.part(partial(_import_op, node, str(node.value))) for node in nodes]
+    entries.problems.ops_missing = not all(imported)
     return modules
 
 
-def _task(entries: Entries, folder: str) -> TaskSpec:
-    if entries.value("input_source") != "file":
+def _import_op(node: Node, module: str) -> None:
+    try:
+        ops.load_modules([module])
+    except BadInput as error:
+        raise node.error(ConfigCode.OP_MODULE, f"cache.op_modules: {told(error)}") from error
+    except Exception as error:  # the code of a module may raise anything
+        message = f"cache.op_modules: {module} failed when it was imported: {told(error)}"
+        raise node.error(ConfigCode.OP_MODULE, message) from error
+
+
+def _task(
+    node: Node,
+    label: str,
+    folder: str,
+    cache: Part[_CacheEntries],
+    tiers: Part[_Tiers],
+    tags: dict[str, Place],
+    problems: Problems,
+) -> TaskSpec:
+    entries = Entries(node, SECTIONS["dataset"], label, problems)
+    own = problems.part(partial(entries.values, "tag", "epochs", "seed", "drop_last", "layout"))
+    problems.part(partial(_check_input_source, entries))
+    sampling = problems.part(partial(_sampling, entries))
+    dataset = problems.part(partial(_dataset, entries, folder))
+    steps = problems.part(partial(read_steps, entries))
+    problems.part(partial(_check_tag, entries, tags))
+    problems.part(lambda: _keep_apart(tiers.value[0], dataset.value.uri, entries))
+    problems.part(lambda: _trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))
+    read = own.value
+    return TaskSpec(
+        name=read.pop("tag"),
+        dataset=dataset.value,
+        sampling=sampling.value,
+        steps=steps.value,
+        place=node.place,
+        **read,
+    )
+
+
+def _check_input_source(entries: Entries) -> None:
+    if entries.value("input_source") != InputSource.FILE:
         raise error_at(
             entries.place("input_source"),
+            ConfigCode.UNSUPPORTED,
             f"{entries.name_of('input_source')}: streaming is not supported yet; this release reads files (file)",
         )
-    sampling = Entries(entries.child("sampling"), SECTIONS["sampling"], entries.name_of("sampling"))
-    return TaskSpec(
-        name=entries.value("tag"),
-        dataset=_dataset(entries, folder),
-        sampling=SamplingSpec(**{key.name: sampling.value(key.name) for key in SECTIONS["sampling"].keys}),
-        steps=read_steps(entries),
-        epochs=entries.value("epochs"),
-        seed=entries.value("seed"),
-        drop_last=entries.value("drop_last"),
-        layout=entries.value("layout"),
-        place=entries.node.place,
-    )
+
+
+def _sampling(entries: Entries) -> SamplingSpec:
+    section = SECTIONS["sampling"]
+    sampling = Entries(entries.child("sampling"), section, entries.name_of("sampling"), entries.problems)
+    return SamplingSpec(**sampling.values(*(key.name for key in section.keys)))
+
+
+def _check_tag(entries: Entries, tags: dict[str, Place]) -> None:
+    tag = entries.value("tag")
+    if tag in tags:
+        message = f"the tag {tag!r} is already that of the task at {_where(tags[tag])}"
+        raise error_at(entries.place("tag"), ConfigCode.GIVEN_TWICE, message)
+    tags[tag] = entries.node.place
 
 
 def _dataset(entries: Entries, folder: str) -> DatasetSpec:
-    uri = entries.value("video_dataset_path")
-    labels = entries.value("labels")
-    if labels is not None and labels != "folders":
-        if not labels.lower().endswith((".csv", ".parquet")):
-            raise error_at(
-                entries.place("labels"),
-                f"{entries.name_of('labels')} must be a .csv or .parquet file, or folders, "
-                f"got {entries.child('labels').shown()}",
-            )
-        labels = local_path(labels, folder) or labels
-    return DatasetSpec(
-        uri=local_path(uri, folder) or uri,
-        labels=labels,
-        **{
-            name: entries.value(name)
-            for name in (
-                "input_source",
-                "label_video_column",
-                "label_column",
-                "where",
-                "on_bad_video",
-                "on_short_video",
-                "max_pixels",
-            )
-        },
-    )
+    names = [field.name for field in fields(DatasetSpec) if field.name not in ("uri", "labels")]
+    plain = entries.problems.part(partial(entries.values, "video_dataset_path", *names))
+    labels = entries.problems.part(partial(_labels, entries, folder))
+    read = plain.value
+    uri = read.pop("video_dataset_path")
+    return DatasetSpec(uri=local_path(uri, folder) or uri, labels=labels.value, **read)
 
 
-def _keep_apart(cache: CacheSpec, task: TaskSpec, entries: Entries) -> None:
+def _labels(entries: Entries, folder: str) -> str | None:
+    labels: str | None = entries.value("labels")
+    if labels is None or labels == "folders":
+        return labels
+    if not labels.lower().endswith((".csv", ".parquet")):
+        raise error_at(
+            entries.place("labels"),
+            ConfigCode.WRONG_FORMAT,
+            f"{entries.name_of('labels')} must be a .csv or .parquet file, or folders, "
+            f"got {entries.child('labels').shown()}",
+        )
+    return local_path(labels, folder) or labels
+
+
+def _keep_apart(tiers: Iterable[TierSpec], uri: str, entries: Entries) -> None:
     """Refuse a store that holds the videos: what lies in a store may be evicted, sources never (law 6)."""
-    for tier in cache.tiers:
-        if f"{task.dataset.uri}/".startswith(f"{tier.url.rstrip('/')}/"):
+    for tier in tiers:
+        if f"{uri}/".startswith(f"{tier.url.rstrip('/')}/"):
+            task = f"task {entries.value('tag')!r}"
             raise error_at(
                 entries.place("video_dataset_path"),
-                f"the videos of task {task.name!r} lie inside the cache's store {tier.url}; choose another cache.store",
+                ConfigCode.VIDEOS_IN_STORE,
+                f"the videos of {task} lie inside the cache's store {tier.url}; choose another cache.store",
             )
 
 
-def _trust(cache: CacheSpec, task: TaskSpec, place: Place) -> None:
-    """Refuse to decode strangers' files in this process: who makes a video must not be able to end it."""
-    if cache.worker_kind == "threads" and task.dataset.uri.startswith(("http://", "https://")):
-        raise error_at(
-            place,
-            f"the videos of task {task.name!r} come from the web, and worker_kind: threads decodes in this process, "
-            "which a hostile file could end; use worker_kind: processes",
+def _trust(worker_kind: WorkerKind, uri: str, entries: Entries) -> None:
+    if why := _distrusted(worker_kind, uri, entries.value("tag")):
+        raise error_at(entries.place("video_dataset_path"), ConfigCode.UNTRUSTED_VIDEOS, why)
+
+
+def _distrusted(worker_kind: WorkerKind, uri: str, task: str) -> str | None:
+    """Why strangers' files are not decoded in this process: who makes a video must not be able to end it."""
+    if worker_kind == WorkerKind.THREADS and uri.startswith(("http://", "https://")):
+        return (
+            f"the videos of task {task!r} come from the web, and worker_kind: threads decodes in this process, "
+            "which a hostile file could end; use worker_kind: processes"
         )
+    return None
 
 
 def _where(place: Place) -> str:

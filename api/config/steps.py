@@ -5,16 +5,20 @@ adds the places and the graph's rules to what those say.
 """
 
 import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from viewcache.api.config.keys import SECTIONS, STEP_KEYS
+from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import Node, error_at
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, ConfigCode
 from viewcache.materializer import ops
 from viewcache.materializer.planning.conditions import parse_condition
 from viewcache.materializer.planning.definition import stage_of
-from viewcache.materializer.planning.graph import check_graph
-from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
+from viewcache.materializer.planning.graph import find_mistakes
+from viewcache.materializer.spec import Branch, BranchType, Merge, OpCall, Place, StepSpec
 
 __all__ = ["read_steps", "told"]
 
@@ -26,81 +30,153 @@ def read_steps(entries: Entries) -> tuple[StepSpec, ...]:
         entries: the task's mapping.
 
     Raises:
-        ConfigError: a step, branch, operation or condition is wrong, or the steps do not make a graph.
+        ConfigError: there is no list of steps.
+        Refused: a step, branch, operation or condition is wrong, or the steps do not make a graph; that was reported.
     """
-    steps: list[StepSpec] = []
+    written = entries.items("augmentation")
+    parts = [entries.problems.part(partial(_step, node, label, entries.problems)) for node, label in written]
+    read = [part.value for part in parts if part]
     places: dict[tuple[int, str, str], Place] = {}
-    for index, (node, label) in enumerate(entries.items("augmentation")):
-        step = Entries(node, SECTIONS["step"], label)
-        steps.append(_step(step))
-        if any(other.name == steps[index].name for other in steps[:index]):
-            raise error_at(step.place("name"), f"two steps are called {steps[index].name!r}; names of steps differ")
-        for side in ("inputs", "outputs"):
-            value = step.child(side).value
-            for item in value if isinstance(value, tuple) else (step.child(side),):
-                places[index, side, str(item.value)] = item.place
-    return check_graph(steps, stage_of, places).steps
+    for index, each in enumerate(read):
+        places |= {(index, side, stream): place for (side, stream), place in each.places.items()}
+        name = each.name.value_or("")
+        if name and any(name == other.name.value_or("") for other in read[:index]):
+            message = f"two steps are called {name!r}; names of steps differ"
+            entries.problems.report(error_at(each.name_place, ConfigCode.GIVEN_TWICE, message))
+    graph = find_mistakes(
+        [each.spec for each in read],
+        entries.problems.report,
+        stage_of=stage_of,
+        places=places,
+        torn=[index for index, each in enumerate(read) if not each.whole],
+        missing=len(read) < len(parts),
+    )
+    if graph is None:
+        raise Refused
+    return graph.steps
 
 
-def _step(entries: Entries) -> StepSpec:
-    branch_type = entries.value("branch_type")
-    name = entries.value("name") or entries.value("outputs")[0]
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step whose type and streams are known."""
+
+    spec: StepSpec
+    """With those operations and branches that could be read."""
+    whole: bool
+    """Whether all of them could."""
+    name: Part[str]
+    name_place: Place
+    places: dict[tuple[str, str], Place]
+    """(``inputs`` or ``outputs``, stream) → where it is written."""
+
+
+def _step(node: Node, label: str, problems: Problems) -> _Step:
+    entries = Entries(node, SECTIONS["step"], label, problems)
+    branch_type = problems.part(partial(entries.value, "branch_type"))
+    inputs, outputs = (problems.part(partial(entries.value, side)) for side in ("inputs", "outputs"))
+    name = problems.part(lambda: entries.value("name") or outputs.value[0])
+    foreign = _foreign_keys(entries, branch_type.value) if branch_type else set()
+    merge = problems.part(partial(entries.value, "merge")) if "merge" not in foreign else Part.of(Merge.CONCAT)
+    operations: Part[_Operations] = Part.of(_Operations((), whole=True))
+    branches: list[Part[_Branch]] = []
+    if "config" not in foreign and (branch_type.value_or(None) == BranchType.SINGLE or entries.has("config")):
+        operations = problems.part(partial(_operations, entries))
+    if branch_type and "branches" not in foreign:
+        listed = problems.part(partial(entries.items, "branches"))
+        read = (partial(_branch, each, where, branch_type.value, problems) for each, where in listed.value_or([]))
+        branches = [Part()] if not listed or entries.misspelt("branches") else [*map(problems.part, read)]
+    spec = StepSpec(
+        name=name.value_or(label),
+        branch_type=branch_type.value,
+        inputs=inputs.value,
+        outputs=outputs.value,
+        ops=operations.value_or(_Operations()).calls,
+        branches=tuple(branch.value.spec for branch in branches if branch),
+        merge=merge.value_or(Merge.CONCAT),
+        place=node.place,
+    )
+    whole = operations.value_or(_Operations()).whole and all(branch and branch.value.whole for branch in branches)
+    places = {
+        (side, str(item.value)): item.place for side in ("inputs", "outputs") for item in _listed(entries.child(side))
+    }
+    return _Step(spec, whole and not foreign and bool(merge) and bool(name), name, entries.place("name"), places)
+
+
+def _listed(node: Node) -> tuple[Node, ...]:
+    return node.value if isinstance(node.value, tuple) else (node,)
+
+
+def _foreign_keys(entries: Entries, branch_type: BranchType) -> set[str]:
+    """Keys that are given although a step of that type has none of the name; each is reported."""
     foreign = {key for keys in STEP_KEYS.values() for key in keys}.difference(STEP_KEYS[branch_type])
-    for key in sorted(foreign):
-        if entries.has(key):
-            types = [kind for kind, keys in STEP_KEYS.items() if key in keys]
-            raise error_at(
-                entries.node.keys[key],
-                f"a step of type {branch_type} has no {key}; it belongs to steps of type {' and '.join(types)}",
-            )
-    branches = tuple(
-        _branch(Entries(node, SECTIONS["branch"], label), branch_type) for node, label in entries.items("branches")
-    )
-    return StepSpec(
-        name=name,
-        branch_type=branch_type,
-        inputs=entries.value("inputs"),
-        outputs=entries.value("outputs"),
-        ops=_operations(entries) if branch_type == "single" else (),
-        branches=branches,
-        merge=entries.value("merge"),
-        place=entries.node.place,
-    )
+    given = {key for key in foreign if entries.has(key)}
+    for key in sorted(given):
+        types = [kind for kind, keys in STEP_KEYS.items() if key in keys]
+        message = f"a step of type {branch_type} has no {key}; it belongs to steps of type {' and '.join(types)}"
+        entries.problems.report(error_at(entries.node.keys[key], ConfigCode.MISPLACED_KEY, message))
+    return given
 
 
-def _branch(entries: Entries, branch_type: str) -> Branch:
-    own, foreign = ("condition", "prob") if branch_type == "conditional" else ("prob", "condition")
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    spec: Branch
+    whole: bool
+
+
+def _branch(node: Node, label: str, branch_type: BranchType, problems: Problems) -> _Branch:
+    entries = Entries(node, SECTIONS["branch"], label, problems)
+    own, foreign = ("condition", "prob") if branch_type == BranchType.CONDITIONAL else ("prob", "condition")
+    chosen = problems.part(partial(_chosen, entries, branch_type, own, foreign))
+    operations = problems.part(partial(_operations, entries))
+    spec = Branch(
+        ops=operations.value_or(_Operations()).calls,
+        condition=chosen.value if own == "condition" else None,
+        prob=chosen.value if own == "prob" else None,
+        place=node.place,
+    )
+    return _Branch(spec, operations.value_or(_Operations()).whole)
+
+
+def _chosen(entries: Entries, branch_type: BranchType, own: str, foreign: str) -> Any:
+    """What decides whether a branch is taken: its condition in canonical form, or its probability."""
     if entries.has(foreign):
-        raise error_at(entries.node.keys[foreign], f"a branch of a {branch_type} step has {own}, not {foreign}")
+        message = f"a branch of a {branch_type} step has {own}, not {foreign}"
+        raise error_at(entries.node.keys[foreign], ConfigCode.MISPLACED_KEY, message)
     if not entries.has(own):
-        raise entries.node.error(f"{entries.label} needs the key {own}: {entries.section.key(own).doc}")
-    condition = entries.value("condition")
-    if condition is not None:
-        try:
-            condition = parse_condition(condition).text
-        except BadInput as error:
-            raise error_at(entries.place("condition"), f"{entries.name_of('condition')}: {told(error)}") from error
-    return Branch(
-        ops=_operations(entries),
-        condition=condition,
-        prob=entries.value("prob"),
-        place=entries.node.place,
-    )
+        entries.require(own, entries.section.key(own).doc, empty=True)
+    value = entries.value(own)
+    if own == "prob":
+        return value
+    try:
+        return parse_condition(value).text
+    except BadInput as error:
+        message = f"{entries.name_of('condition')}: {told(error)}"
+        raise error_at(entries.place("condition"), ConfigCode.CONDITION, message) from error
 
 
-def _operations(entries: Entries) -> tuple[OpCall, ...]:
+@dataclass(frozen=True, slots=True)
+class _Operations:
+    calls: tuple[OpCall, ...] = ()
+    """Those that could be read."""
+    whole: bool = False
+    """Whether all could."""
+
+
+def _operations(entries: Entries) -> _Operations:
     """The operations under ``config``; none for an empty value or the paper's ``None``."""
-    if "config" not in entries.node.keys:
-        raise entries.node.error(f"{entries.label} needs the key config: a list of operations, or None")
+    entries.require("config", "a list of operations, or None")
     node, label = entries.child("config"), entries.name_of("config")
     if node.value is None or node.value == "None":
-        return ()
+        return _Operations((), whole=True)
     if not isinstance(node.value, tuple):
-        raise node.error(f"{label} must be a list of operations ('- resize: …'), or None, got {node.shown()}")
-    return tuple(_operation(item, f"{label}[{number}]") for number, item in enumerate(node.value))
+        message = f"{label} must be a list of operations ('- resize: …'), or None, got {node.shown()}"
+        raise node.error(ConfigCode.WRONG_TYPE, message)
+    read = (partial(_operation, item, f"{label}[{k}]", entries.problems) for k, item in enumerate(node.value))
+    parts = [entries.problems.part(each) for each in read]
+    return _Operations(tuple(part.value for part in parts if part), whole=all(parts))
 
 
-def _operation(node: Node, label: str) -> OpCall:
+def _operation(node: Node, label: str, problems: Problems) -> OpCall:
     """One operation: ``- flip: {flip_prob: 0.5}``, or ``- grayscale`` for one without parameters."""
     if isinstance(node.value, str):
         name, place, value = node.value, node.place, None
@@ -109,20 +185,31 @@ def _operation(node: Node, label: str) -> OpCall:
         if others:
             raise error_at(
                 node.keys[others[0]],
+                ConfigCode.OP_PARAMETERS,
                 f"{label} has more than one name: indent {others[0]!r} under {name!r} if it is a parameter, "
                 "or put '- ' before it if it is the next operation",
             )
         place, value = node.keys[name], node.value[name].plain()
     else:
-        raise node.error(f"{label} must be an operation such as '- flip: {{flip_prob: 0.5}}', got {node.shown()}")
+        message = f"{label} must be an operation such as '- flip: {{flip_prob: 0.5}}', got {node.shown()}"
+        raise node.error(ConfigCode.WRONG_TYPE, message)
     try:
-        params = ops.get(name).parse(value)
+        op = ops.get(name)
+    except BadInput as error:
+        refusal = error_at(place, ConfigCode.UNKNOWN_OP, f"{label}: {told(error)}")
+        if not problems.ops_missing:
+            raise refusal from error
+        problems.warn(refusal)
+        raise Refused from error
+    try:
+        params = op.parse(value)
         hash(params)  # specs are values, and a task's definition is JSON; the user's own operations may break both
         json.dumps(params, allow_nan=False)
     except BadInput as error:
-        raise error_at(place, f"{label}: {told(error)}") from error
+        raise error_at(place, ConfigCode.OP_PARAMETERS, f"{label}: {told(error)}") from error
     except Exception as error:  # an operation of the user's own may raise anything
-        raise error_at(place, f"{label}: op {name!r} failed on its parameters: {told(error)}") from error
+        message = f"{label}: op {name!r} failed on its parameters: {told(error)}"
+        raise error_at(place, ConfigCode.OP_PARAMETERS, message) from error
     return OpCall(name, params, place)
 
 

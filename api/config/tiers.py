@@ -5,11 +5,13 @@ Exactly one is a local folder: objects are made there. Memory lies above it, an 
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from viewcache.api.config.keys import SECTIONS
 from viewcache.api.config.values import Entries, local_path, read_url
 from viewcache.api.config.yaml_subset import Node, error_at
+from viewcache.errors import ConfigCode
 from viewcache.materializer.spec import TierSpec
 from viewcache.store.opening import BUCKETS
 
@@ -52,33 +54,44 @@ def read_tiers(cache: Entries, folder: str) -> tuple[tuple[TierSpec, ...], bool]
         url = read_url(node, SECTIONS["cache"].key("store"), "cache.store")
         if _kind(url, folder) != "local":
             cure = f"write a list, store: [{{url: ./cache, budget: 200GB}}, {{url: {url}, budget: 2TB}}]"
-            raise error_at(node.place, f"cache.store needs a local folder, in which objects are made; {cure}")
+            message = f"cache.store needs a local folder, in which objects are made; {cure}"
+            raise error_at(node.place, ConfigCode.STORE, message)
         return (_local(url, folder, budget, "auto", node),), budget is not None
+    listed = (partial(_tier, each, f"cache.store[{k}]", folder, cache) for k, each in enumerate(node.value))
+    parts = [cache.problems.part(each) for each in listed]
     found: dict[str, TierSpec] = {}
     given = budget is not None
-    for number, each in enumerate(node.value):
-        tier = Entries(each, SECTIONS["tier"], f"cache.store[{number}]")
-        kind = _kind(tier.value("url"), folder)
-        if kind in found:
-            raise error_at(tier.place("url"), f"cache.store has two {kind} tiers; it takes one of a kind")
-        found[kind] = _tier(tier, kind, folder, cache)
-        given |= kind == "local" and tier.has("budget")
+    for tier, spec in (part.value for part in parts):
+        if spec.name in found:
+            message = f"cache.store has two {spec.name} tiers; it takes one of a kind"
+            raise error_at(tier.place("url"), ConfigCode.GIVEN_TWICE, message)
+        found[spec.name] = spec
+        given |= spec.name == "local" and tier.has("budget")
     if "local" not in found:
-        raise node.error("cache.store lists no local folder; objects are made in one, so it needs one: {url: ./cache}")
+        message = "cache.store lists no local folder; objects are made in one, so it needs one: {url: ./cache}"
+        raise node.error(ConfigCode.STORE, message)
     return tuple(found[kind] for kind in _ORDER if kind in found), given
 
 
-def _tier(tier: Entries, kind: str, folder: str, cache: Entries) -> TierSpec:
-    url, budget, codec = tier.value("url"), tier.value("budget"), str(tier.value("codec"))
-    timeout = float(tier.value("timeout"))
+def _tier(node: Node, label: str, folder: str, cache: Entries) -> tuple[Entries, TierSpec]:
+    tier = Entries(node, SECTIONS["tier"], label, cache.problems)
+    return tier, _tier_spec(tier, folder, cache)
+
+
+def _tier_spec(tier: Entries, folder: str, cache: Entries) -> TierSpec:
+    read = tier.values("url", "budget", "codec", "timeout")
+    url, budget, codec, timeout = read["url"], read["budget"], str(read["codec"]), float(read["timeout"])
+    kind = _kind(url, folder)
     if kind == "local":
         if tier.has("budget") and cache.has("budget"):
-            raise error_at(tier.place("budget"), "the budget is given here and as cache.budget; remove one")
+            message = "the budget is given here and as cache.budget; remove one"
+            raise error_at(tier.place("budget"), ConfigCode.GIVEN_TWICE, message)
         return _local(url, folder, budget or cache.value("budget"), codec, tier.node)
     if kind == "remote":
         _check_protocol(url, tier)
     if budget is None:
-        raise error_at(tier.place("url"), f"the {kind} tier {url} needs a budget of its own, such as budget: 16GB")
+        message = f"the {kind} tier {url} needs a budget of its own, such as budget: 16GB"
+        raise error_at(tier.place("url"), ConfigCode.MISSING_KEY, message)
     return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, timeout, kind)
 
 
@@ -86,11 +99,12 @@ def _local(url: str, folder: str, budget: int | None, codec: str, node: Node) ->
     path = local_path(url, folder)
     assert path is not None  # `_kind` said so
     if os.path.exists(path) and not os.path.isdir(path):
-        raise error_at(node.place, f"cache.store is a folder, but {path} is a file")
+        raise error_at(node.place, ConfigCode.STORE, f"cache.store is a folder, but {path} is a file")
     try:
         return TierSpec(path, budget or default_budget(path), codec)
     except OSError as error:
-        raise error_at(node.place, f"cache.store: the disk of {path} cannot be asked: {error.strerror}") from error
+        message = f"cache.store: the disk of {path} cannot be asked: {error.strerror}"
+        raise error_at(node.place, ConfigCode.STORE, message) from error
 
 
 def _kind(url: str, folder: str) -> str:
@@ -102,7 +116,9 @@ def _kind(url: str, folder: str) -> str:
 def _check_protocol(url: str, tier: Entries) -> None:
     protocol = url.partition("://")[0]
     if protocol == "memory":
-        raise error_at(tier.place("url"), "cache.store: the memory tier's URL is memory://, without a name")
+        message = "cache.store: the memory tier's URL is memory://, without a name"
+        raise error_at(tier.place("url"), ConfigCode.STORE, message)
     if "::" in url or protocol not in BUCKETS:
         known = ", ".join(f"{each}://" for each in BUCKETS)
-        raise error_at(tier.place("url"), f"cache.store: no tier can lie behind {protocol}://; known are {known}")
+        message = f"cache.store: no tier can lie behind {protocol}://; known are {known}"
+        raise error_at(tier.place("url"), ConfigCode.STORE, message)

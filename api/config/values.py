@@ -4,17 +4,19 @@ Every message says which key is wrong, what it was given and what is allowed, an
 credentials are refused here, before they can reach the catalog, a log or another message (law 10).
 """
 
-import difflib
 import os
 import re
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_plus
 
 from viewcache.api.config.keys import KINDS, MODULE, NAME, SECTIONS, SIZE, Key, Section, hint
+from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.yaml_subset import Node, error_at
-from viewcache.errors import ConfigError
+from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer.spec import Place
+from viewcache.suggest import did_you_mean, suggest
 
 __all__ = ["Entries", "local_path", "parse_size", "read_url"]
 
@@ -36,38 +38,74 @@ _LONGEST_TEXT = 10_000
 class Entries:
     """The entries of one mapping of the file, with the section of the table that they belong to."""
 
-    def __init__(self, node: Node, section: Section, label: str):
-        """Check the keys.
+    def __init__(self, node: Node, section: Section, label: str, problems: Problems):
+        """Check the keys: an unknown key, and a required one that is missing, are reported.
 
         Args:
             node: the value, which must be a mapping.
             section: its keys.
             label: how messages call it, e.g. ``dataset.augmentation[1]``; empty for a document.
+            problems: takes what is wrong with these entries.
 
         Raises:
-            ConfigError: not a mapping, an unknown key (with the nearest known one), or a required one missing.
+            ConfigError: not a mapping.
         """
         if not isinstance(node.value, dict):
-            raise node.error(f"{label or 'a configuration'} must be a mapping, got {node.shown()}")
+            message = f"{label or 'a configuration'} must be a mapping, got {node.shown()}"
+            raise node.error(ConfigCode.WRONG_TYPE, message)
         self.node = node
         self.section = section
         self.label = label
+        self.problems = problems
         self._given = node.value
+        self._meant: set[str] = set()
+        """Keys that an unknown one was most likely meant to be: their values are not known to be missing."""
+        self._read: dict[str, Part[Any]] = {}
         known = [key.name for key in section.keys]
         for name in self._given:
             if name not in known:
                 where = f"in {label}" if label else "at the top of a configuration"
-                raise error_at(node.keys[name], f"unknown key {_short(name)} {where}; {_home(name, known)}")
+                message = f"unknown key {_short(name)} {where}; {_home(name, known)}"
+                problems.report(error_at(node.keys[name], ConfigCode.UNKNOWN_KEY, message))
+                self._meant.update(filter(None, [suggest(name, known)]))
         for key in section.keys:
             if key.required and key.name not in self._given:
-                raise node.error(f"{label} needs the key {key.name}: {key.doc}")
+                self._read[key.name] = problems.part(partial(self.require, key.name, key.doc))
 
     def has(self, name: str) -> bool:
         """Whether the key is given and not empty."""
         return name in self._given and self._given[name].value is not None
 
+    def require(self, name: str, doc: str, *, empty: bool = False) -> None:
+        """Refuse entries that lack a key.
+
+        Args:
+            name: of the key.
+            doc: what it is for.
+            empty: refuse an empty value too.
+
+        Raises:
+            ConfigError: the key is not there.
+            Refused: it is not there, but the mistake was reported as an unknown key.
+        """
+        if self.has(name) or (name in self._given and not empty):
+            return
+        if self.misspelt(name) or name in self._read:
+            raise Refused
+        raise self.node.error(ConfigCode.MISSING_KEY, f"{self.label} needs the key {name}: {doc}")
+
+    def misspelt(self, name: str) -> bool:
+        """Whether an unknown key, which was reported, was most likely meant to be this one."""
+        return name in self._meant
+
     def child(self, name: str) -> Node:
-        """The value of a key that is given, unchecked."""
+        """The value of a key, unchecked.
+
+        Raises:
+            Refused: a required key is not there, which was reported.
+        """
+        if name not in self._given:
+            raise Refused
         return self._given[name]
 
     def name_of(self, name: str) -> str:
@@ -79,16 +117,34 @@ class Entries:
         return self._given[name].place if name in self._given else self.node.place
 
     def value(self, name: str) -> Any:
-        """The checked value of a key, or its default.
+        """The checked value of a key, or its default; a wrong value is reported when it is first asked for.
 
         Returns:
             By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
             bytes as int; names, modules → tuple of str. Sections, operations and the store are not values: ``child``.
+
+        Raises:
+            Refused: the value is wrong, or missing; that was reported.
         """
+        if name not in self._read:
+            self._read[name] = self.problems.part(partial(self._checked, name))
+        return self._read[name].value
+
+    def values(self, *names: str) -> dict[str, Any]:
+        """The checked values of several keys; every wrong one is reported. See `value`.
+
+        Raises:
+            Refused: one of them is wrong or missing.
+        """
+        parts = {name: self.problems.part(partial(self.value, name)) for name in names}
+        return {name: part.value for name, part in parts.items()}
+
+    def _checked(self, name: str) -> Any:
         key = self.section.key(name)
         if not self.has(name):
             if key.required:
-                raise self.child(name).error(f"{self.name_of(name)} is empty; it must be {key.expects()}")
+                message = f"{self.name_of(name)} is empty; it must be {key.expects()}"
+                raise self.child(name).error(ConfigCode.MISSING_KEY, message)
             return key.default
         return _READERS[key.kind](self.child(name), key, self.name_of(name))
 
@@ -101,7 +157,7 @@ class Entries:
             return [(item, f"{label}[{number}]") for number, item in enumerate(node.value)]
         if self.section.key(name).kind == "tasks":
             return [(node, label)]
-        raise _wrong(node, self.section.key(name), label)
+        raise _wrong(ConfigCode.WRONG_TYPE, node, self.section.key(name), label)
 
 
 def parse_size(text: str | int) -> int:
@@ -145,15 +201,15 @@ def _short(text: str) -> str:
     return repr(text) if len(text) <= 60 else repr(text[:57]) + "..."
 
 
-def _wrong(node: Node, key: Key, label: str, why: str = "") -> ConfigError:
+def _wrong(code: ConfigCode, node: Node, key: Key, label: str, why: str = "") -> ConfigError:
     if not why and key.kind in _TEXTUAL and isinstance(node.value, bool | int | float):
         why = "; put it in quotes"
     if not why and key.kind in ("integer", "number") and isinstance(node.value, str) and _looks_like_number(node.value):
         why = "; remove the quotes"
-    near = difflib.get_close_matches(node.value.lower()[:128], key.choices, 1) if isinstance(node.value, str) else []
+    question = did_you_mean(node.value, key.choices)
     return node.error(
-        f"{label} must be {key.expects()}, got {node.shown()}{why}"
-        + "".join(f"; did you mean {word}?" for word in near)
+        code,
+        f"{label} must be {key.expects()}, got {node.shown()}{why}" + (f"; {question}" if question else ""),
     )
 
 
@@ -163,83 +219,87 @@ def _looks_like_number(text: str) -> bool:
 
 def _text(node: Node, key: Key, label: str) -> str:
     if not isinstance(node.value, str):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
     if not node.value.strip():
-        raise node.error(f"{label} is empty; it must be {key.expects()}")
+        raise node.error(ConfigCode.MISSING_KEY, f"{label} is empty; it must be {key.expects()}")
     if len(node.value) > _LONGEST_TEXT:
-        raise node.error(f"{label} has {len(node.value)} characters; at most {_LONGEST_TEXT} are allowed")
+        message = f"{label} has {len(node.value)} characters; at most {_LONGEST_TEXT} are allowed"
+        raise node.error(ConfigCode.OUT_OF_RANGE, message)
     return node.value
 
 
 def _name(node: Node, key: Key, label: str) -> str:
     text = _text(node, key, label)
     if not re.fullmatch(NAME, text):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.WRONG_FORMAT, node, key, label)
     return text
 
 
 def _title(node: Node, key: Key, label: str) -> str:
     text = _text(node, key, label)
     if len(text) > 128:
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     return text
 
 
 def _names(node: Node, key: Key, label: str) -> tuple[str, ...]:
     items = node.value if isinstance(node.value, tuple) else (node,)
     if not items:
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     single = Key(key.name, "name", key.doc)
     return tuple(_name(item, single, label) for item in items)
 
 
 def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
     if not isinstance(node.value, tuple):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
     for item in node.value:
         if not isinstance(item.value, str) or not re.fullmatch(MODULE, item.value):
-            raise item.error(f"{label} holds names of modules such as my_package.my_ops, got {item.shown()}")
+            message = f"{label} holds names of modules such as my_package.my_ops, got {item.shown()}"
+            raise item.error(ConfigCode.WRONG_FORMAT, message)
     return tuple(str(item.value) for item in node.value)
 
 
 def _choice(node: Node, key: Key, label: str) -> str:
-    if node.value not in key.choices:
-        raise _wrong(node, key, label)
-    return str(node.value)
+    for choice in key.choices:  # the members of an enum, where the words are those of a spec
+        if node.value == choice:
+            return choice
+    raise _wrong(ConfigCode.UNKNOWN_CHOICE, node, key, label)
 
 
 def _integer(node: Node, key: Key, label: str) -> int:
     if isinstance(node.value, bool) or not isinstance(node.value, int):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
     return int(_bounded(node, node.value, key, label))
 
 
 def _number(node: Node, key: Key, label: str) -> float:
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
     return float(_bounded(node, node.value, key, label))
 
 
 def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | float:
     if (key.least is not None and number < key.least) or (key.most is not None and number > key.most):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     return number
 
 
 def _flag(node: Node, key: Key, label: str) -> bool:
     if not isinstance(node.value, bool):
         yes_no = isinstance(node.value, str) and node.value.lower() in ("yes", "no", "on", "off")
-        raise _wrong(node, key, label, "; YAML 1.2 knows only true and false" if yes_no else "")
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label, "; YAML 1.2 knows only true and false" if yes_no else "")
     return node.value
 
 
 def _size(node: Node, key: Key, label: str) -> int:
     if isinstance(node.value, bool) or not isinstance(node.value, str | int):
-        raise _wrong(node, key, label)
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
     try:
         return parse_size(node.value)
     except ValueError:
-        raise _wrong(node, key, label) from None
+        code = ConfigCode.OUT_OF_RANGE if isinstance(node.value, int) else ConfigCode.WRONG_FORMAT
+        raise _wrong(code, node, key, label) from None
 
 
 def read_url(node: Node, key: Key, label: str) -> str:
@@ -256,9 +316,10 @@ def read_url(node: Node, key: Key, label: str) -> str:
     text = _text(node, key, label)
     # Some parsers of URLs drop newlines and tabs, and would then see another URL than the one checked here.
     if any(ord(character) < 32 for character in text):
-        raise node.error(f"{label} has a line break or tab in a path or URL")
+        raise node.error(ConfigCode.WRONG_FORMAT, f"{label} has a line break or tab in a path or URL")
     if text.startswith(("~", "$")):
-        raise node.error(f"{label}: '~' and variables are not expanded in a configuration; write the path out")
+        message = f"{label}: '~' and variables are not expanded in a configuration; write the path out"
+        raise node.error(ConfigCode.WRONG_FORMAT, message)
     for part in text.split("::"):
         _refuse_secrets(part, node, label)
     return text
@@ -268,7 +329,7 @@ def _catalog(node: Node, key: Key, label: str) -> str:
     url = read_url(node, key, label)
     if url != "duckdb" and not url.startswith(_DATABASE):
         # Not shown: a connection string of another form may hold a password.
-        raise node.error(f"{label} must be {key.expects()}")
+        raise node.error(ConfigCode.WRONG_FORMAT, f"{label} must be {key.expects()}")
     return url
 
 
@@ -279,15 +340,16 @@ def _refuse_secrets(url: str, node: Node, label: str) -> None:
     cure = "; credentials come from the environment, a profile or ~/.pgpass"
     rest = url[scheme.end() :]
     if _DATABASE_PASSWORD.match(rest) if scheme[0].lower() == _DATABASE else _PASSWORD.match(rest):
-        raise node.error(f"{label} has a password in its URL; remove it{cure}")
+        raise node.error(ConfigCode.CREDENTIALS, f"{label} has a password in its URL; remove it{cure}")
     # The name of a database's user is no secret; elsewhere the part before '@' often is one.
     if scheme[0].lower() != _DATABASE and "@" in rest.partition("/")[0]:
-        raise node.error(f"{label} has credentials in its URL; remove them{cure}")
+        raise node.error(ConfigCode.CREDENTIALS, f"{label} has credentials in its URL; remove them{cure}")
     parameters = re.split(r"[?&;#]", rest)[1:]
     for name in (unquote_plus(parameter.partition("=")[0]).lower() for parameter in parameters):
         bare = name.replace("_", "").replace("-", "")
         if bare in _SECRET_NAMES or any(part in bare for part in _SECRET_PARTS):
-            raise node.error(f"{label} has credentials in the parameters of its URL; remove them{cure}")
+            message = f"{label} has credentials in the parameters of its URL; remove them{cure}"
+            raise node.error(ConfigCode.CREDENTIALS, message)
 
 
 _READERS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from viewcache.errors import BadInput, ConfigError, NotFound
+from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound
 from viewcache.materializer.spec import Place
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Node", "from_python", "read_file", "read_text"]
@@ -76,14 +76,14 @@ class Node:
         text = repr(self.value if not isinstance(self.value, str) else _SECRET.sub(_masked, self.value))
         return text if len(text) <= 60 else text[:57] + "..."
 
-    def error(self, message: str) -> ConfigError:
+    def error(self, code: ConfigCode, message: str) -> ConfigError:
         """An error at this place, for the caller to raise."""
-        return error_at(self.place, message)
+        return error_at(self.place, code, message)
 
 
-def error_at(place: Place, message: str) -> ConfigError:
+def error_at(place: Place, code: ConfigCode, message: str) -> ConfigError:
     """An error at a place, for the caller to raise."""
-    return ConfigError(message, place.file, place.line, place.column)
+    return ConfigError(code, message, place.file, place.line, place.column)
 
 
 def read_file(path: Path) -> tuple[Node, ...]:
@@ -101,7 +101,9 @@ def read_file(path: Path) -> tuple[Node, ...]:
         # O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError("is not a regular file; give the path of a YAML file", name)
+                raise ConfigError(
+                    ConfigCode.UNREADABLE_FILE, "is not a regular file; give the path of a YAML file", name
+                )
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotFound(f"configuration file {name} does not exist") from None
@@ -109,7 +111,7 @@ def read_file(path: Path) -> tuple[Node, ...]:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"cannot be read: {reason}", name) from error
+        raise ConfigError(ConfigCode.UNREADABLE_FILE, f"cannot be read: {reason}", name) from error
     return read_text(_decoded(data, name), name)
 
 
@@ -124,11 +126,12 @@ def read_text(text: str, file: str = "<string>") -> tuple[Node, ...]:
         ConfigError: not YAML, or outside the subset; with line and column.
     """
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
-        raise ConfigError(f"is longer than {MAX_BYTES} bytes", file)
+        raise ConfigError(ConfigCode.TOO_LARGE, f"is longer than {MAX_BYTES} bytes", file)
     if found := _CONTROL.search(text):
         before = text[: found.start()]
         line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
-        raise ConfigError(f"character U+{ord(found[0]):04X} is not allowed in a configuration", file, line, column)
+        message = f"character U+{ord(found[0]):04X} is not allowed in a configuration"
+        raise ConfigError(ConfigCode.UNSUPPORTED_YAML, message, file, line, column)
     # A byte order mark is no part of the text, and libyaml would count it as a column.
     return _Composer(text.removeprefix("\ufeff"), file).documents()
 
@@ -148,12 +151,12 @@ def from_python(value: object, file: str = "<mapping>") -> Node:
 
 def _decoded(data: bytes, file: str) -> str:
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"is longer than {MAX_BYTES} bytes", file)
+        raise ConfigError(ConfigCode.TOO_LARGE, f"is longer than {MAX_BYTES} bytes", file)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise ConfigError(f"is not UTF-8 text (byte {error.start})", file, line) from None
+        raise ConfigError(ConfigCode.UNREADABLE_FILE, f"is not UTF-8 text (byte {error.start})", file, line) from None
 
 
 def _scalar(text: str) -> Scalar:
@@ -195,9 +198,9 @@ class _Counter:
     def enter(self, place: Place, depth: int) -> None:
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            raise error_at(place, f"more than {MAX_NODES} values in one configuration")
+            raise error_at(place, ConfigCode.TOO_LARGE, f"more than {MAX_NODES} values in one configuration")
         if depth > MAX_DEPTH:
-            raise error_at(place, f"nested deeper than {MAX_DEPTH} levels")
+            raise error_at(place, ConfigCode.TOO_LARGE, f"nested deeper than {MAX_DEPTH} levels")
 
 
 class _Composer(_Counter):
@@ -223,12 +226,12 @@ class _Composer(_Counter):
             mark = error.problem_mark or error.context_mark
             reason = ", ".join(part for part in (error.problem, error.context) if part)
             line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-            raise ConfigError(f"not YAML: {reason}", self.file, line, column) from None
+            raise ConfigError(ConfigCode.NOT_YAML, f"not YAML: {reason}", self.file, line, column) from None
         # The parser lets errors of int() and chr() through, for directives and escapes that are out of range.
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             if isinstance(error, BadInput):
                 raise
-            raise ConfigError(f"not YAML: {error}", self.file) from None
+            raise ConfigError(ConfigCode.NOT_YAML, f"not YAML: {error}", self.file) from None
 
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
@@ -238,12 +241,15 @@ class _Composer(_Counter):
         place = self._place(event)
         self.enter(place, depth)
         if isinstance(event, yaml.AliasEvent):
-            raise error_at(place, f"alias *{event.anchor:.80}: write the value out, aliases are not supported")
+            message = f"alias *{event.anchor:.80}: write the value out, aliases are not supported"
+            raise error_at(place, ConfigCode.UNSUPPORTED_YAML, message)
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
         if event.anchor is not None:
-            raise error_at(place, f"anchor &{event.anchor:.80}: remove it, anchors and aliases are not supported")
+            message = f"anchor &{event.anchor:.80}: remove it, anchors and aliases are not supported"
+            raise error_at(place, ConfigCode.UNSUPPORTED_YAML, message)
         if event.tag is not None:
-            raise error_at(place, f"tag {event.tag!r:.80}: remove it, tags are not supported")
+            message = f"tag {event.tag!r:.80}: remove it, tags are not supported"
+            raise error_at(place, ConfigCode.UNSUPPORTED_YAML, message)
         if isinstance(event, yaml.ScalarEvent):
             return Node(self._value(event, place), place)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -259,9 +265,10 @@ class _Composer(_Counter):
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             if not isinstance(key.value, str):
-                raise key.error(f"a key must be a name, got {key.shown()}")
+                raise key.error(ConfigCode.WRONG_TYPE, f"a key must be a name, got {key.shown()}")
             if key.value in keys:
-                raise key.error(f"key {key.shown()} is already given in line {keys[key.value].line}")
+                message = f"key {key.shown()} is already given in line {keys[key.value].line}"
+                raise key.error(ConfigCode.DUPLICATE_KEY, message)
             keys[key.value] = key.place
             entries[key.value] = self._node(next(self._events), depth + 1)
         return Node(entries, place, keys)
@@ -269,13 +276,18 @@ class _Composer(_Counter):
     def _value(self, event: yaml.ScalarEvent, place: Place) -> Scalar:
         text: str = event.value
         if found := _CONTROL.search(text):  # by an escape in double quotes
-            raise error_at(place, f"character U+{ord(found[0]):04X} is not allowed in a configuration")
+            raise _control_character(place, found)
         if event.style:
             return text
         try:
             return _scalar(text)
         except ValueError as error:
-            raise error_at(place, str(error)) from None
+            raise error_at(place, ConfigCode.OUT_OF_RANGE, str(error)) from None
+
+
+def _control_character(place: Place, found: re.Match[str]) -> ConfigError:
+    message = f"character U+{ord(found[0]):04X} is not allowed in a configuration"
+    return error_at(place, ConfigCode.UNSUPPORTED_YAML, message)
 
 
 class _Converter(_Counter):
@@ -292,18 +304,19 @@ class _Converter(_Counter):
             try:
                 _check_number(value)
             except ValueError as error:
-                raise error_at(place, str(error)) from None
+                raise error_at(place, ConfigCode.OUT_OF_RANGE, str(error)) from None
             return Node(value, place)
         if isinstance(value, str):
             if found := _CONTROL.search(value):
-                raise error_at(place, f"character U+{ord(found[0]):04X} is not allowed in a configuration")
+                raise _control_character(place, found)
             return Node(str(value), place)
         if isinstance(value, Mapping):
             for key in value:
                 if not isinstance(key, str):
-                    raise error_at(place, f"a key must be text, got {key!r:.60}")
+                    raise error_at(place, ConfigCode.WRONG_TYPE, f"a key must be text, got {key!r:.60}")
             entries = {str(key): self.node(item, depth + 1) for key, item in value.items()}
             return Node(entries, place, dict.fromkeys(entries, place))
         if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
             return Node(tuple(self.node(item, depth + 1) for item in value), place)
-        raise error_at(place, f"a value of type {type(value).__name__} cannot be in a configuration")
+        message = f"a value of type {type(value).__name__} cannot be in a configuration"
+        raise error_at(place, ConfigCode.WRONG_TYPE, message)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, records
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.planning.cost import CostModel
@@ -21,7 +21,7 @@ from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
 from viewcache.materializer.retention.keeper import Keeper, KeepSettings
-from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import BranchType, KeepRule, OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
@@ -113,7 +113,7 @@ class Keep:
 
     def rows(self) -> list[tuple[object, ...]]:
         """A table of the rules."""
-        base = next(cost for name, _, cost in self.rules if name == "leaves")
+        base = next(cost for name, _, cost in self.rules if name == KeepRule.LEAVES)
         return [
             (f"{name}{' (chosen)' if name == self.rule else ''}", size(kept), duration(cost), f"{cost / base - 1:+.0%}")
             for name, kept, cost in self.rules
@@ -279,7 +279,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         shape=plan.shape,
         graph=tuple(graph_lines(task.spec, task.graph)),
         objects=objects,
-        kept_clips=sum(each.kept for each in objects if each.kind == "clip"),
+        kept_clips=sum(each.kept for each in objects if each.kind == records.ObjectKind.CLIP),
         summary=task.summary(number),
         budget_bytes=config.cache.room_bytes,
         minimum_bytes=minimum,
@@ -333,7 +333,7 @@ def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:
 
 
 def _described(step: StepSpec, final: str) -> str:
-    if step.branch_type == "single":
+    if step.branch_type == BranchType.SINGLE:
         what = ", ".join(map(_call, step.ops)) or "nothing"
     elif step.branches:
         arms = [
@@ -341,7 +341,7 @@ def _described(step: StepSpec, final: str) -> str:
             for each in step.branches
         ]
         what = f"{step.branch_type} ({'; '.join(arms)})"
-    elif step.branch_type == "merge":
+    elif step.branch_type == BranchType.MERGE:
         what = f"merge {' + '.join(step.inputs)} by {step.merge}"
     else:
         what = f"copies to {', '.join(step.outputs)}"

@@ -33,7 +33,7 @@ from viewcache.materializer.retention.keeper import Keeper, KeepSettings
 from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
 from viewcache.materializer.scheduling.migration import Mover, Water
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import Durability, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, claim
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
@@ -363,7 +363,7 @@ class Cache:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = start_pool(cache, self.observer)
-                place = Place(self.tier.root, cache.durability == "durable")
+                place = Place(self.tier.root, cache.durability == Durability.DURABLE)
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 water = Water(cache.eviction.high_water, cache.eviction.low_water)
                 engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad, self.observer)

@@ -18,7 +18,7 @@ from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.randomness import word
-from viewcache.materializer.spec import DatasetSpec, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, TaskSpec
 
 __all__ = ["Dataset", "Progress"]
 
@@ -144,12 +144,12 @@ class Dataset:
         if not selected:
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
         bad = [video for video in selected if video.found.status != "ok"]
-        if bad and self.spec.on_bad_video == "raise":
+        if bad and self.spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise BadVideo(f"{bad[0].found.error}{more}; repair or remove it, or set on_bad_video: skip or replace")
-        if self.spec.on_bad_video == "skip":
+        if self.spec.on_bad_video == OnBadVideo.SKIP:
             selected = [video for video in selected if video.found.status == "ok"]
-        if self.spec.on_short_video == "skip":
+        if self.spec.on_short_video == OnShortVideo.SKIP:
             selected = [video for video in selected if video.frames >= span or video.found.status != "ok"]
         if not any(self._usable(video, span) for video in selected):
             raise BadInput(
@@ -164,7 +164,7 @@ class Dataset:
         return self._chosen
 
     def _usable(self, video: _Video, span: int) -> bool:
-        return video.found.status == "ok" and (self.spec.on_short_video != "skip" or video.frames >= span)
+        return video.found.status == "ok" and (self.spec.on_short_video != OnShortVideo.SKIP or video.frames >= span)
 
     def resolve_draws(
         self,
@@ -203,7 +203,7 @@ class Dataset:
         for at, position in np.argwhere(rows < 0).tolist():
             video_id = int(order[at, position])
             why = self._why_not(video_id, span)
-            if self.spec.on_bad_video == "raise" or not usable:
+            if self.spec.on_bad_video == OnBadVideo.RAISE or not usable:
                 raise BadVideo(
                     f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
                     "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
@@ -227,7 +227,9 @@ class Dataset:
 
     def _is_skipped(self, video: _Video, span: int) -> bool:
         """Whether a policy keeps the video out; one that is whole and was merely added later is not skipped."""
-        return not self._usable(video, span) and (video.found.status == "ok" or self.spec.on_bad_video == "skip")
+        return not self._usable(video, span) and (
+            video.found.status == "ok" or self.spec.on_bad_video == OnBadVideo.SKIP
+        )
 
     def _why_not(self, video_id: int, span: int) -> str:
         video = self._by_id.get(video_id)

@@ -44,7 +44,7 @@ class Draw:
     ordinal: int
     """How many operations of the same scope stand before this one in the task's config (0 for the first)."""
     video: Words
-    """Address words of the videos, ``keyed.word(key)``."""
+    """Address words of the videos, ``randomness.word(name)``."""
     epoch: np.ndarray
     sample: np.ndarray
     """Ordinals of the clips among the clips of their video in one epoch."""
@@ -52,7 +52,7 @@ class Draw:
     """0 to share; the task's address word to draw apart from all other tasks."""
 
     def fraction(self, what: str, k: int = 0) -> Words:
-        """Return uniform fractions in [0, 1) as numerators over ``keyed.ONE``; the way to draw integers exactly.
+        """Return uniform fractions in [0, 1) as numerators over ``ONE``; the way to draw integers exactly.
 
         Args:
             what: the use of the number within the operation, e.g. ``y``.

@@ -6,10 +6,10 @@ number is meant and ``224`` becomes ``(224, 224)`` where two sides are meant.
 
 import math
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Protocol, TypeVar
 
 from viewcache.errors import BadInput
+from viewcache.suggest import did_you_mean
 
 __all__ = [
     "MAX_SIDE",
@@ -258,9 +258,11 @@ def read_params(op: str, fields: tuple[Field, ...], shorthand: str | None, value
         value = {shorthand: value}
     for name in value:
         if name not in names:
-            near = get_close_matches(str(name), names, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise BadInput(f"{op}: unknown parameter {name!r}; allowed: {', '.join(names) or 'none'}{hint}")
+            hint = did_you_mean(name, names)
+            raise BadInput(
+                f"{op}: unknown parameter {name!r}; allowed: {', '.join(names) or 'none'}"
+                + (f"; {hint}" if hint else "")
+            )
     return {field.name: _read_field(op, field, value) for field in fields}
 
 

@@ -7,17 +7,60 @@ the owner of the cache listed, never imported by its text (law 10).
 import importlib
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from threading import Lock
 
 from viewcache.errors import BadInput
 from viewcache.materializer.ops.base import FrameOp, Op, ReadOp, TimeOp
+from viewcache.suggest import did_you_mean
 
-__all__ = ["ENTRY_POINTS", "builtin_names", "get", "load_modules", "names", "register"]
+__all__ = ["ELSEWHERE", "ENTRY_POINTS", "builtin_names", "get", "load_modules", "names", "register"]
 
 ENTRY_POINTS = "viewcache.ops"
 """Entry point group; each entry's name is the operation's name and its object an Op class or instance."""
+
+ELSEWHERE = {
+    "blur": "blur",
+    "centercrop": "center_crop",
+    "coarsedropout": "erase",
+    "colorjitter": "color_jitter",
+    "convertimagedtype": "to_dtype",
+    "cutout": "erase",
+    "fivecrop": "five_crop",
+    "gaussianblur": "blur",
+    "grayscale": "grayscale",
+    "hflip": "flip",
+    "horizontalflip": "flip",
+    "normalize": "normalize",
+    "normalizevideo": "normalize",
+    "randombrightnesscontrast": "color_jitter",
+    "randomcrop": "random_crop",
+    "randomcropvideo": "random_crop",
+    "randomerasing": "erase",
+    "randomgrayscale": "grayscale",
+    "randomhorizontalflip": "flip",
+    "randomhorizontalflipvideo": "flip",
+    "randomresizedcrop": "random_resized_crop",
+    "randomresizedcropvideo": "random_resized_crop",
+    "randomrotation": "rotate",
+    "randomshortsidescale": "random_short_side",
+    "randomsizedcrop": "random_resized_crop",
+    "randomverticalflip": "flip",
+    "resize": "resize",
+    "rotate": "rotate",
+    "scale": "resize",
+    "shortsidescale": "resize",
+    "smallestmaxsize": "resize",
+    "tofloat": "to_dtype",
+    "tograyscale": "grayscale",
+    "totensor": "to_dtype",
+    "totensorv2": "to_dtype",
+    "totensorvideo": "to_dtype",
+    "uniformtemporalsubsample": "subsample",
+    "verticalflip": "flip",
+    "vflip": "flip",
+}
+"""What torchvision, Albumentations and PyTorchVideo call transforms, in lower case → our nearest operation."""
 
 _FAMILIES = ("resize", "crop", "geometry", "color", "time", "read")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -41,9 +84,8 @@ def get(name: str) -> Op:
         if entry.name == name:
             return _load_entry(name, entry.value, entry.load())
     known = names()
-    near = get_close_matches(name, known, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}{hint}")
+    hint = did_you_mean(name, known, ELSEWHERE)
+    raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}" + (f"; {hint}" if hint else ""))
 
 
 def names() -> tuple[str, ...]:

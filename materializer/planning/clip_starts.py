@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
 from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fold, fraction, scaled
+from viewcache.materializer.spec import OnShortVideo
 
-__all__ = ["ON_SHORT", "clip_frames", "clip_starts", "is_short", "shared_grid"]
-
-ON_SHORT = ("clamp", "loop", "skip")
+__all__ = ["clip_frames", "clip_starts", "is_short", "shared_grid"]
 
 
 def shared_grid(strides: Iterable[int]) -> int:
@@ -99,13 +98,13 @@ def clip_frames(
     Raises:
         BadInput: ``on_short`` is unknown, or a short video was not left out under ``skip``.
     """
-    if on_short not in ON_SHORT:
-        raise BadInput(f"on_short_video: got {on_short!r}; allowed: {', '.join(ON_SHORT)}")
+    if on_short not in list(OnShortVideo):
+        raise BadInput(f"on_short_video: got {on_short!r}; allowed: {', '.join(OnShortVideo)}")
     numbers = np.asarray(start)[..., None] + stride * np.arange(frames_per_clip)
     last = np.asarray(frames)[..., None] - 1
-    if on_short == "loop":
+    if on_short == OnShortVideo.LOOP:
         return np.asarray(numbers % (last + 1), dtype=np.int32)
-    if on_short == "skip" and np.any(numbers > last):
+    if on_short == OnShortVideo.SKIP and np.any(numbers > last):
         raise BadInput(f"clip of {frames_per_clip} frames, stride {stride}: a video is shorter; leave such videos out")
     return np.asarray(np.minimum(numbers, last), dtype=np.int32)
 

@@ -14,13 +14,13 @@ spellings of one condition are one condition.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.suggest import did_you_mean
 
 __all__ = ["Condition", "evaluate", "parse_condition"]
 
@@ -194,10 +194,9 @@ class _Parser:
                 raise self._error(at, f"{token!r} has more than {MAX_DIGITS} characters")
             self.next += 1
             return _number_text(token)
-        near = get_close_matches(token.lower(), _WORDS, 1) if token and token not in _WORDS else []
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(token, _WORDS) if token not in _WORDS else ""
         found = repr(token) if token else "the end"
-        raise self._error(at, f"expected iteration, epoch or a number, found {found}{hint}")
+        raise self._error(at, f"expected iteration, epoch or a number, found {found}" + (f"; {hint}" if hint else ""))
 
     def _peek(self) -> tuple[str, int]:
         return self.tokens[self.next] if self.next < len(self.tokens) else ("", len(self.text))

@@ -97,7 +97,7 @@ def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
             position=int(plan.position[row]),
             sample=-1,
             video_id=int(plan.videos.ids[plan.video[row]]),
-            policy=plan.task.dataset.on_short_video,
+            policy=str(plan.task.dataset.on_short_video),
             reason=f"{plan.videos.frames[plan.video[row]]} frames, a clip spans {span}",
         )
         for row in short.tolist()

@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from viewcache.catalog import schemas
+from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.rows import object_table
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import plane_bytes
 from viewcache.materializer.ops import NativeOp, get
@@ -24,7 +25,7 @@ def base_recipe(
         assert size is not None  # otherwise they were not to be had
         shape: tuple[int, ...] = (len(frames), size)
         key = content_key("frames", bytes.fromhex(video), frames.tobytes())
-        program, row, kind = Program(()), np.zeros(0, np.int32), "frames"
+        program, row, kind = Program(()), np.zeros(0, np.int32), ObjectKind.FRAMES
     else:
         first, drawn = how
         row, op = np.frombuffer(drawn, np.int32), get(first.name)
@@ -32,30 +33,27 @@ def base_recipe(
         shape = (len(frames), 3, *op.target(first.params, row)[:2])
         program = Program((Instruction("op", (0,), 1, first.name, first.params, 0, first.width),))
         key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
-        kind = "aug"
+        kind = ObjectKind.AUG
     bound = clip_bound(int(np.prod(shape)), len(frames))
     return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
 
 
 def base_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
     """New bases as the catalog records them."""
-    count = len(fresh)
-    recipes = [recipe for *_, recipe in fresh.values()]
-    return pa.table(
-        {
-            "object_id": list(fresh),
-            "key": [recipe.key for recipe in recipes],
-            "kind": [recipe.kind for recipe in recipes],
-            "video_id": [video_id for _, video_id, _ in fresh.values()],
-            "depth": [len(recipe.program.instructions) for recipe in recipes],
-            "est_bytes": [int(np.prod(recipe.shape)) for recipe in recipes],
-            "cost_s": [0.0] * count,
-            "keep": [True] * count,
-            "shape": ["x".join(map(str, recipe.shape)) for recipe in recipes],
-            "frame_start": pa.nulls(count, pa.int32()),
-            "frame_stride": pa.nulls(count, pa.int32()),
-            "frame_count": pa.nulls(count, pa.int32()),
-            "frame_list": pa.array([recipe.frames for recipe in recipes], pa.list_(pa.int32())),
-        },
-        schema=schemas.OBJECT,
+    return object_table(
+        [
+            ObjectRow(
+                object_id=object_id,
+                key=recipe.key,
+                kind=recipe.kind,
+                video_id=video_id,
+                depth=len(recipe.program.instructions),
+                est_bytes=int(np.prod(recipe.shape)),
+                cost_s=0.0,
+                keep=True,
+                shape="x".join(map(str, recipe.shape)),
+                frame_list=recipe.frames.tolist(),
+            )
+            for object_id, (_, video_id, recipe) in fresh.items()
+        ]
     )

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, ConfigCode, ConfigError
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -21,15 +21,18 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.randomness import word
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import Coordination, TaskSpec
 
-__all__ = ["GenerationPlan", "clip_bound", "content_key", "plan_generation"]
+__all__ = ["GenerationPlan", "check_size", "clip_bound", "content_key", "plan_generation"]
 
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
 
 _BLOCK = 1 << 16
 """Clips whose keys are computed at once: the bytes that are hashed take ten times the room of the plan itself."""
+
+MOST_CLIPS = 1 << 24
+"""Clips of one generation. While it is planned a clip takes about 400 bytes of memory, so this is below 7 GB."""
 
 METADATA_BOUND = 8192
 """Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
@@ -167,6 +170,31 @@ def clip_bound(clip_bytes: N, frames: N) -> N:
     return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND
 
 
+def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:
+    """Refuse a task whose generations would not fit into memory, before anything of it is recorded.
+
+    Args:
+        task: what is asked.
+        epochs_per_generation: k of the cache's settings.
+        videos: how many the task draws from.
+
+    Raises:
+        ConfigError: a generation has more than `MOST_CLIPS` clips; the message has the numbers.
+    """
+    epochs, samples = min(epochs_per_generation, task.epochs), task.sampling.samples_per_video
+    clips = epochs * videos * samples
+    if clips > MOST_CLIPS:
+        raise ConfigError(
+            ConfigCode.PLAN_TOO_LARGE,
+            f"task {task.name!r}: a generation of {epochs} epochs, {videos} videos and {samples} samples of each has "
+            f"{clips} clips; a plan holds at most {MOST_CLIPS}: lower cache.epochs_per_generation to at most "
+            f"{max(1, MOST_CLIPS // (videos * samples))}, or samples_per_video",
+            task.place.file,
+            task.place.line,
+            task.place.column,
+        )
+
+
 def plan_generation(
     task: TaskSpec,
     graph: AbstractGraph,
@@ -231,7 +259,7 @@ class _Place:
     @property
     def independent(self) -> int | None:
         """Address word of a task that shares no draw; None if it shares."""
-        return word(self.task.name) if self.task.sampling.coordination == "independent" else None
+        return word(self.task.name) if self.task.sampling.coordination == Coordination.INDEPENDENT else None
 
     def clips(
         self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], video: NDArray[np.int64]

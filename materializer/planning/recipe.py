@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.program import Program
 from viewcache.store import Stored
 
@@ -27,8 +28,7 @@ class Recipe:
     """Order of need; lower first."""
     bound: int
     """Most bytes it can take on disk."""
-    kind: str = "clip"
-    """What the catalog calls it: ``clip``, ``frames`` (as decoded) or ``aug`` (one frame after some steps)."""
+    kind: ObjectKind = ObjectKind.CLIP
     native: bool = False
     """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
     codec: str = "raw"
@@ -37,7 +37,7 @@ class Recipe:
     @property
     def chunk_shape(self) -> tuple[int, ...]:
         """Clips are read whole, pictures that clips are made from one by one."""
-        return self.shape if self.kind == "clip" else (1, *self.shape[1:])
+        return self.shape if self.kind == ObjectKind.CLIP else (1, *self.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from viewcache.materializer.planning import conditions
 from viewcache.materializer.planning.graph import SOURCE, AbstractGraph
 from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.randomness import ONE, Words
-from viewcache.materializer.spec import OpCall, StepSpec
+from viewcache.materializer.spec import BranchType, Merge, OpCall, StepSpec
 
 __all__ = ["Clips", "Resolved", "ResolvedStream", "resolve", "resolve_stream"]
 
@@ -141,7 +141,7 @@ def _none(clips: Clips) -> NDArray[np.int16]:
 def _choices(step: StepSpec, number: int, clips: Clips, graph: AbstractGraph) -> NDArray[np.int16]:
     """Which branch of the step each clip takes; 0 where there is no choice."""
     out = _none(clips)
-    if step.branch_type == "conditional":
+    if step.branch_type == BranchType.CONDITIONAL:
         taken = np.zeros(len(clips), bool)
         for k, branch in enumerate(step.branches):
             holds = conditions.evaluate(
@@ -149,9 +149,9 @@ def _choices(step: StepSpec, number: int, clips: Clips, graph: AbstractGraph) ->
             )
             out[holds & ~taken] = k
             taken |= holds
-    elif step.branch_type == "random":
+    elif step.branch_type == BranchType.RANDOM:
         scope = _branch_scope(step)
-        ordinal = sum(s.branch_type == "random" and _branch_scope(s) == scope for s in graph.steps[:number])
+        ordinal = sum(s.branch_type == BranchType.RANDOM and _branch_scope(s) == scope for s in graph.steps[:number])
         drawn = _draw(clips, scope, ordinal).fraction("branch").astype(np.int64)
         ends = np.cumsum([branch.prob or 0.0 for branch in step.branches])
         borders = (ends / ends[-1] * ONE).round().astype(np.int64)
@@ -184,7 +184,7 @@ class _Group:
 
     def run(self, combo: NDArray[np.int16]) -> tuple[Program, Rows, _Stream]:
         for step, choice in zip(self.graph.steps, combo.tolist(), strict=False):
-            if step.branch_type == "merge":
+            if step.branch_type == BranchType.MERGE:
                 self.streams[step.outputs[0]] = self._merge(step)
                 continue
             branches = [branch.ops for branch in step.branches] or [step.ops]
@@ -220,20 +220,20 @@ class _Group:
         first = streams[0]
         for name, other in zip(step.inputs[1:], streams[1:], strict=True):
             same = np.array_equal(first.height, other.height) and np.array_equal(first.width, other.width)
-            agree = first.lead[:-1] == other.lead[:-1] if step.merge == "concat" else first.lead == other.lead
+            agree = first.lead[:-1] == other.lead[:-1] if step.merge == Merge.CONCAT else first.lead == other.lead
             if not same or not agree:
                 raise BadInput(
                     f"step {step.name!r} merges streams of different shapes: {_shape(step.inputs[0], first)} and "
                     f"{_shape(name, other)}; crop or resize them to one shape first"
                 )
-        if step.merge == "stack" and len(first.lead) > 1:
+        if step.merge == Merge.STACK and len(first.lead) > 1:
             raise BadInput(f"step {step.name!r} stacks streams that are stacks already; stack once")
         self.made += 1
-        self.instructions.append(Instruction(step.merge, tuple(s.number for s in streams), self.made))
+        self.instructions.append(Instruction(step.merge.value, tuple(s.number for s in streams), self.made))
         lead = first.lead
-        if step.merge == "concat":
+        if step.merge == Merge.CONCAT:
             lead = (*lead[:-1], sum(s.lead[-1] for s in streams))
-        elif step.merge == "stack":
+        elif step.merge == Merge.STACK:
             lead = (len(streams), *lead)
         return _Stream(self.made, first.height, first.width, lead)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import GenerationRow, PlanTables
+from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan, content_key
@@ -211,7 +211,7 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
         {
             "object_id": ids[rows],
             "key": pa.array([hex_keys[row] for row in rows.tolist()], pa.string()),
-            "kind": pa.array(["clip"] * count, pa.string()),
+            "kind": pa.array([ObjectKind.CLIP.value] * count, pa.string()),
             "video_id": plan.videos.ids[plan.video[rows]],
             "depth": np.full(count, len(plan.place.graph.steps), np.int32),
             "est_bytes": np.full(count, plan.clip_bytes, np.int64),
@@ -240,7 +240,7 @@ def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.i
         {
             "object_id": ids,
             "key": frames_keys(plan, needs),
-            "kind": pa.array(["frames"] * count, pa.string()),
+            "kind": pa.array([ObjectKind.FRAMES.value] * count, pa.string()),
             "video_id": videos.ids[[need.video for need in needs]],
             "depth": np.zeros(count, np.int32),
             # Native planes at 4:2:0: one and a half bytes a pixel.

@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog, schemas
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.rows import object_table
 from viewcache.errors import BadVideo, Broken, ViewNotFound
 from viewcache.materializer.dataset.scan import Scanned
 from viewcache.materializer.media.index import VideoIndex
@@ -26,7 +28,7 @@ from viewcache.materializer.planning.recipe import Recipe, Source
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
-from viewcache.materializer.spec import StepSpec
+from viewcache.materializer.spec import BranchType, StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.task import Task
@@ -188,7 +190,7 @@ class Singles:
         joined: set[str] = set()
         depths = []
         for depth, step in enumerate(self._task.graph.steps, 1):
-            if step.branch_type == "merge" or joined.intersection(step.inputs):
+            if step.branch_type == BranchType.MERGE or joined.intersection(step.inputs):
                 joined.update(step.outputs)
             else:
                 depths.append(depth)
@@ -307,7 +309,7 @@ def _single(
     planes = plane_bytes(index) if decoded else None
     stored = (1, 3, *size) if planes is None else (1, planes)
     key, bound = content_key("single", *parts), clip_bound(math.prod(stored), 1)
-    kind = "frames" if decoded else "aug"
+    kind = ObjectKind.FRAMES if decoded else ObjectKind.AUG
     recipe = Recipe(key, program, drawn, frames, stored, 0, bound, kind, native=planes is not None)
     return SingleFrame(video_id, found.name, found.uri, found.key, index, i, depth, (3, *size), recipe)
 
@@ -337,25 +339,24 @@ def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None
 
 def _rows(fresh: list[SingleFrame], ids: dict[str, int]) -> pa.Table:
     """The frames as the catalog records them."""
-    count = len(fresh)
-    sizes = [math.prod(each.recipe.shape) for each in fresh]
-    return pa.table(
-        {
-            "object_id": [ids[each.recipe.key] for each in fresh],
-            "key": [each.recipe.key for each in fresh],
-            "kind": [each.recipe.kind for each in fresh],
-            "video_id": [each.video_id for each in fresh],
-            "depth": [each.depth if each.recipe.kind == "aug" else 0 for each in fresh],
-            "est_bytes": sizes,
-            "cost_s": [SECONDS_PER_FRAME] * count,
-            "keep": [False] * count,
-            "shape": ["x".join(map(str, each.recipe.shape)) for each in fresh],
-            "frame_start": [each.frame for each in fresh],
-            "frame_stride": [1] * count,
-            "frame_count": [1] * count,
-            "frame_list": [None] * count,
-        },
-        schema=schemas.OBJECT,
+    return object_table(
+        [
+            ObjectRow(
+                object_id=ids[each.recipe.key],
+                key=each.recipe.key,
+                kind=each.recipe.kind,
+                video_id=each.video_id,
+                depth=each.depth if each.recipe.kind == ObjectKind.AUG else 0,
+                est_bytes=math.prod(each.recipe.shape),
+                cost_s=SECONDS_PER_FRAME,
+                keep=False,
+                shape="x".join(map(str, each.recipe.shape)),
+                frame_start=each.frame,
+                frame_stride=1,
+                frame_count=1,
+            )
+            for each in fresh
+        ]
     )
 
 

@@ -131,7 +131,7 @@ class OwnedTask:
     @property
     def layout(self) -> str:
         """Axis order of its clips: ``TCHW``, ``CTHW`` or ``THWC``."""
-        return self._spec.layout
+        return str(self._spec.layout)
 
     @property
     def videos_per_batch(self) -> int:

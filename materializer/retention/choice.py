@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.spec import KeepRule
+
 __all__ = ["RULES", "Choice", "Options", "collapse", "leaves_until_full", "prune"]
 
 
@@ -149,8 +151,8 @@ def collapse(options: Options, budget: int) -> Choice:
 
 
 RULES: dict[str, Callable[[Options, int], Choice]] = {
-    "cheapest": prune,
-    "leaves": leaves_until_full,
-    "sand": collapse,
+    KeepRule.CHEAPEST: prune,
+    KeepRule.LEAVES: leaves_until_full,
+    KeepRule.SAND: collapse,
 }
 """What ``cache.keep`` in a configuration may say."""

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from viewcache.catalog.records import IoSampleRow
+from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.store import CODECS
 from viewcache.store.codec_trial import Trial
@@ -122,7 +122,7 @@ class CodecChooser:
     def for_recipe(self, recipe: Recipe) -> str:
         """The codec of a new object."""
         # A clip is read by its own epoch; pictures are read for each clip that is made of them.
-        return self.pick(LOCAL, math.prod(recipe.chunk_shape), 1.0 if recipe.kind == "clip" else PICTURE_USES)
+        return self.pick(LOCAL, math.prod(recipe.chunk_shape), 1.0 if recipe.kind == ObjectKind.CLIP else PICTURE_USES)
 
     def pick(self, tier: str, chunk_bytes: int, uses: float) -> str:
         """The codec of an object in a tier.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import CopyRow
+from viewcache.catalog.records import CopyRow, ObjectKind
 from viewcache.catalog.replay import REBUILT
 from viewcache.errors import BadInput, ChunkDamaged
 from viewcache.failpoints import failpoint
@@ -186,11 +186,11 @@ def _described(object_id: int, found: FoundObject) -> dict[str, object]:
     attributes, cost = found.meta.attributes, CostModel()
     frames, recipe = attributes.get("frames"), attributes.get("recipe")
     size = found.meta.raw_bytes
-    native = attributes.get("kind") == "frames"
+    native = attributes.get("kind") == ObjectKind.FRAMES
     return {
         "object_id": object_id,
         "key": found.key,
-        "kind": str(attributes.get("kind", "clip")),
+        "kind": str(attributes.get("kind", ObjectKind.CLIP)),
         "video_key": str(attributes.get("video_key", "")),
         "depth": len(recipe) if isinstance(recipe, list) else 0,
         "est_bytes": size,

@@ -20,7 +20,7 @@ from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import Coordination, TaskSpec
 from viewcache.materializer.tasks.task import Share, Task
 
 __all__ = ["Group", "shares"]
@@ -48,7 +48,7 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
 
 def _may_share(task: Task, other: Task) -> bool:
     modes = task.spec.sampling.coordination, other.spec.sampling.coordination
-    if task.dataset.dataset_id != other.dataset.dataset_id or "independent" in modes:
+    if task.dataset.dataset_id != other.dataset.dataset_id or Coordination.INDEPENDENT in modes:
         return False
     return not task.dataset.selected.isdisjoint(other.dataset.selected)
 

@@ -12,6 +12,7 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset, Progress
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
+from viewcache.materializer.planning.plan import check_size
 from viewcache.materializer.spec import CacheSpec, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.task import Task, TaskSettings
@@ -43,6 +44,7 @@ def open_task(
 
     Raises:
         BadInput: the catalog has draws of another definition under this name.
+        ConfigError: a generation would have more clips than a plan may hold.
         DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
     """
     try:
@@ -51,6 +53,7 @@ def open_task(
         if type(error) is not BadInput:
             raise
         raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
+    check_size(spec, cache.epochs_per_generation, len(dataset.selected))
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
     definition = f"{canonical(cache, spec)} epochs_per_generation={cache.epochs_per_generation}"

@@ -39,7 +39,7 @@ from viewcache.materializer.planning.rows import (
     video_needs,
 )
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.policies import record_policies
 from viewcache.materializer.telemetry.observer import Observer
 
@@ -361,7 +361,7 @@ class Task:
         """
         with self._planning, self.group.lock if self.group is not None else nullcontext():
             plan = active.plan
-            if self.spec.dataset.on_bad_video == "raise" or len(plan.videos) < 2:
+            if self.spec.dataset.on_bad_video == OnBadVideo.RAISE or len(plan.videos) < 2:
                 return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
             videos, records = [], []
             for row in rows:

@@ -218,7 +218,7 @@ class _Maker:
             raise Broken(f"{self.job.name}: made a clip of shape {array.shape}, planned {recipe.shape}")
         self.clock.lap("augment")
         attributes: dict[str, object] = {
-            "kind": recipe.kind,
+            "kind": str(recipe.kind),
             "frames": recipe.frames.tolist(),
             "recipe": recipe.program.describe(recipe.row),
         }

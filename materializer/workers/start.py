@@ -1,6 +1,6 @@
 """Which kind of workers a cache has: processes, or threads of this one."""
 
-from viewcache.materializer.spec import CacheSpec
+from viewcache.materializer.spec import CacheSpec, WorkerKind
 from viewcache.materializer.workers.pool import JobObserver, Pool, WorkerPool
 
 __all__ = ["start_pool"]
@@ -8,7 +8,7 @@ __all__ = ["start_pool"]
 
 def start_pool(cache: CacheSpec, observer: JobObserver | None = None) -> Pool:
     """The workers that a cache's settings ask for; none runs yet."""
-    if cache.worker_kind == "threads":
+    if cache.worker_kind == WorkerKind.THREADS:
         from viewcache.materializer.workers.thread_pool import ThreadPool  # it loads the decoder into this process
 
         return ThreadPool(cache.worker_count, observer=observer)

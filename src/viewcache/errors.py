@@ -31,6 +31,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
 """
 
 import errno
+from enum import StrEnum
 
 __all__ = [
     "BadInput",
@@ -44,6 +45,7 @@ __all__ = [
     "CatalogVersion",
     "ChunkDamaged",
     "Closed",
+    "ConfigCode",
     "ConfigError",
     "DatasetNotFound",
     "Full",
@@ -77,10 +79,50 @@ class BadInput(ViewcacheError, ValueError):
     kind = "bad_input"
 
 
+class ConfigCode(StrEnum):
+    """What is wrong with a configuration, for programs; docs/errors.md describes each. Append, never change."""
+
+    UNREADABLE_FILE = "unreadable_file"
+    NOT_YAML = "not_yaml"
+    UNSUPPORTED_YAML = "unsupported_yaml"
+    TOO_LARGE = "too_large"
+    EMPTY_CONFIGURATION = "empty_configuration"
+    DUPLICATE_KEY = "duplicate_key"
+    UNKNOWN_KEY = "unknown_key"
+    MISPLACED_KEY = "misplaced_key"
+    MISSING_KEY = "missing_key"
+    WRONG_TYPE = "wrong_type"
+    OUT_OF_RANGE = "out_of_range"
+    WRONG_FORMAT = "wrong_format"
+    UNKNOWN_CHOICE = "unknown_choice"
+    CREDENTIALS = "credentials"
+    GIVEN_TWICE = "given_twice"
+    UNSUPPORTED = "unsupported"
+    STORE = "store"
+    VIDEOS_IN_STORE = "videos_in_store"
+    UNTRUSTED_VIDEOS = "untrusted_videos"
+    OTHER_CACHE = "other_cache"
+    EVICTION = "eviction"
+    OP_MODULE = "op_module"
+    UNKNOWN_OP = "unknown_op"
+    OP_PARAMETERS = "op_parameters"
+    CONDITION = "condition"
+    PROBABILITIES = "probabilities"
+    MISSING_ELSE = "missing_else"
+    STEP_STREAMS = "step_streams"
+    STREAM_MADE_TWICE = "stream_made_twice"
+    UNKNOWN_STREAM = "unknown_stream"
+    GRAPH_CYCLE = "graph_cycle"
+    UNREAD_STREAM = "unread_stream"
+    READ_OP_ORDER = "read_op_order"
+    PLAN_TOO_LARGE = "plan_too_large"
+
+
 class ConfigError(BadInput):
     """A YAML file is wrong at a place.
 
     Attributes:
+        code: what is wrong, a stable word.
         file: path as the user gave it, or ``<string>``.
         line: 1-based, 0 when the whole file is meant.
         column: 1-based, 0 when the whole line is meant.
@@ -88,15 +130,15 @@ class ConfigError(BadInput):
 
     kind = "config"
 
-    def __init__(self, message: str, file: str = "<string>", line: int = 0, column: int = 0):
+    def __init__(self, code: ConfigCode, message: str, file: str = "<string>", line: int = 0, column: int = 0):
         """Prefix the message with ``file:line:column``, as compilers do, so that editors can jump there."""
-        self.reason, self.file, self.line, self.column = message, file, line, column
+        self.code, self.reason, self.file, self.line, self.column = code, message, file, line, column
         place = file + (f":{line}" if line else "") + (f":{column}" if line and column else "")
         super().__init__(f"{place}: {message}")
 
-    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, str, int, int]]:
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[ConfigCode, str, str, int, int]]:
         """Pickle by the constructor's own arguments."""
-        return type(self), (self.reason, self.file, self.line, self.column)
+        return type(self), (self.code, self.reason, self.file, self.line, self.column)
 
 
 class BadUrl(BadInput):

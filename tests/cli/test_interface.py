@@ -95,7 +95,7 @@ def test_errors_are_json_too(site: Site) -> None:
     site.config.write_text("dataset: {tagg: x}\n")
     error = site.json("plan", code=2)["error"]
     assert isinstance(error, dict)
-    assert (error["kind"], error["line"], error["column"]) == ("config", 1, 11)
+    assert (error["kind"], error["code"], error["line"], error["column"]) == ("config", "unknown_key", 1, 11)
     assert site.words.startswith("viewcache: ")
 
 

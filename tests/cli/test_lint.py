@@ -6,7 +6,8 @@ import pytest
 
 import viewcache
 from tests.cli.site import CONFIG, Site
-from viewcache.errors import BadInput, BudgetTooSmall
+from viewcache.errors import BadInput, BudgetTooSmall, ConfigError
+from viewcache.materializer.planning import plan
 
 DATASET = "  video_dataset_path: ./videos\n"
 
@@ -129,3 +130,15 @@ def test_scan_refuses_a_bad_video_as_its_policy_says(site: Site) -> None:
     site.edit(DATASET, f"{DATASET}  on_bad_video: skip\n")
     answer = site.json("lint", "--scan")
     assert [(each["level"], each["kind"]) for each in answer["problems"]] == [("warning", "bad_video")]
+
+
+def test_scan_refuses_a_plan_that_would_not_fit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generation of more clips than a plan may hold is refused by run before anything is recorded, and by lint."""
+    with monkeypatch.context() as small:
+        small.setattr(plan, "MOST_CLIPS", 5)
+        found = only(site, "--scan")
+        assert (found["kind"], found["code"], found["at"]) == ("config", "plan_too_large", (7, 3))
+        with pytest.raises(ConfigError, match="a plan holds at most 5"):
+            viewcache.open(site.config)
+    site.edit("frame_stride: 2", "frame_stride: 1")  # would be refused, had the first definition been recorded
+    viewcache.open(site.config).close()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewcache.errors import ConfigError
+from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer.planning.graph import SOURCE, check_graph
-from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
+from viewcache.materializer.spec import Branch, BranchType, OpCall, Place, StepSpec
 
 PLACE = Place("t.yaml", 7, 3)
 
@@ -21,7 +21,8 @@ def step(
     branches: tuple[Branch, ...] = (),
 ) -> StepSpec:
     """A step named by its outputs; streams are separated by spaces."""
-    return StepSpec(outputs, branch_type, tuple(inputs.split()), tuple(outputs.split()), ops, branches, place=PLACE)
+    streams = tuple(inputs.split()), tuple(outputs.split())
+    return StepSpec(outputs, BranchType(branch_type), *streams, ops, branches, place=PLACE)
 
 
 def arm(*ops: OpCall, condition: str | None = None, prob: float | None = None) -> Branch:
@@ -106,8 +107,9 @@ def test_a_graph_with_one_step_less_is_refused(steps: list[StepSpec], data: st.D
     inner = [each for each in steps if graph.final not in each.outputs]
     if inner:
         lost = data.draw(st.sampled_from(inner))
-        with pytest.raises(ConfigError, match=r"no step makes|never read"):
+        with pytest.raises(ConfigError) as caught:
             check_graph([each for each in steps if each is not lost])
+        assert caught.value.code in (ConfigCode.UNKNOWN_STREAM, ConfigCode.UNREAD_STREAM)
 
 
 def test_no_steps_give_the_decoded_frames() -> None:
@@ -122,48 +124,76 @@ LATE = arm(condition="epoch > 1")
 
 
 @pytest.mark.parametrize(
-    ("steps", "words"),
+    ("steps", "code", "words"),
     [
-        ([step("framf", "a")], "no step makes 'framf', which step 'a' reads; did you mean frame; streams: frame, a"),
-        ([step("frame", "a"), step("frame", "a")], "stream 'a' is made by step 'a' and by step 'a' (line 7)"),
-        ([step("frame", "frame")], "cannot make 'frame'"),
-        ([step("a", "a")], "in a circle: a → a"),
-        ([step("c", "a"), step("a", "b"), step("b", "c")], "in a circle: a → b → c → a"),
-        ([step("frame", "x"), step("x b", "a", "merge"), step("a", "b")], "in a circle: a → b → a"),
-        ([step("frame", "a"), step("frame", "b")], "stream 'a' is never read; the clip is the one stream left over"),
-        ([step("frame", "a b", "multi"), step("a", "c")], "stream 'b' is never read"),
-        ([step("frame", "a b")], "has 2 outputs, it takes exactly one; copy a stream by a multi step"),
-        ([step("", "a")], "has 0 inputs, it takes exactly one"),
-        ([step("frame", "a", "multi")], "has 1 outputs, it takes at least 2"),
-        ([step("frame", "a", "merge")], "has 1 inputs, it takes at least 2"),
-        ([step("frame frame", "a", "merge")], "names 'frame' twice in inputs"),
-        ([step("frame", "a", "conditional")], "has no branches"),
-        ([step("frame", "a", "conditional", branches=(LATE,))], "must have condition: else"),
-        ([step("frame", "a", "conditional", branches=(ELSE, LATE))], "'else' must be the last branch"),
-        ([step("frame", "a", "conditional", branches=(ELSE, ELSE))], "'else' must be the last branch"),
-        ([step("frame", "a", "random")], "must sum to 1, got nothing = 0"),
-        ([step("frame", "a", "random", branches=(arm(prob=0.5),))], "must sum to 1, got 0.5 = 0.5"),
+        ([step("framf", "a")], ConfigCode.UNKNOWN_STREAM, "'framf', which step 'a' reads; did you mean frame?"),
+        ([step("frame", "a"), step("frame", "a")], ConfigCode.STREAM_MADE_TWICE, "(line 7)"),
+        ([step("frame", "frame")], ConfigCode.STREAM_MADE_TWICE, "'frame'"),
+        ([step("a", "a")], ConfigCode.GRAPH_CYCLE, "a → a"),
+        ([step("c", "a"), step("a", "b"), step("b", "c")], ConfigCode.GRAPH_CYCLE, "a → b → c → a"),
+        ([step("frame", "x"), step("x b", "a", "merge"), step("a", "b")], ConfigCode.GRAPH_CYCLE, "a → b → a"),
+        ([step("frame", "a"), step("frame", "b")], ConfigCode.UNREAD_STREAM, "stream 'a'"),
+        ([step("frame", "a b", "multi"), step("a", "c")], ConfigCode.UNREAD_STREAM, "stream 'b'"),
+        (
+            [step("frame", "a b")],
+            ConfigCode.STEP_STREAMS,
+            "has 2 outputs, it takes exactly one; copy a stream by a multi step",
+        ),
+        ([step("", "a")], ConfigCode.STEP_STREAMS, "has 0 inputs, it takes exactly one"),
+        ([step("frame", "a", "multi")], ConfigCode.STEP_STREAMS, "has 1 outputs, it takes at least 2"),
+        ([step("frame", "a", "merge")], ConfigCode.STEP_STREAMS, "has 1 inputs, it takes at least 2"),
+        ([step("frame frame", "a", "merge")], ConfigCode.STEP_STREAMS, "names 'frame' twice in inputs"),
+        ([step("frame", "a", "conditional")], ConfigCode.MISSING_KEY, "has no branches"),
+        ([step("frame", "a", "conditional", branches=(LATE,))], ConfigCode.MISSING_ELSE, "must have condition: else"),
+        (
+            [step("frame", "a", "conditional", branches=(ELSE, LATE))],
+            ConfigCode.MISSING_ELSE,
+            "'else' must be the last branch",
+        ),
+        (
+            [step("frame", "a", "conditional", branches=(ELSE, ELSE))],
+            ConfigCode.MISSING_ELSE,
+            "'else' must be the last",
+        ),
+        ([step("frame", "a", "random")], ConfigCode.PROBABILITIES, "got nothing = 0"),
+        ([step("frame", "a", "random", branches=(arm(prob=0.5),))], ConfigCode.PROBABILITIES, "got 0.5 = 0.5"),
         (
             [step("frame", "a", "random", branches=(arm(prob=0.5), arm(prob=0.500002)))],
-            "must sum to 1, got 0.5 + 0.500002 = 1.000002",
+            ConfigCode.PROBABILITIES,
+            "got 0.5 + 0.500002 = 1.000002",
         ),
-        ([step("frame", "a", "random", branches=(arm(prob=1.5), arm(prob=-0.5)))], "must sum to 1"),
-        ([step("frame", "a", ops=(READ, OP))], "'read' runs when a clip is read, so it must come last"),
-        ([step("frame", "a", ops=(READ,)), step("a", "b", ops=(OP,))], "operation 'flip' follows it"),
+        (
+            [step("frame", "a", "random", branches=(arm(prob=1.5), arm(prob=-0.5)))],
+            ConfigCode.PROBABILITIES,
+            "must sum to 1",
+        ),
+        (
+            [step("frame", "a", ops=(READ, OP))],
+            ConfigCode.READ_OP_ORDER,
+            "'read' runs when a clip is read, so it must come last",
+        ),
+        (
+            [step("frame", "a", ops=(READ,)), step("a", "b", ops=(OP,))],
+            ConfigCode.READ_OP_ORDER,
+            "operation 'flip' follows it",
+        ),
         (
             [step("frame", "a", ops=(READ,)), step("a", "b", "random", branches=(arm(prob=1.0),))],
+            ConfigCode.READ_OP_ORDER,
             "'b'",
         ),
         (
             [step("frame", "a", "conditional", branches=(arm(READ, condition="else"),))],
+            ConfigCode.READ_OP_ORDER,
             "cannot be in a branch",
         ),
     ],
 )
-def test_what_cannot_run_is_refused_with_its_place(steps: list[StepSpec], words: str) -> None:
+def test_what_cannot_run_is_refused_with_its_place(steps: list[StepSpec], code: ConfigCode, words: str) -> None:
     """Each mistake in a graph is a ConfigError that names the step or stream and a place in the file."""
     with pytest.raises(ConfigError) as caught:
         check_graph(steps, stage_of)
+    assert caught.value.code is code
     assert words in str(caught.value)
     assert (caught.value.file, caught.value.line) == ("t.yaml", 7)
 

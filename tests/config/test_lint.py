@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from viewcache.api.config.load import load
-from viewcache.api.preview.lint import lint
-from viewcache.errors import ConfigError
+from viewcache.api.preview.lint import Level, lint
+from viewcache.errors import ConfigCode, ConfigError
+from viewcache.materializer.spec import Place
 
 HEAD = """\
 dataset:
@@ -184,14 +185,69 @@ def test_a_step_that_does_not_fit_is_told_once(
         assert text.startswith(start)
 
 
+MINE = "  - {branch_type: single, inputs: [frame], outputs: [a], config: [sharpen_mine]}\n"
+"""A step with an operation of the user's own."""
+
+
 def test_a_module_that_is_missing_explains_its_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operations of a module that cannot be imported are not unknown; with the module named rightly they may be."""
+    """Operations of a module that cannot be imported are not unknown; without any module they are."""
     monkeypatch.chdir(tmp_path)
-    step = "  - {branch_type: single, inputs: [frame], outputs: [a], config: [sharpen_mine]}\n"
-    (only,) = told("cache: {op_modules: [no_such_module_of_mine]}\n" + HEAD + step)
-    assert only.startswith("t.yaml:1:22: cache.op_modules: ")
-    (only,) = told("cache: {}\n" + HEAD + step)
-    assert "unknown op 'sharpen_mine'" in only
+    Path("t.yaml").write_text("cache: {op_modules: [no_such_module_of_mine]}\n" + HEAD + MINE)
+    (only,) = lint(["t.yaml"], scan=True)
+    assert (only.code, only.place) == (ConfigCode.OP_MODULE, Place("t.yaml", 1, 22))
+    Path("t.yaml").write_text("cache: {}\n" + HEAD + MINE)
+    (only,) = lint(["t.yaml"])
+    assert (only.code, only.place) == (ConfigCode.UNKNOWN_OP, Place("t.yaml", 7, 67))
+    assert "'sharpen_mine'" in only.message
+
+
+def test_lint_imports_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a scan no code of the user's runs; what only the module could tell is a warning, the rest is checked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("ops_that_lint_must_not_import.py").write_text("open('imported', 'w').close()\nOPS = []\n")
+    wrong = "  - {branch_type: single, inputs: [b], outputs: [c], config: None}\n"
+    Path("t.yaml").write_text("cache: {op_modules: [ops_that_lint_must_not_import]}\n" + HEAD + MINE + wrong)
+    error, warning = lint(["t.yaml"])
+    assert (error.code, error.place.line) == (ConfigCode.UNKNOWN_STREAM, 8)
+    assert (warning.level, warning.kind, warning.place.line) == (Level.WARNING, "op_not_checked", 7)
+    assert not Path("imported").exists()
+    Path("t.yaml").write_text("cache: {op_modules: [ops_that_lint_must_not_import]}\n" + HEAD + MINE)
+    assert [each.code for each in lint(["t.yaml"], scan=True)] == [ConfigCode.UNKNOWN_OP]
+    assert Path("imported").exists()
+
+
+def test_all_mistakes_of_a_mapping_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several wrong keys of one mapping, of several mappings and of both sections are told together."""
+    monkeypatch.chdir(tmp_path)
+    text = """\
+cache: {seed: -1, budget: big, trace: x.txt, eviction: {high_water: 7, policy: lrv}}
+dataset:
+  tag: my task
+  epochs: 0
+  augmentation: 3
+  sampling: {videos_per_batch: 0, frames_per_vid: 8}
+  video_dataset_path: /videos
+"""
+    Path("t.yaml").write_text(text)
+    assert [(each.place.line, each.code) for each in lint(["t.yaml"])] == [
+        (1, ConfigCode.OUT_OF_RANGE),
+        (1, ConfigCode.WRONG_FORMAT),
+        (1, ConfigCode.WRONG_FORMAT),
+        (1, ConfigCode.OUT_OF_RANGE),
+        (1, ConfigCode.EVICTION),
+        (3, ConfigCode.WRONG_FORMAT),
+        (4, ConfigCode.OUT_OF_RANGE),
+        (5, ConfigCode.WRONG_TYPE),
+        (6, ConfigCode.OUT_OF_RANGE),
+        (6, ConfigCode.UNKNOWN_KEY),
+    ]
+
+
+def test_mistakes_without_end_are_told_up_to_a_hundred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of nothing but mistakes is answered with the first hundred."""
+    monkeypatch.chdir(tmp_path)
+    assert len(told("".join(f"k{k}: 1\n" for k in range(500)))) == 100
 
 
 @pytest.mark.parametrize("text", ["cache:\n", "cache:\ndataset:\n"])

@@ -7,9 +7,91 @@ import pytest
 
 from tests.config.samples import FIGURE_9, refused, single, task
 from viewcache.api.config.load import load
-from viewcache.errors import ConfigError
+from viewcache.errors import ConfigCode, ConfigError
 
-# Each of these is laid over the paper's example: what is replaced, by what, and the whole message.
+# Each of these is laid over the paper's example: what is replaced, by what, the code, the place and the value.
+MISTAKES = [
+    ('tag: "train"', "tag: my task", ConfigCode.WRONG_FORMAT, (3, 8), "got 'my task'"),
+    ('tag: "train"', "tag: 007", ConfigCode.WRONG_TYPE, (3, 8), "got 7"),
+    ("input_source: file", "input_source: streaming", ConfigCode.UNSUPPORTED, (5, 17), "streaming"),
+    ("input_source: file", "input_source: flie", ConfigCode.UNKNOWN_CHOICE, (5, 17), "did you mean file?"),
+    ("videos_per_batch: 8", "videos_per_batch: eight", ConfigCode.WRONG_TYPE, (9, 23), "got 'eight'"),
+    ("videos_per_batch: 8", 'videos_per_batch: "8"', ConfigCode.WRONG_TYPE, (9, 23), "remove the quotes"),
+    ("videos_per_batch: 8", "videos_per_batch:", ConfigCode.MISSING_KEY, (9, 22), "videos_per_batch is empty"),
+    ("    videos_per_batch: 8\n", "", ConfigCode.MISSING_KEY, (9, 5), "needs the key videos_per_batch"),
+    ("frame_stride: 4", "stride: 4", ConfigCode.UNKNOWN_KEY, (11, 5), "did you mean frame_stride?"),
+    ("frame_stride: 4", "budget: 4", ConfigCode.UNKNOWN_KEY, (11, 5), "it belongs under cache"),
+    ("frame_stride: 4", "drop_last: no", ConfigCode.UNKNOWN_KEY, (11, 5), "it belongs under dataset"),
+    ("  sampling:", "  drop_last: no\n  sampling:", ConfigCode.WRONG_TYPE, (8, 14), "got 'no'; YAML 1.2"),
+    ("shape: [256, 320]", "shap: [256, 320]", ConfigCode.OP_PARAMETERS, (20, 7), "unknown parameter 'shap'"),
+    (
+        "resize:\n        shape: [256, 320]\n        inter",
+        "resize:\n      shape: [256, 320]\n      inter",
+        ConfigCode.OP_PARAMETERS,
+        (21, 7),
+        "indent 'shape' under 'resize'",
+    ),
+    ('branch_type: "single"', 'branch_type: "sinlge"', ConfigCode.UNKNOWN_CHOICE, (16, 18), "did you mean single?"),
+    (
+        'branch_type: "single"',
+        'branch_type: "multi"',
+        ConfigCode.MISPLACED_KEY,
+        (19, 5),
+        "has no config; it belongs to steps of type single",
+    ),
+    (
+        'inputs: ["frame"]',
+        'inputs: ["frames"]',
+        ConfigCode.UNKNOWN_STREAM,
+        (17, 14),
+        "'frames', which step 'augment_resize' reads; did you mean frame?",
+    ),
+    (
+        'inputs: ["frame"]',
+        'inputs: ["augmented_frame_2"]',
+        ConfigCode.GRAPH_CYCLE,
+        (17, 14),
+        "augment_resize → conditional branch → random_branch → augment_resize",
+    ),
+    (
+        'outputs: ["augmented_frame_2"]',
+        'outputs: ["augmented_frame_1"]',
+        ConfigCode.STREAM_MADE_TWICE,
+        (38, 15),
+        "by step 'conditional branch' (line 23)",
+    ),
+    (
+        'inputs: ["augmented_frame_1"]',
+        'inputs: ["augmented_frame_0"]',
+        ConfigCode.UNREAD_STREAM,
+        (26, 15),
+        "'augmented_frame_1' is never read",
+    ),
+    (
+        "- prob: 0.5\n      config:\n        None",
+        "- prob: 0.6\n      config:\n        None",
+        ConfigCode.PROBABILITIES,
+        (40, 7),
+        "0.5 + 0.6 = 1.1",
+    ),
+    (
+        "- prob: 0.5\n      config:\n      - flip",
+        "- condition: else\n      config:\n      - flip",
+        ConfigCode.MISPLACED_KEY,
+        (40, 7),
+        "has prob, not condition",
+    ),
+    ('condition: "else"', "condition: epoch > 3", ConfigCode.MISSING_ELSE, (32, 7), "step 'conditional branch'"),
+    (
+        'name: "random_branch"',
+        "name: conditional branch",
+        ConfigCode.GIVEN_TWICE,
+        (35, 11),
+        "two steps are called 'conditional branch'",
+    ),
+]
+
+# Whole messages, to see what people see: what is replaced, by what, and the message.
 GOLDEN = [
     (
         'tag: "train"',
@@ -18,46 +100,9 @@ GOLDEN = [
         "or digit, got 'my task'",
     ),
     (
-        'tag: "train"',
-        "tag: 007",
-        "3:8: dataset.tag must be a name of letters, digits, '.', '_' and '-' that starts with a letter "
-        "or digit, got 7; put it in quotes",
-    ),
-    (
-        "input_source: file",
-        "input_source: streaming",
-        "5:17: dataset.input_source: streaming is not supported yet; this release reads files (file)",
-    ),
-    (
         "input_source: file",
         "input_source: flie",
         "5:17: dataset.input_source must be one of file, streaming, got 'flie'; did you mean file?",
-    ),
-    (
-        "videos_per_batch: 8",
-        "videos_per_batch: eight",
-        "9:23: dataset.sampling.videos_per_batch must be a whole number from 1 to 65536, got 'eight'",
-    ),
-    (
-        "videos_per_batch: 8",
-        'videos_per_batch: "8"',
-        "9:23: dataset.sampling.videos_per_batch must be a whole number from 1 to 65536, got '8'; remove the quotes",
-    ),
-    (
-        "videos_per_batch: 8",
-        "videos_per_batch:",
-        "9:22: dataset.sampling.videos_per_batch is empty; it must be a whole number from 1 to 65536",
-    ),
-    (
-        "    videos_per_batch: 8\n",
-        "",
-        "9:5: dataset.sampling needs the key videos_per_batch: Videos in a batch.",
-    ),
-    (
-        "frame_stride: 4",
-        "stride: 4",
-        "11:5: unknown key 'stride' in dataset.sampling; did you mean frame_stride? known: "
-        "videos_per_batch, frames_per_video, frame_stride, samples_per_video, coordination, spread",
     ),
     (
         "frame_stride: 4",
@@ -66,124 +111,75 @@ GOLDEN = [
         "videos_per_batch, frames_per_video, frame_stride, samples_per_video, coordination, spread",
     ),
     (
-        "frame_stride: 4",
-        "drop_last: no",
-        "11:5: unknown key 'drop_last' in dataset.sampling; it belongs under dataset; known: "
-        "videos_per_batch, frames_per_video, frame_stride, samples_per_video, coordination, spread",
-    ),
-    (
-        "  sampling:",
-        "  drop_last: no\n  sampling:",
-        "8:14: dataset.drop_last must be true or false, got 'no'; YAML 1.2 knows only true and false",
-    ),
-    (
-        "shape: [256, 320]",
-        "shap: [256, 320]",
-        "20:7: dataset.augmentation[0].config[0]: resize: unknown parameter 'shap'; allowed: shape, "
-        "short_side, interpolation; did you mean shape?",
-    ),
-    (
-        "resize:\n        shape: [256, 320]\n        inter",
-        "resize:\n      shape: [256, 320]\n      inter",
-        "21:7: dataset.augmentation[0].config[0] has more than one name: indent 'shape' under 'resize' "
-        "if it is a parameter, or put '- ' before it if it is the next operation",
-    ),
-    (
-        'branch_type: "single"',
-        'branch_type: "sinlge"',
-        "16:18: dataset.augmentation[0].branch_type must be one of single, conditional, random, multi, "
-        "merge, got 'sinlge'; did you mean single?",
-    ),
-    (
-        'branch_type: "single"',
-        'branch_type: "multi"',
-        "19:5: a step of type multi has no config; it belongs to steps of type single",
-    ),
-    (
         'inputs: ["frame"]',
         'inputs: ["frames"]',
-        "17:14: no step makes 'frames', which step 'augment_resize' reads; did you mean frame; streams: "
-        "frame, augmented_frame_0, augmented_frame_1, augmented_frame_2",
-    ),
-    (
-        'inputs: ["frame"]',
-        'inputs: ["augmented_frame_2"]',
-        "17:14: steps wait for one another in a circle: augment_resize → conditional branch → "
-        "random_branch → augment_resize",
-    ),
-    (
-        'outputs: ["augmented_frame_2"]',
-        'outputs: ["augmented_frame_1"]',
-        "38:15: stream 'augmented_frame_1' is made by step 'random_branch' and by step 'conditional "
-        "branch' (line 23); each stream has one producer",
-    ),
-    (
-        'inputs: ["augmented_frame_1"]',
-        'inputs: ["augmented_frame_0"]',
-        "26:15: stream 'augmented_frame_1' is never read; the clip is the one stream left over, here "
-        "'augmented_frame_2': merge them, or remove the step",
-    ),
-    (
-        "- prob: 0.5\n      config:\n        None",
-        "- prob: 0.6\n      config:\n        None",
-        "40:7: the probabilities of step 'random_branch' must sum to 1, got 0.5 + 0.6 = 1.1",
+        "17:14: no step makes 'frames', which step 'augment_resize' reads; did you mean frame? "
+        "streams: frame, augmented_frame_0, augmented_frame_1, augmented_frame_2",
     ),
     (
         "- prob: 0.5\n      config:\n      - flip",
         "- condition: else\n      config:\n      - flip",
         "40:7: a branch of a random step has prob, not condition",
     ),
-    (
-        'condition: "else"',
-        "condition: epoch > 3",
-        "32:7: the last branch of step 'conditional branch' must have condition: else (with config: None "
-        "frames pass on unchanged)",
-    ),
-    (
-        'name: "random_branch"',
-        "name: conditional branch",
-        "35:11: two steps are called 'conditional branch'; names of steps differ",
-    ),
 ]
+
+
+@pytest.mark.parametrize(("old", "new", "code", "place", "words"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_mistake_has_its_code_and_place(
+    old: str, new: str, code: ConfigCode, place: tuple[int, int], words: str
+) -> None:
+    """Each mistake gets its code, its place and the value that is wrong or allowed."""
+    assert old in FIGURE_9
+    error = refused(FIGURE_9.replace(old, new, 1))
+    assert (error.code, (error.line, error.column)) == (code, place)
+    assert words in error.reason
 
 
 @pytest.mark.parametrize(("old", "new", "message"), GOLDEN, ids=lambda value: str(value)[:40])
 def test_messages_say_where_what_and_what_is_allowed(old: str, new: str, message: str) -> None:
-    """Each mistake gets its place, what was found and what is allowed, word for word."""
-    assert old in FIGURE_9
+    """A message has the place, what was found and what is allowed, word for word."""
     assert str(refused(FIGURE_9.replace(old, new, 1))) == f"<string>:{message}"
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "code", "words"),
     [
-        ({"augmentation": [single("frame", "a", {"no_op": None})]}, "unknown op 'no_op'; known: "),
+        ({"augmentation": [single("frame", "a", {"no_op": None})]}, ConfigCode.UNKNOWN_OP, "'no_op'"),
         (
             {"augmentation": [single("frame", "a", {"flip": {"flip_prob": 2}})]},
-            "flip_prob is 2; allowed: a number from 0",
+            ConfigCode.OP_PARAMETERS,
+            "flip_prob is 2",
         ),
-        ({"augmentation": [single("frame", "a", 7)]}, "config[0] must be an operation such as"),
-        ({"augmentation": [single("frame", "a") | {"config": {"flip": None}}]}, "config must be a list of operations"),
-        ({"augmentation": [{"branch_type": "single", "inputs": "frame", "outputs": "a"}]}, "needs the key config"),
-        ({"augmentation": {"a": 1}}, "dataset.augmentation must be a list of mappings, got a mapping with a"),
-        ({"augmentation": ["resize"]}, "dataset.augmentation[0] must be a mapping, got 'resize'"),
-        ({"labels": "labels.txt"}, "dataset.labels must be a .csv or .parquet file, or folders, got 'labels.txt'"),
-        ({"video_dataset_path": "~/videos"}, "'~' and variables are not expanded"),
-        ({"video_dataset_path": "$HOME/videos"}, "'~' and variables are not expanded"),
-        ({"video_dataset_path": "/videos\nx"}, "has a line break or tab"),
-        ({"video_dataset_path": " "}, "dataset.video_dataset_path is empty"),
-        ({"where": "x" * 10_001}, "dataset.where has 10001 characters"),
-        ({"sampling": None}, "dataset.sampling must be a mapping, got nothing"),
-        ({"seed": -1}, "dataset.seed must be a whole number from 0 to"),
-        ({"epochs": True}, "dataset.epochs must be a whole number from 1 to 1000000, got True"),
-        ({"epochs": 1.0}, "dataset.epochs must be a whole number"),
+        ({"augmentation": [single("frame", "a", 7)]}, ConfigCode.WRONG_TYPE, "config[0]"),
+        (
+            {"augmentation": [single("frame", "a") | {"config": {"flip": None}}]},
+            ConfigCode.WRONG_TYPE,
+            "augmentation[0].config",
+        ),
+        (
+            {"augmentation": [{"branch_type": "single", "inputs": "frame", "outputs": "a"}]},
+            ConfigCode.MISSING_KEY,
+            "config",
+        ),
+        ({"augmentation": {"a": 1}}, ConfigCode.WRONG_TYPE, "dataset.augmentation must"),
+        ({"augmentation": ["resize"]}, ConfigCode.WRONG_TYPE, "dataset.augmentation[0]"),
+        ({"labels": "labels.txt"}, ConfigCode.WRONG_FORMAT, "'labels.txt'"),
+        ({"video_dataset_path": "~/videos"}, ConfigCode.WRONG_FORMAT, "'~'"),
+        ({"video_dataset_path": "$HOME/videos"}, ConfigCode.WRONG_FORMAT, "'~'"),
+        ({"video_dataset_path": "/videos\nx"}, ConfigCode.WRONG_FORMAT, "dataset.video_dataset_path"),
+        ({"video_dataset_path": " "}, ConfigCode.MISSING_KEY, "dataset.video_dataset_path"),
+        ({"where": "x" * 10_001}, ConfigCode.OUT_OF_RANGE, "10001"),
+        ({"sampling": None}, ConfigCode.WRONG_TYPE, "dataset.sampling"),
+        ({"seed": -1}, ConfigCode.OUT_OF_RANGE, "dataset.seed"),
+        ({"epochs": True}, ConfigCode.WRONG_TYPE, "got True"),
+        ({"epochs": 1.0}, ConfigCode.WRONG_TYPE, "got 1.0"),
     ],
 )
-def test_mistakes_in_a_mapping_are_named_by_their_keys(changes: dict[str, Any], words: str) -> None:
+def test_mistakes_in_a_mapping_are_named_by_their_keys(changes: dict[str, Any], code: ConfigCode, words: str) -> None:
     """A Python mapping has no lines, so messages lead to the mistake by its keys."""
     error = refused({"dataset": task(**changes)})
     assert words in str(error)
-    assert (error.file, error.line) == ("<mapping>", 0)
+    assert (error.code, error.file, error.line) == (code, "<mapping>", 0)
 
 
 @pytest.mark.parametrize(

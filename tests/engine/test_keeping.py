@@ -13,7 +13,7 @@ import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import IoSampleRow
+from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import Full
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
@@ -180,7 +180,7 @@ def base_recipe(recipe: Recipe, video: str, way: str, index: VideoIndex) -> Reci
         row = recipe.row[: program.columns]
         shape = (len(frames), 3, *row.tolist())
     key = content_key(way, bytes.fromhex(video), frames.tobytes())
-    return Recipe(key, program, row, frames, shape, 0, 10**7, way, native=way == "frames")
+    return Recipe(key, program, row, frames, shape, 0, 10**7, ObjectKind(way), native=way == "frames")
 
 
 @pytest.mark.parametrize("way", ["frames", "aug"])

@@ -40,7 +40,7 @@ KINDS = {
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 
-CLASSES = {name: getattr(errors, name) for name in errors.__all__}
+CLASSES = {name: getattr(errors, name) for name in errors.__all__ if name != "ConfigCode"}
 FOREIGN = {
     "ValueError": "a parser's private signal, if a module of the same folder catches it by name",
     "AttributeError": "module and object __getattr__ must raise it",
@@ -71,7 +71,7 @@ def _drawn() -> dict[str, tuple[str, tuple[str, ...], str]]:
 
 def _made(cls: type[errors.ViewcacheError]) -> errors.ViewcacheError:
     if cls is errors.ConfigError:
-        return errors.ConfigError("what, value, what to do", "train.yaml", 3, 7)
+        return errors.ConfigError(errors.ConfigCode.WRONG_TYPE, "what, value, what to do", "train.yaml", 3, 7)
     if cls is errors.BudgetTooSmall:
         return errors.BudgetTooSmall("what, value, what to do", 7)
     return cls("what, value, what to do")
@@ -122,6 +122,12 @@ def test_documented_kinds_exist() -> None:
     """docs/errors.md describes nothing that cannot happen."""
     text = (ROOT / "docs" / "errors.md").read_text()
     assert set(re.findall(r"^#+ `(\w+)`", text, re.MULTILINE)) == set(KINDS.values())
+
+
+def test_each_config_code_has_its_row() -> None:
+    """docs/errors.md describes every code of a ConfigError and no other; a released code never changes."""
+    text = (ROOT / "docs" / "errors.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [str(code) for code in errors.ConfigCode]
 
 
 def test_code_raises_only_from_the_tree() -> None:

@@ -23,7 +23,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
 def _shipped() -> set[str]:
     """Code, SQL and templates of the package, by the path they are imported from."""
     rooms = {path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*") if _is_source(path)}
-    root = {path.relative_to(PACKAGE) for path in PACKAGE.iterdir() if path.is_file() and _is_source(path)}
+    own = [*PACKAGE.iterdir(), *(PACKAGE / "testing").iterdir()]
+    root = {path.relative_to(PACKAGE) for path in own if _is_source(path)}
     return {f"viewcache/{path.as_posix()}" for path in rooms | root}
 
 

@@ -30,7 +30,7 @@ def room_files() -> list[Path]:
 
 def own_files() -> list[Path]:
     """The rooms and the few files of the package's root."""
-    return [*sorted(PACKAGE.glob("*.py")), *room_files()]
+    return [*sorted(PACKAGE.glob("*.py")), *sorted(PACKAGE.glob("testing/*.py")), *room_files()]
 
 
 def all_files() -> list[Path]:

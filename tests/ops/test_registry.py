@@ -281,3 +281,36 @@ def test_the_documented_custom_operation_works(installed: Install) -> None:
     assert np.array_equal(op.apply(params, rows[0], frame), want)
     with pytest.raises(BadInput, match=r"solarize: threshold is \[0, 999\]; allowed:"):
         op.parse({"threshold": [0, 999]})
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("RandomHorizontalFlip", "flip"),
+        ("HorizontalFlip", "flip"),
+        ("Resize", "resize"),
+        ("RandomCrop", "random_crop"),
+        ("CenterCrop", "center_crop"),
+        ("RandomResizedCrop", "random_resized_crop"),
+        ("ColorJitter", "color_jitter"),
+        ("ShortSideScale", "resize"),
+        ("RandomShortSideScale", "random_short_side"),
+        ("Normalize", "normalize"),
+        ("GaussianBlur", "blur"),
+        ("RandomErasing", "erase"),
+        ("Grayscale", "grayscale"),
+        ("UniformTemporalSubsample", "subsample"),
+        ("gaussian_blur", "blur"),
+        ("rezise", "resize"),
+    ],
+)
+def test_names_of_other_libraries_are_understood(written: str, meant: str) -> None:
+    """Who writes what torchvision, Albumentations or PyTorchVideo call an operation is told our name."""
+    with pytest.raises(BadInput, match=rf"unknown op '{written}'.*; did you mean {meant}\?$"):
+        get(written)
+
+
+def test_names_of_other_libraries_lead_to_operations() -> None:
+    """Every name that is proposed for one of theirs is a built-in operation."""
+    assert set(registry.ELSEWHERE.values()) <= set(builtin_names())
+    assert all(name == name.lower().replace("_", "") for name in registry.ELSEWHERE)

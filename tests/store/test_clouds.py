@@ -10,9 +10,10 @@ import pytest
 
 from tests.servers.clouds import Cloud, azure, google, missing_for_azure, missing_for_google
 from tests.store.objects import pixels
-from tests.store.tier_contract import KEY, TierContract, put
 from viewcache import store
 from viewcache.store.format import physical_of, shard_name
+from viewcache.testing import TierContract, put
+from viewcache.testing.tier_contract import KEY
 
 pytestmark = pytest.mark.long
 

@@ -17,10 +17,10 @@ import pytest
 
 from tests.store.objects import Bytes, pixels, stored_of
 from tests.store.test_tiers import arena_of
-from tests.store.tier_contract import put
 from viewcache import store
 from viewcache.errors import BadInput, Broken, ChunkDamaged, Closed, Full, WrongProcess
 from viewcache.store import arena
+from viewcache.testing import put
 
 MIB = 1 << 20
 

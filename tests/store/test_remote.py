@@ -17,10 +17,11 @@ import zarr
 
 from tests.servers.seaweed import SECRET_KEY, Seaweed, connected
 from tests.store.objects import pixels, stored_of
-from tests.store.tier_contract import KEY, TierContract, put
 from viewcache import store
 from viewcache.errors import BadInput, ChunkDamaged, Closed, StoreUnreachable
 from viewcache.failpoints import VARIABLE, reload
+from viewcache.testing import TierContract, put
+from viewcache.testing.tier_contract import KEY
 
 TOKEN = "canary-of-a-session"
 SHARD = "c.0.0"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.tier_contract import TierContract
 from viewcache import store
 from viewcache.errors import BadInput
 from viewcache.store.arena import Arena
 from viewcache.store.region import punch
+from viewcache.testing import TierContract
 
 
 class TestLocalTier(TierContract):

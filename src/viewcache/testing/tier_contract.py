@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.store.objects import Bytes, pixels, stored_of
 from viewcache import store
 from viewcache.errors import ChunkDamaged, Misuse, WrongProcess
 from viewcache.store.format import ALIGNMENT
+from viewcache.testing.leaks import nothing_left
+from viewcache.testing.objects import Bytes, pixels, put, stored_of
 
 __all__ = ["TierContract"]
 
@@ -359,25 +360,13 @@ class TierContract(ABC):
                     use()
         tier.verify(stored.physical)
 
-    def test_closing_twice_is_harmless(self, tmp_path: Path, no_leaks: None) -> None:
+    def test_closing_twice_is_harmless(self, tmp_path: Path) -> None:
         """A closed tier holds no file, process or thread, and can be closed again."""
-        tier = self.open(tmp_path / "closed", BUDGET)
-        put(tier, pixels((3, 50)), store.ArrayMeta((3, 50), (1, 50), "raw"))
-        tier.close()
-        tier.close()
-
-
-def put(
-    tier: store.Tier, array: Bytes | Iterator[Bytes], meta: store.ArrayMeta, key: str | None = None
-) -> store.Written:
-    """Write as an owner does: under a reservation, counted when it is there; an object that was there counts once."""
-    key = key or os.urandom(16).hex()
-    reservation = tier.reserve(store.bound_bytes(meta, key))
-    assert reservation is not None
-    with reservation:
-        written = tier.write(key, array, meta)
-        reservation.commit(0 if written.existed else written.bytes)
-    return written
+        with nothing_left():
+            tier = self.open(tmp_path / "closed", BUDGET)
+            put(tier, pixels((3, 50)), store.ArrayMeta((3, 50), (1, 50), "raw"))
+            tier.close()
+            tier.close()
 
 
 def copy(source: store.Tier, stored: store.Stored, target: store.Tier, codec: str) -> store.Written:

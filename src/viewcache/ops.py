@@ -1,0 +1,51 @@
+"""What an operation of your own is made of; docs/custom-ops.md has a whole one.
+
+The names here stay where they are when the modules behind them move. ``viewcache.ops`` is also the name of the entry
+point group in which a package announces its operations.
+"""
+
+from viewcache.materializer.ops import (
+    REQUIRED,
+    Draw,
+    Field,
+    FrameOp,
+    NativeOp,
+    Op,
+    Params,
+    ReadOp,
+    Rows,
+    Size,
+    StaticSize,
+    TimeOp,
+    register,
+    static_size,
+)
+from viewcache.materializer.ops.fields import Channels, Choice, Flag, Range, Real, Sides, Whole, WholeRange
+from viewcache.materializer.randomness import ONE, scaled
+
+__all__ = [
+    "ONE",
+    "REQUIRED",
+    "Channels",
+    "Choice",
+    "Draw",
+    "Field",
+    "Flag",
+    "FrameOp",
+    "NativeOp",
+    "Op",
+    "Params",
+    "Range",
+    "ReadOp",
+    "Real",
+    "Rows",
+    "Sides",
+    "Size",
+    "StaticSize",
+    "TimeOp",
+    "Whole",
+    "WholeRange",
+    "register",
+    "scaled",
+    "static_size",
+]
