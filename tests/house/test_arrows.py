@@ -171,11 +171,6 @@ def test_rooms_do_not_go_through_the_front_door() -> None:
     assert not wrong
 
 
-def test_imports_are_absolute() -> None:
-    """A file says where a name comes from without counting dots."""
-    assert not [f"{short(path)}:{found.line}" for path in room_files() for found in imports(path) if found.relative]
-
-
 def test_the_foundation_stands_on_nothing() -> None:
     """Errors and fail points are imported by all rooms, so they import none."""
     for name in ("errors.py", "failpoints.py", "suggest.py"):

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.house.tree import PACKAGE, ROOMS, ROOT, all_files, imports, module_names, room_files, short
+from tests.house.tree import PACKAGE, ROOMS, ROOT, module_names, room_files, short
 
 
 def test_links_point_at_root_folders() -> None:
@@ -24,17 +24,6 @@ def test_every_folder_with_code_is_a_package() -> None:
     """A folder without __init__.py would import by luck; Alembic alone loads its versions by path."""
     lost = {short(path.parent) for path in room_files() if not (path.parent / "__init__.py").exists()}
     assert lost <= {"migrations/versions"}
-
-
-def test_no_file_imports_a_room_under_its_bare_name() -> None:
-    """`import catalog` would load a second copy of a module, with classes that are not equal to the first."""
-    bare = [
-        f"{short(path)}:{found.line} imports {found.module}"
-        for path in all_files()
-        for found in imports(path)
-        if found.module.split(".")[0] in ROOMS
-    ]
-    assert not bare
 
 
 def test_all_modules_import_under_one_name() -> None:

@@ -18,7 +18,6 @@ class Import:
     module: str
     """Absolute dotted name; for ``from a import b`` it is ``a.b`` when that is a module of ours, else ``a``."""
     line: int
-    relative: bool
     lazy: bool
     """Inside a function, or only for type checkers: costs nothing at import."""
 
@@ -31,11 +30,6 @@ def room_files() -> list[Path]:
 def own_files() -> list[Path]:
     """The rooms and the few files of the package's root."""
     return [*sorted(PACKAGE.glob("*.py")), *sorted(PACKAGE.glob("testing/*.py")), *room_files()]
-
-
-def all_files() -> list[Path]:
-    """Own files, tests and benchmarks."""
-    return [*own_files(), *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]
 
 
 def short(path: Path) -> str:
@@ -71,12 +65,12 @@ def _imports(node: ast.AST, lazy: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         inside = lazy or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or _for_types_only(child)
         if isinstance(child, ast.Import):
-            yield from (Import(alias.name, child.lineno, False, lazy) for alias in child.names)
+            yield from (Import(alias.name, child.lineno, lazy) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
             base = child.module or ""
             for alias in child.names:
                 full = f"{base}.{alias.name}"
-                yield Import(full if full in module_names() else base, child.lineno, child.level > 0, lazy)
+                yield Import(full if full in module_names() else base, child.lineno, lazy)
         else:
             yield from _imports(child, inside)
 
