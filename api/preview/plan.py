@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 
-from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
+from viewcache.api.text import duration, size
 from viewcache.catalog import Catalog, records
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Progress

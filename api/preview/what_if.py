@@ -11,10 +11,10 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.config.values import parse_size
 from viewcache.api.preview.plan import planned_tasks
+from viewcache.api.text import duration, size
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BudgetTooSmall, Full
 from viewcache.materializer.dataset.dataset import Progress

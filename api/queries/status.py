@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from viewcache.api.cli.terminal import duration, size
 from viewcache.api.queries.ask import ask_all, question
+from viewcache.api.text import duration, size
 from viewcache.materializer.telemetry.stalls import CAUSES
 
 __all__ = ["PARTS", "Status", "status"]
