@@ -47,6 +47,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.cli.tables import status_tables
     from viewcache.api.config.find import locate
     from viewcache.api.queries.status import status
 
@@ -54,7 +55,7 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.json:
         terminal.data(found.as_dict())
         return 0
-    for title, columns, rows in found.tables():
+    for title, columns, rows in status_tables(found):
         if rows:
             terminal.table(columns, rows, title)
         else:

@@ -62,8 +62,9 @@ def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.cli.tables import WHAT_IF_HEADS, what_if_lines, what_if_rows
     from viewcache.api.config.find import configuration
-    from viewcache.api.preview.what_if import HEADS, Question, what_if
+    from viewcache.api.preview.what_if import Question, what_if
 
     question = Question.of(arguments.budget, arguments.pace, arguments.epochs)
     with terminal.progress("looking at videos") as bar:
@@ -71,31 +72,33 @@ def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.json:
         terminal.data(found.as_dict())
     else:
-        terminal.table(HEADS, found.rows())
-        for line in found.lines():
+        terminal.table(WHAT_IF_HEADS, what_if_rows(found))
+        for line in what_if_lines(found):
             terminal.show(line)
     return 1 if all(each.error for each in found.budgets) else 0
 
 
 def _show_previews(found: "Outlook", terminal: Terminal) -> None:
+    from viewcache.api.cli.tables import cost_rows, keep_lines, keep_rows, object_rows, preview_lines, saving_rows
+
     if terminal.json:
         terminal.data(found.as_dict())
         return
     for preview in found.tasks:
-        for line in preview.lines():
+        for line in preview_lines(preview):
             terminal.show(line)
-        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), preview.object_rows())
-        terminal.table(("", "decoded once", "on demand", "ratio"), preview.cost_rows())
+        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), object_rows(preview))
+        terminal.table(("", "decoded once", "on demand", "ratio"), cost_rows(preview))
         for warning in preview.warnings:
             terminal.say(f"warning: {warning}")
     for keep in found.keeps:
-        for line in keep.lines():
+        for line in keep_lines(keep):
             terminal.show(line)
-        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep.rows())
+        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep_rows(keep))
     for number, _ in found.savings:
         terminal.show(f"all tasks together, generation {number}")
         heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")
-        terminal.table(heads, found.saving_rows(number))
+        terminal.table(heads, saving_rows(found, number))
 
 
 def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
