@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plotter"]
+__all__ = ["draw_figure", "plotter"]
 
 _COLUMNS = 4
 """Panels beside one another."""
@@ -64,7 +64,7 @@ def plotter(file: str) -> Callable[[Evidence], None]:
         raise MissingExtra("plots need matplotlib: pip install 'viewcache[verify]'") from missing
 
     def draw(evidence: Evidence) -> None:
-        figure, out = _figure(evidence), io.BytesIO()
+        figure, out = draw_figure(evidence), io.BytesIO()
         if path.suffix.lower() == ".png":
             figure.savefig(out, format="png", dpi=120)
             data = out.getvalue()
@@ -80,7 +80,7 @@ def plotter(file: str) -> Callable[[Evidence], None]:
     return draw
 
 
-def _figure(evidence: Evidence) -> "Figure":
+def draw_figure(evidence: Evidence) -> "Figure":
     """All panels that have something to show, task by task, without a gap for those that have not."""
     from matplotlib.figure import Figure
 

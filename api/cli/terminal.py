@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from viewcache.api.text import Bar, duration, printable
 
-__all__ = ["NARROW", "Terminal", "as_json"]
+__all__ = ["NARROW", "Lines", "Terminal", "as_json"]
 
 LINE_EVERY_S = 5.0
 """How often progress is told where there is no terminal to draw on."""
@@ -79,7 +79,7 @@ class Terminal:
     def progress(self, what: str) -> Iterator[Bar]:
         """A bar with the time that is left while the block runs; lines every few seconds if stderr is no terminal."""
         if not sys.stderr.isatty():
-            lines = _Lines(what)
+            lines = Lines(what)
             yield lines
             lines.end()
             return
@@ -107,10 +107,11 @@ class _Drawn:
         self._progress.update(self._task, completed=done, total=total, note=printable(note)[-60:])  # type: ignore[attr-defined]
 
 
-class _Lines:
+class Lines:
     """Progress for a log file: few lines, each whole in itself."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """Tell of ``what``, on stderr; the clock gives seconds."""
         self._what, self._clock = what, clock
         self._start = self._told_at = clock()
         self._first: tuple[float, int] | None = None
@@ -118,6 +119,7 @@ class _Lines:
         self._last = ""
 
     def at(self, done: int, total: int, note: str = "") -> None:
+        """See `Bar.at`."""
         now = self._clock()
         if self._first is None and done:
             self._first = now, done
@@ -135,6 +137,7 @@ class _Lines:
         return f"about {duration((now - begun) / (done - before) * (total - done))} left"
 
     def end(self) -> None:
+        """Tell how far it came, and how long it took."""
         if self._last:
             print(f"{self._last} in {duration(self._clock() - self._start)}", file=sys.stderr, flush=True)
 

@@ -145,7 +145,7 @@ def test_sizes_and_durations_for_people() -> None:
 def test_the_time_that_is_left_leaves_out_the_start(capsys: pytest.CaptureFixture[str]) -> None:
     """Seconds in which workers started are no measure of the pace; before there is a pace nothing is foretold."""
     clock = iter((0.0, 20.0, 21.0, 26.0, 26.0))
-    lines = terminal._Lines("cold", lambda: next(clock))
+    lines = terminal.Lines("cold", lambda: next(clock))
     for done in (1, 2, 7):
         lines.at(done, 12)
     lines.end()

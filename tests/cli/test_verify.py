@@ -152,7 +152,7 @@ def _evidence(names: tuple[str, ...], crops: bool) -> Evidence:
 )
 def test_no_panel_is_empty_and_no_labels_overlap(names: tuple[str, ...], crops: bool) -> None:
     """Every panel of a plot shows something, and no title or label lies on another one, however long the names are."""
-    figure = plots._figure(_evidence(names, crops))
+    figure = plots.draw_figure(_evidence(names, crops))
     FigureCanvasAgg(figure).draw()
     per_task = 4 if crops else 3
     panels = [axes for axes in figure.axes if axes.get_title()]
@@ -173,6 +173,6 @@ def test_no_panel_is_empty_and_no_labels_overlap(names: tuple[str, ...], crops: 
 
 def test_a_plot_of_nothing_says_so() -> None:
     """Where nothing was drawn yet there is one line of words and no panel."""
-    figure = plots._figure(Evidence((), ()))
+    figure = plots.draw_figure(Evidence((), ()))
     assert not figure.axes
     assert [text.get_text() for text in figure.texts] == ["nothing was drawn yet"]
