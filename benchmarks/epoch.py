@@ -29,7 +29,7 @@ NAIVE = {f"naive, {budget // GB} GB": budget for budget in (BUDGET, 4 * BUDGET)}
 ON_DEMAND, IDEAL, OURS, NAIVE_4 = "on demand", "ideal", "viewcache", list(NAIVE)[-1]
 SYSTEMS = (ON_DEMAND, *NAIVE, IDEAL, OURS)
 BATCHES = (8, 4)
-"""Videos a batch: the issue's setting, and the batch of 8 clips of the measured baselines (DECODE.md §3)."""
+"""Videos a batch: the usual setting, and a batch of 8 clips."""
 QUICK: dict[str, Any] = {
     "epochs": 2,
     "generation": 1,

@@ -1,7 +1,7 @@
 """Eviction policies: misses by policy and budget, with the shipped SQL, on drawn and recorded orders and in real runs.
 
 The first two parts count misses of a model cache, so their figures are the same on every machine: JOADER's order of
-four jobs, and five jobs of different pace that draw ahead (the shapes of ALGORITHMS 1.3 and 1.4). The third part trains
+four jobs, and five jobs of different pace that draw ahead. The third part trains
 two tasks over real clips with each policy in turn; the fourth replays the order of videos that those have recorded.
 """
 

@@ -24,7 +24,7 @@ from viewcache.materializer.retention.choice import RULES
 from viewcache.materializer.retention.options import ToCome, Weighed, weigh
 
 PAPER = {0.8: "the paper -10 % at 3 TB", 0.45: "the paper -25 % at 1.5 TB", 0.3: ""}
-"""Parts of what all clips take; the paper's two budgets lie near the first two (ALGORITHMS §2.2)."""
+"""Parts of what all clips take; the paper's two budgets lie near the first two."""
 
 LOADS = {"PNG-like, 12 ms/MB": 12e-9, "fast codec, 3 ms/MB": 3e-9}
 CLIP_BYTES = 8 * 2 * 5 * 3 * (32 * 224**2 + 16 * 160**2)

@@ -1,7 +1,7 @@
 """The embedded database: one DuckDB file, one process, many threads.
 
 The instance is locked down at open (no files, no network, no extensions, no settings), so that no SQL can reach past
-the catalog. A failed checkpoint makes DuckDB refuse everything until all its connections are closed (RELIABILITY F4);
+the catalog. A failed checkpoint makes DuckDB refuse everything until all its connections are closed;
 then ``lost`` is set and ``reopen`` starts again on the same file.
 """
 

@@ -1,7 +1,7 @@
 """What the catalog needs of a database: transactions for its one writer, reads from any thread, Arrow in and out.
 
 Two classes keep this contract, ``duck.DuckEngine`` and ``postgres.PostgresEngine``; ``tests/catalog`` runs every query
-on both. They use the drivers directly: SQLAlchemy would cost each statement 0.1 to 0.35 ms (CATALOG.md §2.2) and a
+on both. They use the drivers directly: SQLAlchemy would cost each statement 0.1 to 0.35 ms and a
 third of a second at import, and its Core is needed only where schemas are declared and compared.
 """
 

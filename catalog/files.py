@@ -18,7 +18,7 @@ from viewcache.failpoints import failpoint
 __all__ = ["NO_SPACE", "RESERVE_BYTES", "Layout", "create", "quarantine", "refill_reserve", "release_reserve", "sync"]
 
 RESERVE_BYTES = 16 << 20
-"""Freed when the disk is full: a DELETE needs log space too (RELIABILITY F4)."""
+"""Freed when the disk is full: a DELETE needs log space too."""
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors that mean that the disk has no room."""

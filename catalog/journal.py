@@ -1,4 +1,4 @@
-"""What was drawn, written a second time: a small file of checked lines beside the catalog (law 4, DESIGN §3).
+"""What was drawn, written a second time: a small file of checked lines beside the catalog (law 4).
 
 Objects describe themselves and plans are functions of their draws, but the draws of tasks that draw together, what
 stood in for bad videos, and how generations began are known to the catalog alone. Each transaction that decides such

@@ -1,6 +1,6 @@
 """Who owns a DuckDB catalog: an flock on a file of its own (law 9).
 
-DuckDB's lock is a POSIX lock, which goes when the owner opens and closes its own database file (RELIABILITY F1); an
+DuckDB's lock is a POSIX lock, which goes when the owner opens and closes its own database file; an
 flock on another file does not. A forked child would keep it, so the child closes its descriptor at once.
 """
 

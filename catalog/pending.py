@@ -1,6 +1,6 @@
 """Small changes that wait for the next commit, as their net effect: the last word per row, sums per measure.
 
-Batches of 64 rows cost as much as one (CATALOG.md §2.2), so readers and workers drop changes here and go on. Keeping
+Batches of 64 rows cost as much as one, so readers and workers drop changes here and go on. Keeping
 net effects makes a transaction touch each key once, which DuckDB's primary keys need.
 """
 

@@ -2,7 +2,7 @@
 
 Rows are handed over by COPY into a temporary table of the name that the statement gives, so the same SQL runs here and
 on DuckDB, where they are a registered Arrow table. The trade-off: a COPY costs a millisecond for a single row, and is
-six times faster than arrays for a million (CATALOG.md §2.1).
+six times faster than arrays for a million.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Read-only SQL for people: SELECTs, in a child process with limits, on data that they cannot change.
 
-Each layer stops what the others let through (CATALOG.md §3.2, RELIABILITY F9): a copy of the database opened
+Each layer stops what the others let through: a copy of the database opened
 read-only, no access outside it and locked settings, a READ ONLY transaction, one statement of type SELECT or EXPLAIN,
 and a process with bounded memory, files and time. The price is the start of a process, a third of a second; several
 queries can share it.

@@ -2,7 +2,7 @@
 
 DuckDB lets no second process in, so whoever wants to read touches ``snapshot.request``; the owner's writer thread sees
 it within half a second, folds its log into the file and lets a child process copy it. The copy must be made by a
-child: the owner would drop DuckDB's lock by opening and closing its own file (RELIABILITY F1).
+child: the owner would drop DuckDB's lock by opening and closing its own file.
 """
 
 import contextlib

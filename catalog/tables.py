@@ -1,7 +1,7 @@
 """The declared schema: physical tables in the singular; people query the plural views of ``sql/views``.
 
 Migrations build databases and a test compares them with this module. On DuckDB a key or index on a big table doubles
-its load time and has corrupted updates (CATALOG.md §1.3, §2.1), so big tables carry none there: their order of
+its load time and has corrupted updates, so big tables carry none there: their order of
 insertion is their index (zone maps), and the indexes of ``POSTGRESQL_INDEXES`` exist on PostgreSQL only.
 Every instant is a double: seconds since 1970-01-01 UTC. That type is bit-identical on both databases, whereas
 timestamptz comes back in the session's time zone on one and in the process's on the other.

@@ -1,4 +1,4 @@
-"""The one thread that writes (RELIABILITY F18): small changes gather, large ones wait their turn, each is committed.
+"""The one thread that writes: small changes gather, large ones wait their turn, each is committed.
 
 Readers and workers drop small changes and go on; they are committed together after a short linger, or at once when
 somebody flushes. The trade-off: a kill loses what was not flushed yet, at most ``LINGER_S`` of it, and recovery finds

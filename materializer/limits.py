@@ -1,6 +1,6 @@
 """What a worker process may take: memory, files, core dumps; and that it ends with its parent.
 
-A worker opens files that strangers made (RELIABILITY F12). Limits turn the worst of them into an error of one process.
+A worker opens files that strangers made. Limits turn the worst of them into an error of one process.
 """
 
 import ctypes

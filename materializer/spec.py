@@ -197,7 +197,7 @@ class SamplingSpec:
     samples_per_video: int = 1
     """Clips of one video in one epoch (m)."""
     coordination: Coordination = Coordination.SHARED
-    """``shared`` (shared fraction, DESIGN §8.3) or ``independent``."""
+    """``shared`` (shared fraction, docs/design/0005) or ``independent``."""
     spread: float = 0.4
     """δ in (0, 1]: width of the window of a video, as a fraction, that the starts of one generation fall in."""
 

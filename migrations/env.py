@@ -51,7 +51,7 @@ engine = create_engine(_url(), poolclass=pool.NullPool)
 with engine.connect() as live:
     _run(live)
     if live.dialect.name == "duckdb":
-        # A log of DDL is the one kind that DuckDB has failed to replay (RELIABILITY F6).
+        # A log of DDL is the one kind that DuckDB has failed to replay.
         live.commit()
         live.exec_driver_sql("checkpoint")
 engine.dispose()

@@ -1,4 +1,4 @@
-"""Requests kept out of logs: at DEBUG level the libraries below fsspec show tokens and signatures (RELIABILITY F16)."""
+"""Requests kept out of logs: at DEBUG level the libraries below fsspec show tokens and signatures."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What a cache shows of its randomness: tests of what was recorded, task by task, and what sharing costs (DESIGN §3.2).
+"""What a cache shows of its randomness: tests of what was recorded, task by task, and what sharing costs (law 2).
 
 Fed by `viewcache verify` while it reads every object anyway. It judges only what was drawn; that the code draws
 uniformly for any cache is proved by tests/laws.

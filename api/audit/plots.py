@@ -1,27 +1,33 @@
-"""What was drawn, as pictures: one row per task, as a PNG or as an HTML page that needs no other file.
+"""Pictures of what was drawn, as a PNG or as an HTML page that needs no other file.
 
 matplotlib is loaded when a picture is asked for, and used without its global state: no window, no backend to choose.
 """
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from viewcache.api.audit.diversity import OFTEN, Diversity
 from viewcache.api.audit.evidence import Evidence, TaskEvidence
 from viewcache.api.audit.uniformity import Check
-from viewcache.api.cli.terminal import counted
+from viewcache.api.text import counted
 from viewcache.errors import BadInput, MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plotter"]
+__all__ = ["draw_figure", "plotter"]
 
+_COLUMNS = 4
+"""Panels beside one another."""
+_TITLE, _TITLE_LINES = 44, 4
+"""Most characters of a title's line, so that it stays over its panel, and most lines."""
 _SHOWN_TIMES = 12
 """Bars of how often frames were selected; the last one has all that were selected as often or more."""
 
@@ -58,7 +64,7 @@ def plotter(file: str) -> Callable[[Evidence], None]:
         raise MissingExtra("plots need matplotlib: pip install 'viewcache[verify]'") from missing
 
     def draw(evidence: Evidence) -> None:
-        figure, out = _figure(evidence), io.BytesIO()
+        figure, out = draw_figure(evidence), io.BytesIO()
         if path.suffix.lower() == ".png":
             figure.savefig(out, format="png", dpi=120)
             data = out.getvalue()
@@ -74,34 +80,45 @@ def plotter(file: str) -> Callable[[Evidence], None]:
     return draw
 
 
-def _figure(evidence: Evidence) -> "Figure":
+def draw_figure(evidence: Evidence) -> "Figure":
+    """All panels that have something to show, task by task, without a gap for those that have not."""
     from matplotlib.figure import Figure
 
-    together = [each for each in evidence.diversity if len(each.tasks) > 1]
-    rows = len(evidence.tasks) + len(together)
-    figure = Figure(figsize=(16, 3.4 * max(rows, 1)), layout="constrained")
-    axes = figure.subplots(max(rows, 1), 4, squeeze=False)
-    for each in axes.flat:
-        each.set_axis_off()
-    for line, task in zip(axes, evidence.tasks, strict=False):
-        checks = {check.about: check for check in task.checks}
-        _order(line[0], task)
-        _density(line[1], f"{task.task}: clip starts", "tenth of the possible starts", [checks.get("start")])
-        crops = [checks.get("crop rows"), checks.get("crop columns")]
-        _density(line[2], f"{task.task}: random crops", "tenth of the possible offsets", crops)
-        for alone in evidence.diversity:
-            if alone.tasks == (task.task,):
-                _times(line[3], alone)
-    for line, each in zip(axes[len(evidence.tasks) :], together, strict=True):
-        _times(line[3], each)
+    panels = list(_panels(evidence))
+    across = min(_COLUMNS, max(len(panels), 1))
+    down = max(-(-len(panels) // across), 1)
+    figure = Figure(figsize=(4.4 * across, 3.8 * down), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
+    if not panels:
+        figure.text(0.5, 0.5, "nothing was drawn yet", ha="center", va="center")
+    for at, draw in enumerate(panels):
+        draw(figure.add_subplot(down, across, at + 1))
     return figure
+
+
+def _panels(evidence: Evidence) -> Iterator[Callable[["Axes"], None]]:
+    """What draws each panel."""
+    alone = {each.tasks[0]: each for each in evidence.diversity if len(each.tasks) == 1}
+    for task in evidence.tasks:
+        checks = {check.about: check for check in task.checks if check.density}
+        if task.places:
+            yield partial(_order, task=task)
+        if "start" in checks:
+            title, below = f"{task.task}: clip starts", "tenth of the possible starts"
+            yield partial(_density, title=title, below=below, checks=[checks["start"]])
+        crops = [checks[name] for name in ("crop rows", "crop columns") if name in checks]
+        if crops:
+            title, below = f"{task.task}: random crops", "tenth of the possible offsets"
+            yield partial(_density, title=title, below=below, checks=crops)
+        if task.task in alone:
+            yield partial(_times, counts=alone[task.task])
+    for each in evidence.diversity:
+        if len(each.tasks) > 1:
+            yield partial(_times, counts=each)
 
 
 def _order(axes: "Axes", task: TaskEvidence) -> None:
     """Listing against epoch; colours end at three times the noise that so many draws have, at a quarter or at zero."""
-    if not task.places:
-        return
-    axes.set_axis_on()
     parts = len(task.places)
     draws = next((check.n for check in task.checks if check.about == "place"), 1)
     off = min(1.0, max(0.25, 3 * parts / draws**0.5))
@@ -120,28 +137,23 @@ def _order(axes: "Axes", task: TaskEvidence) -> None:
     _label(axes, f"{title}\np: {told}" if told else title, "place in the epoch", "place in the listing")
 
 
-def _density(axes: "Axes", title: str, below: str, checks: Sequence[Check | None]) -> None:
+def _density(axes: "Axes", title: str, below: str, checks: Sequence[Check]) -> None:
     """Bars per tenth around the line of the uniform law, with the noise that so many draws have."""
-    shown = [check for check in checks if check is not None and check.density]
-    if not shown:
-        return
-    axes.set_axis_on()
-    width = 0.8 / len(shown)
-    for k, check in enumerate(shown):
-        at = [tenth + 1 + (k - (len(shown) - 1) / 2) * width for tenth in range(len(check.density))]
+    width = 0.8 / len(checks)
+    for k, check in enumerate(checks):
+        at = [tenth + 1 + (k - (len(checks) - 1) / 2) * width for tenth in range(len(check.density))]
         p = check.verdict if check.p is None else f"p {check.p:.2g}"
         axes.bar(at, check.density, width, label=f"{check.about}: n {check.n}, {p}")
-    noise = 2 * ((len(shown[0].density) - 1) / min(check.n for check in shown)) ** 0.5
+    noise = 2 * ((len(checks[0].density) - 1) / min(check.n for check in checks)) ** 0.5
     axes.axhspan(max(0.0, 1 - noise), 1 + noise, color="grey", alpha=0.2)
     axes.axhline(1, color="black", linewidth=1)
-    axes.set_ylim(0, max(1 + noise, *(max(check.density) for check in shown)) * 1.3)  # room for the legend
+    axes.set_ylim(0, max(1 + noise, *(max(check.density) for check in checks)) * 1.3)  # room for the legend
     axes.legend(fontsize="small")
     _label(axes, title, below, "density, 1 = uniform")
 
 
 def _times(axes: "Axes", counts: Diversity) -> None:
     """How often frames were selected, as recorded and by independent draws."""
-    axes.set_axis_on()
     for shift, name, each in ((-0.2, "recorded", counts.recorded), (0.2, "independent", counts.independent)):
         ever = max(each.ever, 1.0)
         shares = [times / ever for times in each.times[: _SHOWN_TIMES - 1]]
@@ -151,11 +163,17 @@ def _times(axes: "Axes", counts: Diversity) -> None:
     axes.set_ylim(0, axes.get_ylim()[1] * 1.25)
     axes.legend(fontsize="small")
     who = " + ".join(counts.tasks)
-    _label(axes, f"{who}: frames in {counted(counts.epochs, 'epoch')}", "times selected", "share of selected frames")
+    _label(
+        axes,
+        f"{who}: frames in {counted(counts.epochs, 'epoch')}",
+        f"times selected; {_SHOWN_TIMES} = {_SHOWN_TIMES} or more",
+        "share of selected frames",
+    )
 
 
 def _label(axes: "Axes", title: str, below: str, beside: str) -> None:
-    axes.set_title(title, fontsize="medium", parse_math=False)  # a task's name may hold a $
+    lines = [part for line in title.split("\n") for part in wrap(line, _TITLE)]  # names of tasks are long at times
+    axes.set_title("\n".join(lines[:_TITLE_LINES]), fontsize="medium", parse_math=False)  # a name may hold a $
     axes.set_xlabel(below)
     axes.set_ylabel(beside)
 

@@ -1,4 +1,4 @@
-"""Tests of what was drawn against the uniform law, each on draws that are independent if that law holds (DESIGN §3.2).
+"""Tests of what was drawn against the uniform law, each on draws that are independent if that law holds (law 2).
 
 Pure functions from arrays to a `Check`. A test is only as honest as its law: what a generation shares is taken out
 before, discrete draws are spread evenly over their step, and statistics of orders have their exact mean. Which

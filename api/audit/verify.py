@@ -136,7 +136,7 @@ def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
 def _mistake(
     task: str, epoch: int, positions: NDArray[np.int64], videos: NDArray[np.int64], same: NDArray[np.int64]
 ) -> str:
-    """What breaks the law of exactly once (DESIGN §3) in one epoch."""
+    """What breaks law 1 (exactly once) in one epoch."""
     if not np.array_equal(positions, np.arange(len(positions))):
         return f"task {task!r} epoch {epoch}: its {len(positions)} draws have gaps or repeats in their positions"
     twice = videos[1:][videos[1:] == videos[:-1]]

@@ -3,7 +3,9 @@
 In the order of work:
 
 - ``terminal``: data to stdout, words and progress to stderr
-- ``make``: plan, run, demo
+- ``tables``: values of plan, run and status as tables and words
+- ``make``: plan, run
+- ``demo``: demo
 - ``look``: status, sql, lint
 - ``care``: verify, doctor, gc, forget, db upgrade
 - ``evict``: evict

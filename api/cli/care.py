@@ -3,7 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal, counted, size
+from viewcache.api.cli.terminal import Terminal
+from viewcache.api.text import counted, size
 
 if TYPE_CHECKING:
     from viewcache.api.audit.evidence import Evidence

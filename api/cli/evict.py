@@ -4,7 +4,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal, counted, size
+from viewcache.api.cli.terminal import NARROW, Terminal
+from viewcache.api.text import counted, size
 
 if TYPE_CHECKING:
     from viewcache.api.upkeep.evict import Evicted
@@ -91,6 +92,7 @@ def _list(found: list["Policy"], active: str, terminal: Terminal) -> int:
                 (policy.name, "yes" if policy.name == active else "", policy.source, policy.problem or policy.purpose)
                 for policy in found
             ],
+            width=NARROW,
         )
     return 1 if any(policy.problem for policy in found) else 0
 

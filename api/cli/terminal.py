@@ -7,22 +7,19 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Protocol
 
-__all__ = ["Bar", "Terminal", "as_json", "counted", "duration", "printable", "size"]
+from viewcache.api.text import Bar, duration, printable
+
+__all__ = ["NARROW", "Lines", "Terminal", "as_json"]
 
 LINE_EVERY_S = 5.0
 """How often progress is told where there is no terminal to draw on."""
 
-
-class Bar(Protocol):
-    """What shows how far some work is."""
-
-    def at(self, done: int, total: int, note: str = "") -> None:
-        """So much is done of so much; ``note`` is a few words about the last of it."""
+WIDE, NARROW = 200, 100
+"""Characters of a table's line where stdout is no terminal: for tables of values, and for tables with sentences."""
 
 
 class Terminal:
@@ -48,14 +45,23 @@ class Terminal:
         """The command's answer as one JSON value."""
         print(as_json(value), flush=True)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-        """A table on stdout; numbers are set to the right."""
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", *, width: int = WIDE
+    ) -> None:
+        """Print a table on stdout; numbers are set to the right.
+
+        Args:
+            columns: their names.
+            rows: values in the order of the columns.
+            title: a line above it.
+            width: most characters of a line where stdout is no terminal; longer cells are wrapped.
+        """
         from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else 200)
+        console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else width)
         table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
         for position, name in enumerate(columns):
             numeric = rows and all(
@@ -67,13 +73,13 @@ class Terminal:
         with console.capture() as drawn:
             console.print(table)
         # Not by rich: where the reader has gone (`| head`), it would end the process as if the command had failed.
-        print(drawn.get(), end="", flush=True)
+        print("".join(f"{line.rstrip()}\n" for line in drawn.get().splitlines()), end="", flush=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Bar]:
         """A bar with the time that is left while the block runs; lines every few seconds if stderr is no terminal."""
         if not sys.stderr.isatty():
-            lines = _Lines(what)
+            lines = Lines(what)
             yield lines
             lines.end()
             return
@@ -101,31 +107,39 @@ class _Drawn:
         self._progress.update(self._task, completed=done, total=total, note=printable(note)[-60:])  # type: ignore[attr-defined]
 
 
-class _Lines:
+class Lines:
     """Progress for a log file: few lines, each whole in itself."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._start = time.monotonic()
-        self._told_at = self._start
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """Tell of ``what``, on stderr; the clock gives seconds."""
+        self._what, self._clock = what, clock
+        self._start = self._told_at = clock()
+        self._first: tuple[float, int] | None = None
+        """When the first parts were done, and how many."""
         self._last = ""
 
     def at(self, done: int, total: int, note: str = "") -> None:
-        now = time.monotonic()
-        left = f", about {duration((now - self._start) / done * (total - done))} left" if 0 < done < total else ""
+        """See `Bar.at`."""
+        now = self._clock()
+        if self._first is None and done:
+            self._first = now, done
         self._last = f"{self._what}: {done}/{total}"
-        if now - self._told_at >= LINE_EVERY_S:
+        if now - self._told_at >= LINE_EVERY_S and done < total:
             self._told_at = now
-            print(printable(f"{self._last}{left}{', ' if note else ''}{note}"), file=sys.stderr, flush=True)
+            text = ", ".join(part for part in (self._last, self._left(now, done, total), note) if part)
+            print(printable(text), file=sys.stderr, flush=True)
+
+    def _left(self, now: float, done: int, total: int) -> str:
+        """The time that is left, at the pace since the first parts were done: until then workers were starting."""
+        if self._first is None or not self._first[1] < done < total:
+            return ""
+        begun, before = self._first
+        return f"about {duration((now - begun) / (done - before) * (total - done))} left"
 
     def end(self) -> None:
+        """Tell how far it came, and how long it took."""
         if self._last:
-            print(f"{self._last} in {duration(time.monotonic() - self._start)}", file=sys.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    """The text without characters that could steer a terminal; a file's name or an error may hold any."""
-    return "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+            print(f"{self._last} in {duration(self._clock() - self._start)}", file=sys.stderr, flush=True)
 
 
 def as_json(value: object) -> str:
@@ -157,28 +171,3 @@ def _cell(value: object) -> str:
     if isinstance(value, bytes | bytearray):
         return f"{len(value)} bytes"
     return str(value)
-
-
-def size(count: float) -> str:
-    """Bytes for people: 3.2 MB."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(count) < 1000 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:.0f} B" if unit == "B" else f"{count:.3g} {unit}" if count < 100 else f"{count:.0f} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: 0.42 s, 75 s, 3 min 20 s, 2 h 5 min."""
-    if seconds < 10:
-        return f"{seconds:.2g} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
-
-
-def counted(count: int, word: str, words: str = "") -> str:
-    """1 clip, 2 clips."""
-    return f"{count} {word if count == 1 else words or word + 's'}"

@@ -1,4 +1,4 @@
-"""Which cache a command is about: a configuration, a cache's folder, or the one that is near (DESIGN §5).
+"""Which cache a command is about: a configuration, a cache's folder, or the one that is near (docs/paths.md).
 
 Nothing named: ``VIEWCACHE`` in the environment, else the nearest ``viewcache.yaml`` upward, else the one configuration
 in the working directory.

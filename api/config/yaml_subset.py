@@ -2,7 +2,7 @@
 
 Trade-off: a safe subset instead of the whole language. No anchors, aliases, tags or duplicate keys, scalars by the core
 schema of YAML 1.2 (``no`` is text, ``010`` is ten), and caps on bytes, depth and nodes, so that no file can run code,
-grow in memory or mean something else than it seems to (RELIABILITY F15). The events come from PyYAML's parser.
+grow in memory or mean something else than it seems to. The events come from PyYAML's parser.
 """
 
 import math

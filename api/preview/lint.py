@@ -11,10 +11,10 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from viewcache.api.cli.terminal import size
 from viewcache.api.config.load import Config, assemble, read_documents
 from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
+from viewcache.api.text import size
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.spec import Place, TaskSpec

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 
-from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.catalog import Catalog, records
@@ -21,7 +20,7 @@ from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
 from viewcache.materializer.retention.keeper import Keeper, KeepSettings
-from viewcache.materializer.spec import BranchType, KeepRule, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import BranchType, OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
@@ -70,30 +69,6 @@ class Preview:
         """The same as plain values."""
         return asdict(self)
 
-    def lines(self) -> list[str]:
-        """Task, graph and generation in words."""
-        epochs = f"epoch {self.first_epoch}" + (f" to {self.last_epoch}" if self.last_epoch > self.first_epoch else "")
-        kept, clips = self.kept_clips, self.summary.clips
-        return [
-            *self.graph,
-            f"generation {self.generation}: {epochs}, {self.iterations} batches an epoch, "
-            f"clips of {'x'.join(map(str, self.shape))} uint8",
-            f"budget {size(self.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%})",
-        ]
-
-    def object_rows(self) -> list[tuple[object, ...]]:
-        """A table of the objects per kind."""
-        return [(each.kind, each.count, size(each.bytes), each.kept, size(each.kept_bytes)) for each in self.objects]
-
-    def cost_rows(self) -> list[tuple[object, ...]]:
-        """A table of what making costs, with decoding every clip on demand beside it."""
-        s = self.summary
-        counts = (("frames converted", s.frames, s.frame_uses), ("packets decoded", s.packets, s.packets_on_demand))
-        rows: list[tuple[object, ...]] = [(name, a, b, f"{b / max(a, 1):.1f}x") for name, a, b in counts]
-        ratio = s.decode_on_demand_s / s.decode_s if s.decode_s else 1.0
-        rows.append(("core seconds, estimated", duration(s.decode_s), duration(s.decode_on_demand_s), f"{ratio:.1f}x"))
-        return rows
-
 
 @dataclass(frozen=True, slots=True)
 class Keep:
@@ -111,22 +86,6 @@ class Keep:
     rules: tuple[tuple[str, int, float], ...]
     """Every rule with the bytes that it keeps and the core seconds that the generation costs with it, estimated."""
 
-    def rows(self) -> list[tuple[object, ...]]:
-        """A table of the rules."""
-        base = next(cost for name, _, cost in self.rules if name == KeepRule.LEAVES)
-        return [
-            (f"{name}{' (chosen)' if name == self.rule else ''}", size(kept), duration(cost), f"{cost / base - 1:+.0%}")
-            for name, kept, cost in self.rules
-        ]
-
-    def lines(self) -> list[str]:
-        """What is kept, in words."""
-        ways = ", ".join(f"{what} of {count}" for what, count in self.ways)
-        return [
-            f"what is kept, generation {self.generation}: all clips take up to {size(self.clip_bytes)}, there is room "
-            f"for {size(self.budget_bytes)}; of {sum(count for _, count in self.ways)} videos: {ways}"
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -143,28 +102,6 @@ class Outlook:
         together = [{"generation": number, "work": [asdict(each) for each in all_]} for number, all_ in self.savings]
         keeps = [asdict(each) for each in self.keeps]
         return {"tasks": [task.as_dict() for task in self.tasks], "together": together, "keeps": keeps}
-
-    def saving_rows(self, number: int) -> list[tuple[object, ...]]:
-        """A table of what sharing saves in a generation."""
-        return [
-            (
-                each.what,
-                *(_amount(each.what, value) for value in (each.alone, each.by_task, each.together)),
-                _less(each),
-            )
-            for each in dict(self.savings)[number]
-        ]
-
-
-def _amount(what: str, value: float) -> str:
-    if what.startswith("bytes"):
-        return size(int(value))
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
-
-
-def _less(saving: Saving) -> str:
-    """How much less the tasks make together than each by itself."""
-    return f"{saving.together / saving.by_task - 1:+.0%}" if saving.by_task else ""
 
 
 def generations_of(config: Config, epochs: int | None) -> list[int]:

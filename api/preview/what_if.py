@@ -11,7 +11,6 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from viewcache.api.cli.terminal import duration, size
 from viewcache.api.config.load import Config
 from viewcache.api.config.values import parse_size
 from viewcache.api.preview.plan import planned_tasks
@@ -25,7 +24,7 @@ from viewcache.materializer.simulation.simulated_uses import Section, Trace, sec
 from viewcache.materializer.tasks.opening import share_among
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["HEADS", "BudgetOutlook", "Question", "WhatIf", "what_if"]
+__all__ = ["BudgetOutlook", "Question", "WhatIf", "what_if"]
 
 MOST_USES = 40_000
 """Of longer plans the first generations are simulated, at least two, unless epochs are named: so many uses take a few
@@ -111,29 +110,6 @@ class BudgetOutlook:
         later = self.hit_rates[1:]
         return sum(later) / len(later) if later else None
 
-    def row(self) -> tuple[object, ...]:
-        """For the table."""
-        if self.error:
-            return size(self.budget_bytes), self.error, *[None] * 7
-        later = self.hits_later
-        return (
-            size(self.budget_bytes),
-            self.kept,
-            f"{self.hits_first:.1%}",
-            None if later is None else f"{later:.1%}",
-            duration(self.decode_s),
-            duration(self.work_s),
-            size(self.read_bytes),
-            f"{self.stall:.1%}",
-            "never" if self.warm_up_s is None else duration(self.warm_up_s),
-        )
-
-
-HEADS = (
-    "budget", "kept of the first generation", "hits, epoch 0", "hits, later", "decoding", "all work", "read", "stall",
-    "warm-up",
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
@@ -159,26 +135,6 @@ class WhatIf:
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
         return asdict(self)
-
-    def rows(self) -> list[tuple[object, ...]]:
-        """A table with `HEADS`."""
-        return [each.row() for each in self.budgets]
-
-    def lines(self) -> list[str]:
-        """The rest, in words."""
-        paces = ", ".join(
-            f"{name} {duration(pace)} a batch" if pace else f"{name} as fast as possible"
-            for name, pace in self.paces_s.items()
-        )
-        part = f"{self.epochs} epochs" + (f" of {self.epochs_of_task}" if self.epochs < self.epochs_of_task else "")
-        rates = "measured" if self.measured else "guessed: nothing has been made in this cache yet"
-        if self.least_bytes is not None:
-            about = "about " if self.searched else ""
-            least = f"nothing is decoded twice from {about}{size(self.least_bytes)} on"
-            least += "" if self.searched else ", of the budgets above"
-        else:
-            least = "something is decoded twice under every budget above"
-        return [f"{part}, {self.uses} clips read; pace: {paces}; rates of work: {rates}", least]
 
 
 def what_if(config: Config, question: Question, progress: Progress | None = None) -> WhatIf:

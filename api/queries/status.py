@@ -1,18 +1,13 @@
 """What `viewcache status` shows: each part is the answer to a question that people can ask in SQL themselves."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from viewcache.api.cli.terminal import duration, size
 from viewcache.api.queries.ask import ask_all, question
-from viewcache.materializer.telemetry.stalls import CAUSES
 
-__all__ = ["PARTS", "Status", "status"]
+__all__ = ["PARTS", "Status", "as_number", "status"]
 
 PARTS = ("tasks", "objects", "tiers", "waiting", "errors")
 """Each is the question ``status_<part>``."""
-
-Table = tuple[str, Sequence[str], list[tuple[object, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,74 +28,16 @@ class Status:
         rows = [row for row in self.parts["waiting"] if row["kind"] == "stall"]
         total: dict[object, float] = {}
         for row in rows:
-            total[row["task"]] = total.get(row["task"], 0.0) + _number(row["seconds"])
+            total[row["task"]] = total.get(row["task"], 0.0) + as_number(row["seconds"])
         return [
             {
                 "task": row["task"],
                 "waiting_for": row["detail"],
-                "seconds": _number(row["seconds"]),
-                "share": _number(row["seconds"]) / total[row["task"]] if total[row["task"]] else 0.0,
+                "seconds": as_number(row["seconds"]),
+                "share": as_number(row["seconds"]) / total[row["task"]] if total[row["task"]] else 0.0,
             }
             for row in rows
         ]
-
-    def tables(self) -> list[Table]:
-        """(title, columns, rows) for people."""
-        return [self._tasks(), self._objects(), self._tiers(), self._waiting(), self._errors()]
-
-    def _tasks(self) -> Table:
-        rows: list[tuple[object, ...]] = []
-        for row in self.parts["tasks"]:
-            at = "not read yet" if row["epoch"] is None else f"epoch {row['epoch']}, iteration {row['iteration']}"
-            ready = f"{row['ready_to_come'] or 0} of {row['clips_to_come'] or 0}"
-            pace = duration(_number(row["seconds_each"])) if row["seconds_each"] else ""
-            rows.append((row["task"], row["epochs"], row["generations"], row["rank"], at, pace, ready))
-        return (
-            "tasks",
-            ("task", "epochs", "planned", "rank", "next", "per iteration", "clips to come that are ready"),
-            rows,
-        )
-
-    def _objects(self) -> Table:
-        rows: list[tuple[object, ...]] = [
-            (row["kind"], row["state"], row["objects"], size(_number(row["bytes"]))) for row in self.parts["objects"]
-        ]
-        return "objects", ("kind", "state", "objects", "bytes"), rows
-
-    def _tiers(self) -> Table:
-        rows: list[tuple[object, ...]] = []
-        for row in self.parts["tiers"]:
-            used, budget = _number(row["used_bytes"]), _number(row["budget_bytes"])
-            rows.append((row["tier"], row["url"], size(used), size(budget), f"{used / budget:.0%}" if budget else ""))
-        return "store", ("tier", "where", "used", "budget", "full"), rows
-
-    def _waiting(self) -> Table:
-        rows: list[tuple[object, ...]] = [
-            (
-                row["task"],
-                CAUSES.get(str(row["waiting_for"]), row["waiting_for"]),
-                duration(_number(row["seconds"])),
-                f"{_number(row['share']):.0%}",
-            )
-            for row in self.stalls()
-        ]
-        rows += [
-            (
-                row["task"],
-                {"hit": "clips that were there", "miss": "clips that were not"}.get(str(row["kind"]), row["kind"]),
-                row["count"],
-                "",
-            )
-            for row in self.parts["waiting"]
-            if row["kind"] != "stall"
-        ]
-        return "what reading waited for", ("task", "for", "", "share"), rows
-
-    def _errors(self) -> Table:
-        rows: list[tuple[object, ...]] = [
-            (row["about"], row["name"], row["message"], row["count"]) for row in self.parts["errors"]
-        ]
-        return "last errors", ("about", "name", "message", "times"), rows
 
 
 def status(where: str) -> Status:
@@ -117,5 +54,6 @@ def status(where: str) -> Status:
     return Status({part: answer.dicts() for part, answer in zip(PARTS, answers, strict=True)}, answers[0].seen)
 
 
-def _number(value: object) -> float:
+def as_number(value: object) -> float:
+    """A value of a row as a number; what is none counts as zero."""
     return float(value) if isinstance(value, int | float) else 0.0

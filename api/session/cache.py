@@ -1,4 +1,4 @@
-"""An open cache: one process's handle on store, catalog, tasks and workers (DESIGN §9).
+"""An open cache: one process's handle on store, catalog, tasks and workers.
 
 Opening scans the datasets and repairs what an unclean end left; workers start with the first read. Closing commits what
 waits; not closing loses nothing that was made.

@@ -20,6 +20,8 @@ class Making:
     engine: Engine
     predicted: Forecast
     """What it will take, worked out before anything was made."""
+    made_before: float = 0.0
+    """Objects that the engine had made before."""
 
     @classmethod
     def begin(cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, engine: Engine) -> "Making":
@@ -31,7 +33,7 @@ class Making:
             works.extend((active, task.index_of(active.plan)) for active in actives)
         engine.recognize([active for active, _ in works])
         keeper.decide(works, engine.guard)
-        making = cls(works, engine, _predict(works, keeper, engine))
+        making = cls(works, engine, _predict(works, keeper, engine), engine.frames["objects"])
         engine.look_ahead([*keeper.bases(), *(active for active, _ in works)])
         return making
 
@@ -43,6 +45,14 @@ class Making:
             check_open()
             done = self.engine.wait_idle(0.5)
             yield self.engine.counts(actives)
+
+    def made(self) -> tuple[int, int]:
+        """How many objects were made since it began, and of how many as predicted.
+
+        Unlike the count of clips that are ready it never goes down, and it ends where the budget ends.
+        """
+        done = round(self.engine.frames["objects"] - self.made_before)
+        return done, max(done, round(self.predicted.objects))
 
     def measured(self) -> Forecast:
         """What the engine's workers took since the cache was opened, in the same terms."""

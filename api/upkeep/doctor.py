@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from viewcache.api.cli.terminal import counted, size
 from viewcache.api.config.find import Located
+from viewcache.api.text import counted, size
 from viewcache.api.upkeep.doctor_cache import (
     Finding,
     Recorded,

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from viewcache.api.cli.terminal import counted, size
 from viewcache.api.config.find import Located
 from viewcache.api.queries.ask import Answer, ask, ask_all, copy_catalog, owner_of, question
+from viewcache.api.text import counted, size
 from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines

@@ -1,4 +1,4 @@
-"""The paths below `view://`: text to a value and back, nothing else (SAND Table 1, DESIGN §5).
+"""The paths below `view://`: text to a value and back, nothing else (SAND Table 1).
 
 The last component decides what a path names, so a video called `12` and epoch 12 can live side by side.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DecodeStats", "decode", "decode_from"]
 
 SKIPPABLE = frozenset({"h264", "hevc"})
-"""Codecs whose decoders skip a non-reference frame without a trace. dav1d loses wanted frames (DECODE.md §0.3)."""
+"""Codecs whose decoders skip a non-reference frame without a trace. dav1d loses wanted frames."""
 DEEPEST = 64
 """Packets after which a frame has come out of any decoder, or never will: reordering goes 16 deep, threads add more."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only", "pixel_limit"]
 
 DAMAGE = (av.error.FFmpegError, ValueError, MemoryError, UnicodeDecodeError, IndexError)
-"""What the bindings raise on damaged input (RELIABILITY F12)."""
+"""What the bindings raise on damaged input."""
 LOCAL_GAP, REMOTE_GAP = 16 << 10, 256 << 10
 """Bytes between two packets that are read along rather than asked for separately."""
 ANOTHER = "the file was changed or damaged after it was scanned"

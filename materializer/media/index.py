@@ -1,7 +1,7 @@
 """The packet index of one video: which bytes hold which frame, and where a decoder must start to get it.
 
 With it a clip needs neither the container nor a scan: key frame to last wanted packet are read as byte ranges and
-decoded (DECODE.md §0). It costs some 12 bytes a packet in the catalog.
+decoded. It costs some 12 bytes a packet in the catalog.
 """
 
 import json
@@ -90,7 +90,7 @@ class VideoIndex:
     size: np.ndarray
     """int32: payload bytes."""
     crc: np.ndarray
-    """uint32: CRC-32C of the payload. Most damage decodes without a complaint (RELIABILITY F12); this tells."""
+    """uint32: CRC-32C of the payload. Most damage decodes without a complaint; this tells."""
     pts: np.ndarray
     """int64: presentation time in ``time_base`` units, or ``NO_TIME``."""
     dts: np.ndarray

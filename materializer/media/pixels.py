@@ -1,7 +1,7 @@
 """From decoded frames to planar RGB, in the one swscale step that defines the data, and to native planes and back.
 
-One step to ``gbrp`` (planar, channels first) is three times cheaper than ``rgb24`` and closer to an exact resize
-(DECODE.md §0.2); rounding is exact and independent of the CPU's vector units, so that machines agree on the bytes
+One step to ``gbrp`` (planar, channels first) is three times cheaper than ``rgb24`` and closer to an exact resize;
+rounding is exact and independent of the CPU's vector units, so that machines agree on the bytes
 (law 3).
 """
 

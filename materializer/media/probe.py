@@ -68,7 +68,7 @@ def probe(uri: str, max_pixels: int = DEFAULT_MAX_PIXELS) -> VideoIndex:
             return _Probe(source, max_pixels).run()
         except (BadVideo, Full):
             raise
-        except Exception as bad:  # hostile files raise nearly anything out of the bindings (RELIABILITY F12)
+        except Exception as bad:  # hostile files raise nearly anything out of the bindings
             raise BadVideo(f"{shown(uri)}: cannot be read as a video ({type(bad).__name__}: {bad})") from bad
 
 

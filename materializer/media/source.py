@@ -1,8 +1,8 @@
 """Reach a video's bytes, in a local file or behind any fsspec URL, as ranges or as an opened container.
 
 The file is never trusted: it is opened by descriptor or by ``file:`` + absolute path, with lists of the container
-formats and protocols allowed, so that a playlist posing as a video cannot make FFmpeg open another file or the network
-(DESIGN §8.6; RELIABILITY F12). A local file costs one descriptor; a remote one a few cached blocks.
+formats and protocols allowed, so that a playlist posing as a video cannot make FFmpeg open another file or the network.
+A local file costs one descriptor; a remote one a few cached blocks.
 """
 
 import errno

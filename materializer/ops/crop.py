@@ -1,7 +1,7 @@
 """Cropping: at random, in the middle, at one of five places, or of random size and aspect.
 
 The windows of random crops come from one fraction per side that all tasks share, so that a smaller crop lies inside a
-larger one while each alone is uniform (ALGORITHMS §2.1, step D). A crop is a view of the frame: it costs no copy.
+larger one while each alone is uniform (docs/design/0005). A crop is a view of the frame: it costs no copy.
 """
 
 from decimal import Decimal, localcontext

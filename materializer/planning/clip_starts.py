@@ -1,4 +1,4 @@
-"""Which frames of a video make a clip: the shared fraction of DESIGN §8.3 (ALGORITHMS §2.1, steps C and D).
+"""Which frames of a video make a clip: the shared fraction (docs/design/0005).
 
 One fraction per (video, generation) places the clips of every task, so that tasks and epochs reuse frames; each task
 alone still draws its starts exactly uniformly. All of it is integer arithmetic on fractions of 32 bits.

@@ -1,6 +1,6 @@
 """What work costs: core seconds for each stage, measured where the catalog has measurements, else guessed.
 
-One table of measurements, `io_samples`, is the common currency of plans and of pruning (DESIGN §6).
+One table of measurements, `io_samples`, is the common currency of plans and of pruning.
 """
 
 from collections.abc import Iterable

@@ -229,7 +229,7 @@ class _Part:
         return np.sort(np.concatenate(cells)) if cells else np.empty(0, np.int64)
 
     def draw(self, names: Collection[str], picks: list[Pick]) -> list[Pick]:
-        """Algorithm 1, with line 12 as c ← |D| - |S|: as printed, orders are biased (ALGORITHMS §1.1)."""
+        """Algorithm 1, with line 12 as c ← |D| - |S|: as printed, orders are biased (docs/design/0008)."""
         jobs = self.jobs
         todo = sorted((jobs[name] for name in names if name in jobs and jobs[name].left), key=_by_left)
         self._chance.begin(todo)

@@ -1,4 +1,4 @@
-"""Which video comes at which position of an epoch: a task alone draws a seeded permutation (DESIGN §8.4).
+"""Which video comes at which position of an epoch: a task alone draws a seeded permutation (law 2).
 
 An order, once drawn, is recorded in `draws` and never drawn again; the dataset may grow or shrink meanwhile. Tasks that
 draw together settle their epochs bit by bit; until then such a permutation stands in, and drawing swaps its places.

@@ -1,6 +1,6 @@
 """A finished batch and how it is put together: clips out of the store into consecutive slots of one buffer.
 
-The batch itself is never stored (ALGORITHMS §2.1): it is assembled at reading, which costs one copy that a stored batch
+The batch itself is never stored: it is assembled at reading, which costs one copy that a stored batch
 would cost too.
 """
 

@@ -64,7 +64,7 @@ class SingleFrame:
     shape: tuple[int, int, int]
     """(3,H,W)."""
     recipe: Recipe
-    """Of a clip of one frame, (1,3,H,W), or of the decoder's planes, (1, bytes): half of RGB's (DESIGN §7)."""
+    """Of a clip of one frame, (1,3,H,W), or of the decoder's planes, (1, bytes): half of RGB's."""
 
     def pixels(self, stored: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Stored bytes, (1,3,H,W) or (1, bytes), as RGB (3,H,W)."""

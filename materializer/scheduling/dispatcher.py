@@ -1,4 +1,4 @@
-"""The dispatcher: one thread that owns the workers, gives them jobs and takes in what they made (DESIGN §8.7).
+"""The dispatcher: one thread that owns the workers, gives them jobs and takes in what they made (SAND §5.4).
 
 A job takes one video and makes all of its clips that fit, so that a generation decodes a video once. When a reader
 waits for other videos, jobs that nobody waits for are paused; what cannot be paused gives up its rest if it takes long.

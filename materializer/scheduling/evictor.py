@@ -1,6 +1,6 @@
 """What leaves the tiers for what: eviction in the order of the policy, and what that means for who needs it.
 
-What is needed sooner may take the place of what is needed later, never the other way round (DESIGN §8.8).
+What is needed sooner may take the place of what is needed later, never the other way round (docs/design/0014).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Moving objects between tiers: up before they are due, down when the local tier fills (DESIGN §8.8).
+"""Moving objects between tiers: up before they are due, down when the local tier fills (docs/design/0019).
 
 Memory holds a window on what comes next; the local tier what is needed first of the rest; the remote tier what the
 local one has no room for. The trade-off: what moves up stays below as well, since a second copy can be given up at

@@ -1,4 +1,4 @@
-"""Which codec an object gets in a tier: a decision by measured costs, not a constant (DESIGN §7, STORE.md §2).
+"""Which codec an object gets in a tier: a decision by measured costs, not a constant (docs/design/0019).
 
 A codec costs its packing once and its loading at each use, and gives back bytes, which are worth what making again
 costs per byte while the budget is short, and nothing while it is not. The trade-off: what a codec does to an object is

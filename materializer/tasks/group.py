@@ -1,4 +1,4 @@
-"""Tasks over one dataset: what they share, and the drawing of their orders together (DESIGN §8.3, §8.4).
+"""Tasks over one dataset: what they share, and the drawing of their orders together (docs/design/0009).
 
 Orders are drawn a few iterations ahead of each reader and recorded before anybody sees them, so that a path keeps its
 meaning; what is behind is planned, and may still change places. Who shares is known when tasks are opened.

@@ -356,7 +356,7 @@ class _Process(Worker):
 
 
 class WorkerPool(Pool):
-    """Worker processes: a death, a hang or too much memory of one harms nobody else (RELIABILITY §1 row 9)."""
+    """Worker processes: a death, a hang or too much memory of one harms nobody else."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ def joined(parts: list[Clips]) -> Clips:
 def test_reuse_is_that_of_figure_19() -> None:
     """SlowFast and MAE, 10 epochs, k = 5: 59.6 % of the selected frames come 4 times or more, 12.2 % independently.
 
-    Distinct frames of both in an epoch: 32 a video, and 46 independently (ALGORITHMS §2.1, §2.5).
+    Distinct frames of both in an epoch: 32 a video, and 46 independently.
     """
     videos = videos_of(400, frames=300)
     clips = []

@@ -11,6 +11,7 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, single
+from viewcache.api.cli.tables import what_if_lines
 from viewcache.api.config.load import load
 from viewcache.api.preview.what_if import Question, what_if
 from viewcache.catalog.records import ProgressRow
@@ -109,7 +110,7 @@ def test_only_some_epochs(tmp_path: Path, videos: Path) -> None:
     """The first epochs are simulated with the rest of their generation, and the lines say so."""
     found = what_if(load(asked(tmp_path, videos, 10**9)), Question((10**9,), SLOW, epochs=2))
     assert found.epochs == GENERATION
-    assert f"{GENERATION} epochs of {EPOCHS}" in found.lines()[0]
+    assert f"{GENERATION} epochs of {EPOCHS}" in what_if_lines(found)[0]
 
 
 @pytest.mark.parametrize(

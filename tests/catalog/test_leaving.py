@@ -233,7 +233,7 @@ catalog.close()
 
 def test_a_full_catalog_does_not_stop_evictions(folder: Path, tmp_path: Path) -> None:
     """The catalog's disk is full, the store's is not: what leaves goes on leaving, each copy once, also what was made
-    since; and when there is room again the catalog knows it all (RELIABILITY F4).
+    since; and when there is room again the catalog knows it all.
     """
     done = forked.run(
         [sys.executable, "-c", FULL, str(folder), str(tmp_path / "store")],

@@ -79,7 +79,7 @@ def test_declared_tables_and_migrations_have_the_same_columns(url: str) -> None:
 
 
 def test_indexes_are_made_on_postgresql_only(url: str) -> None:
-    """On DuckDB an index doubles load times and has damaged updates (CATALOG.md §1.3)."""
+    """On DuckDB an index doubles load times and has damaged updates."""
     migrations.upgrade(url)
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
@@ -119,7 +119,7 @@ def test_migrations_import_no_live_code(path: Path) -> None:
 
 
 def test_a_migration_checkpoints(tmp_path: Path) -> None:
-    """No log of DDL is left to replay: the one kind that DuckDB has failed on (RELIABILITY F6)."""
+    """No log of DDL is left to replay: the one kind that DuckDB has failed on."""
     migrations.upgrade(f"duckdb:///{tmp_path / 'catalog.duckdb'}")
     assert not (tmp_path / "catalog.duckdb.wal").exists()
 

@@ -82,7 +82,7 @@ def test_waiting_for_an_owner_that_ends(folder: Path, owner: "subprocess.Popen[s
 
 
 def test_a_forked_child_does_not_hold_the_lock(folder: Path) -> None:
-    """A worker that outlives its killed owner must not keep the catalog closed (RELIABILITY F1)."""
+    """A worker that outlives its killed owner must not keep the catalog closed."""
     catalog = Catalog.open(folder)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
@@ -97,7 +97,7 @@ def test_a_forked_child_does_not_hold_the_lock(folder: Path) -> None:
 
 
 def test_the_lock_holds_while_the_owner_reads_its_own_file(folder: Path) -> None:
-    """Opening and closing the database file drops DuckDB's own lock; ours stays (RELIABILITY F1)."""
+    """Opening and closing the database file drops DuckDB's own lock; ours stays."""
     with Catalog.open(folder):
         shutil.copy(Layout(folder).database, folder / "elsewhere")
         refused = run(OWN.replace("open(sys.argv[1])", "open(sys.argv[1], wait_s=0)"), folder)
@@ -123,7 +123,7 @@ def test_of_many_starts_one_wins(folder: Path) -> None:
 
 @pytest.mark.parametrize("place", ["catalog.create-before-rename", "catalog.create-after-rename"])
 def test_creation_is_all_or_nothing(tmp_path: Path, place: str) -> None:
-    """A kill while the catalog is made leaves none or a whole one, and the next start goes on (RELIABILITY F3)."""
+    """A kill while the catalog is made leaves none or a whole one, and the next start goes on."""
     folder = tmp_path / "new"
     killed = run(OWN, folder, failpoint=f"{place}:1:kill")
     assert killed.returncode == -signal.SIGKILL

@@ -226,7 +226,7 @@ def test_several_questions_share_a_process(filled: Path) -> None:
     ],
 )
 def test_greedy_queries_are_stopped(filled: Path, sql: str) -> None:
-    """Time and memory are bounded, whatever DuckDB thinks of its own limits (RELIABILITY F9)."""
+    """Time and memory are bounded, whatever DuckDB thinks of its own limits."""
     started = time.monotonic()
     with pytest.raises(errors.QueryRefused):
         run_query(filled, sql, QueryLimits(seconds=1.0, memory_bytes=512 << 20))

@@ -108,7 +108,7 @@ def _try_in_child(catalog: Catalog, told: "multiprocessing.Queue[str]") -> None:
 
 
 def test_a_forked_child_is_refused(catalog: Catalog) -> None:
-    """A child's writes would be lost and come back as phantom rows (RELIABILITY F2); its close closes nothing."""
+    """A child's writes would be lost and come back as phantom rows; its close closes nothing."""
     context = multiprocessing.get_context("fork")
     told: multiprocessing.Queue[str] = context.Queue()
     child = context.Process(target=_try_in_child, args=(catalog, told))
@@ -217,7 +217,7 @@ def test_the_reserve_is_freed_first(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_lost_database_is_looked_up(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool) -> None:
-    """When a commit fails with the outcome unknown, sums are added once: neither lost nor doubled (RELIABILITY F4)."""
+    """When a commit fails with the outcome unknown, sums are added once: neither lost nor doubled."""
     engine = catalog._opened.engine
     transaction = engine.transaction
     failures = iter([True])

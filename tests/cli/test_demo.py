@@ -1,14 +1,14 @@
 """The demo: the whole path on a few clips, with nothing but equal bytes accepted."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.cli.site import Site
-from viewcache.api.demo import demo_clips, on_demand
-from viewcache.api.demo.demo import demo
+from viewcache.api.demo import demo, demo_clips, on_demand
 from viewcache.api.demo.sheet import contact_sheet
 from viewcache.errors import BadInput
 
@@ -17,6 +17,9 @@ def test_demo_on_given_clips(site: Site) -> None:
     """Cold, warm and on demand give equal bytes; a contact sheet and a configuration to go on with are left."""
     answer = site.json("demo", "--videos", "videos", "--out", "out")
     assert answer["differing"] == []
+    for phase in answer["phases"][:3]:
+        (shown,) = re.findall(rf"^{phase['name']}: 4/4 in ([\d.]+) s$", site.words, re.MULTILINE)
+        assert 2 * phase["seconds"] == pytest.approx(float(shown), rel=0.2, abs=0.5), "nothing is taken off the time"
     assert [phase["name"] for phase in answer["phases"]] == ["cold", "warm", "on demand", "made ahead"]
     assert answer["answers"]["kinds_and_states"]
     assert Path("out/contact-sheet.png").read_bytes().startswith(b"\x89PNG")

@@ -13,8 +13,10 @@ import pytest
 from tests.cli.site import Site
 from tests.house.tree import ROOT
 from viewcache import errors
+from viewcache.api.cli import terminal
 from viewcache.api.cli.main import EXIT_CODES, exit_code, main, parser
-from viewcache.api.cli.terminal import as_json, duration, printable, size
+from viewcache.api.cli.terminal import as_json
+from viewcache.api.text import duration, printable, size
 
 DOC = (ROOT / "docs" / "cli.md").read_text()
 
@@ -136,3 +138,25 @@ def test_sizes_and_durations_for_people() -> None:
     """Three digits, a unit, no more."""
     assert [size(n) for n in (0, 999, 1500, 193_000_000, 5e12)] == ["0 B", "999 B", "1.5 kB", "193 MB", "5 TB"]
     assert [duration(s) for s in (0.0421, 75.3, 200, 7500)] == ["0.042 s", "75 s", "3 min 20 s", "2 h 5 min"]
+    assert [size(n) for n in (999_700, 999_800_000)] == ["1 MB", "1 GB"]
+    assert [duration(s) for s in (9.97, 119.7, 7199)] == ["10 s", "2 min 0 s", "2 h 0 min"]
+
+
+def test_the_time_that_is_left_leaves_out_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    """Seconds in which workers started are no measure of the pace; before there is a pace nothing is foretold."""
+    clock = iter((0.0, 20.0, 21.0, 26.0, 26.0))
+    lines = terminal.Lines("cold", lambda: next(clock))
+    for done in (1, 2, 7):
+        lines.at(done, 12)
+    lines.end()
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["cold: 1/12", "cold: 7/12, about 5 s left", "cold: 7/12 in 26 s"]
+
+
+def test_tables_end_where_their_words_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a pipe lines have no blanks at their end, and sentences are wrapped at the width that is asked for."""
+    terminal.Terminal().table(("name", "purpose"), [("demand", "word " * 40)], width=terminal.NARROW)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) > 4
+    assert all(line == line.rstrip() for line in lines)

@@ -4,12 +4,14 @@ import json
 import re
 import signal
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import viewcache
 from tests.cli.site import Site
+from viewcache.api.cli.terminal import Terminal
 from viewcache.api.session.cache import Cache
 
 
@@ -71,7 +73,7 @@ def test_run_prints_progress_without_a_terminal(site: Site) -> None:
     """Lines on stderr tell how far it came; stdout has the summary alone."""
     out = site.run("run")
     assert "12 clips ready" in out
-    assert "making clips: 12/12" in site.words
+    assert "making objects: 12/12" in site.words
 
 
 def test_run_writes_a_trace(site: Site) -> None:
@@ -103,6 +105,26 @@ def test_run_ends_when_the_budget_is_full(site: Site) -> None:
     ready = site.json("run")["clips"]["ready"]
     assert 0 < ready < 12
     assert site.json("run")["clips"]["ready"] == ready, "what is in the store counts in the next run too"
+
+
+def test_the_bar_counts_what_the_budget_lets_be_made(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a small budget the bar goes forward only, and its end is what is kept, not all clips of all epochs."""
+    steps: dict[str, list[tuple[int, int]]] = {}
+
+    class Noting:
+        def __init__(self, what: str) -> None:
+            self.mine = steps.setdefault(what, [])
+
+        def at(self, done: int, total: int, note: str = "") -> None:
+            self.mine.append((done, total))
+
+    monkeypatch.setattr(Terminal, "progress", lambda terminal, what: nullcontext(Noting(what)))
+    site.edit("64MB", "220kB")
+    site.run("run")
+    made = steps["making objects"]
+    assert made[-1][0] > 0
+    assert [done for done, _ in made] == sorted(done for done, _ in made)
+    assert all(done <= total < 12 for done, total in made)
 
 
 def test_clips_that_a_full_disk_left_out_are_no_matter_of_the_budget(

@@ -8,10 +8,15 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import viewcache
 from tests.cli.conftest import Template
 from tests.cli.site import Site
+from viewcache.api.audit import plots
+from viewcache.api.audit.diversity import Counts, Diversity
+from viewcache.api.audit.evidence import Evidence, TaskEvidence
+from viewcache.api.audit.uniformity import Check
 from viewcache.catalog import Catalog
 
 
@@ -121,3 +126,53 @@ def test_missing_libraries_are_named(longer: Site, monkeypatch: pytest.MonkeyPat
     assert "need SciPy" in longer.words
     longer.run("verify", "train.yaml", "--plot", "draws.png", code=2)
     assert "plots need matplotlib" in longer.words
+
+
+def _evidence(names: tuple[str, ...], crops: bool) -> Evidence:
+    density = tuple(0.5 + tenth / 10 for tenth in range(10))
+    abouts = ("place", "next", "neighbours", "start", *(("crop rows", "crop columns") if crops else ()))
+    drawn = {"start", "crop rows", "crop columns"}
+    checks = tuple(
+        Check(about, "draws", 1234, "chi-square", 7.5, 0.5678, 0.5678, density if about in drawn else ())
+        for about in abouts
+    )
+    places = tuple(tuple(1 + (row - column) / 20 for column in range(10)) for row in range(10))
+    counts = Counts(100.0, 200.0, tuple(100 / (times + 1) for times in range(20)))
+    together = (names,) if len(names) > 1 else ()
+    return Evidence(
+        tuple(TaskEvidence(name, 10, checks, places) for name in names),
+        tuple(Diversity(each, 10, 40, 800, counts, counts) for each in (*((name,) for name in names), *together)),
+    )
+
+
+@pytest.mark.parametrize("crops", [True, False])
+@pytest.mark.parametrize(
+    "names",
+    [("train",), ("a-task-with-quite-a-long-name.finetuning_2026", "another-task-with-a-long-name.pretraining")],
+)
+def test_no_panel_is_empty_and_no_labels_overlap(names: tuple[str, ...], crops: bool) -> None:
+    """Every panel of a plot shows something, and no title or label lies on another one, however long the names are."""
+    figure = plots.draw_figure(_evidence(names, crops))
+    FigureCanvasAgg(figure).draw()
+    per_task = 4 if crops else 3
+    panels = [axes for axes in figure.axes if axes.get_title()]
+    assert len(panels) == len(names) * per_task + (len(names) > 1)
+    assert all(axes.has_data() for axes in figure.axes)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    texts = [
+        (text.get_text(), text.get_window_extent(renderer))
+        for axes in figure.axes
+        for text in (axes.title, axes.xaxis.label, axes.yaxis.label)
+        if text.get_text()
+    ]
+    over = [(a, b) for k, (a, first) in enumerate(texts) for b, second in texts[k + 1 :] if first.overlaps(second)]
+    assert not over
+    width, height = figure.canvas.get_width_height()
+    assert not [a for a, box in texts if box.x0 < 0 or box.y0 < 0 or box.x1 > width or box.y1 > height]
+
+
+def test_a_plot_of_nothing_says_so() -> None:
+    """Where nothing was drawn yet there is one line of words and no panel."""
+    figure = plots.draw_figure(Evidence((), ()))
+    assert not figure.axes
+    assert [text.get_text() for text in figure.texts] == ["nothing was drawn yet"]

@@ -1,4 +1,4 @@
-"""Codecs are chosen by what they were measured to cost (DESIGN §7): the choice itself, and real caches that make it."""
+"""Codecs are chosen by measured costs (docs/design/0019): the choice itself, and real caches that make it."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Open, iterate, go away in the middle, again and again: nothing is stuck, nothing is left (RELIABILITY §1 row 8)."""
+"""Open, iterate, go away in the middle, again and again: nothing is stuck, nothing is left."""
 
 import os
 import random

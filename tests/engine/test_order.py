@@ -1,4 +1,4 @@
-"""What is made first, and for whom: scheduling decisions, with a pool that the test plays itself (DESIGN §8.7)."""
+"""What is made first, and for whom: scheduling decisions, with a pool that the test plays itself (SAND §5.4)."""
 
 from collections.abc import Iterator
 from pathlib import Path

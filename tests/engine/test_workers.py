@@ -1,4 +1,4 @@
-"""Real workers that die, hang or fail: replaced, their jobs repeated, the clips right (RELIABILITY §1 row 9)."""
+"""Real workers that die, hang or fail: replaced, their jobs repeated, the clips right."""
 
 import os
 import resource

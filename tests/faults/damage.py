@@ -1,4 +1,4 @@
-"""Ways to damage an object on disk, each of which must be noticed when the object is read (RELIABILITY §1 row 4)."""
+"""Ways to damage an object on disk, each of which must be noticed when the object is read."""
 
 import os
 import random

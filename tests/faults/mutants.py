@@ -1,4 +1,4 @@
-"""Videos that were damaged on purpose, bombs, and playlists that pose as videos (RELIABILITY §1 row 11, F12)."""
+"""Videos that were damaged on purpose, bombs, and playlists that pose as videos."""
 
 import random
 from collections.abc import Callable

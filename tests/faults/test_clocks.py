@@ -1,4 +1,4 @@
-"""Clocks that jump and disks that are slow change when something happens, never what (RELIABILITY §1 row 23)."""
+"""Clocks that jump and disks that are slow change when something happens, never what."""
 
 import json
 import os

@@ -1,7 +1,6 @@
 """A disk that is full or fails, under the catalog and under the store: reading goes on and nothing is lost.
 
-Errors are put into single calls of the catalog's writing thread, and a small file system is really filled
-(RELIABILITY §1 row 3).
+Errors are put into single calls of the catalog's writing thread, and a small file system is really filled.
 """
 
 import os

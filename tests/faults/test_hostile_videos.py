@@ -1,6 +1,6 @@
 """Damaged and hostile files among the videos: an error that names the file or a substitute, and work goes on.
 
-RELIABILITY §1 row 11. Of a new file nobody can know what damage did to pixels that are decoded without complaint; of a
+Of a new file nobody can know what damage did to pixels that are decoded without complaint; of a
 known one a changed size or time tells.
 """
 

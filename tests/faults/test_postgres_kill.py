@@ -1,4 +1,4 @@
-"""A PostgreSQL server that is killed under its catalog: nothing acknowledged is lost (RELIABILITY §1 row 16)."""
+"""A PostgreSQL server that is killed under its catalog: nothing acknowledged is lost."""
 
 import time
 from collections.abc import Iterator

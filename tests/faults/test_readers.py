@@ -1,4 +1,4 @@
-"""Many readers, writers that publish, and evictions all the time: whole objects only (RELIABILITY §1 row 5)."""
+"""Many readers, writers that publish, and evictions all the time: whole objects only."""
 
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""A job that is done again, twice at a time, or in another order: same bytes, one row (RELIABILITY §1 row 10)."""
+"""A job that is done again, twice at a time, or in another order: same bytes, one row."""
 
 import random
 import shutil

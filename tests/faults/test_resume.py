@@ -1,4 +1,4 @@
-"""Training that is killed at any step and started again reads what it would have read (RELIABILITY §1 row 7).
+"""Training that is killed at any step and started again reads what it would have read.
 
 tests/loader/test_ranks.py resumes in one process, from every step and among other numbers of ranks.
 """

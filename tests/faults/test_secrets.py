@@ -1,4 +1,4 @@
-"""A secret wherever a user can put one: nothing that viewcache writes, says or starts has it (RELIABILITY, row 22)."""
+"""A secret wherever a user can put one: nothing that viewcache writes, says or starts has it."""
 
 import json
 import logging

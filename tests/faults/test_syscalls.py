@@ -1,4 +1,4 @@
-"""Single system calls of a worker that kill it or fail: a full disk, a broken one, too many files (RELIABILITY §1).
+"""Single system calls of a worker that kill it or fail: a full disk, a broken one, too many files.
 
 A fault counts only if strace saw it happen.
 """

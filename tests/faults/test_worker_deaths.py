@@ -1,6 +1,6 @@
 """Workers that die in the middle of a job, in any way: no batch is lost, and work is soon on again.
 
-A death counts only if a job died with the worker (RELIABILITY §1 row 9).
+A death counts only if a job died with the worker.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What tasks of one group draw alike (DESIGN §8.3): nested clips and crops, equal choices where operations agree.
+"""What tasks of one group draw alike (docs/design/0005): nested clips and crops, equal choices where operations agree.
 
 And the price: each task alone is uniform all the same (law 2), and an independent one has nothing in common with any.
 """

@@ -107,7 +107,7 @@ EXACT = Interpolation.BILINEAR | Interpolation.ACCURATE_RND | Interpolation.BITE
 
 
 def converted(frame: av.VideoFrame, height: int, width: int) -> NDArray[np.uint8]:
-    """uint8 (3,height,width) by the one conversion that DESIGN 8.6 names."""
+    """uint8 (3,height,width) by the one conversion that docs/decode.md names."""
     made = frame.reformat(width, height, "gbrp", interpolation=EXACT)
     return np.ascontiguousarray(made.to_ndarray(format="gbrp").transpose(2, 0, 1))
 

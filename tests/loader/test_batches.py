@@ -41,12 +41,13 @@ def test_a_loader_gives_what_reading_gives(cache: Cache, truth: list[Tensors]) -
 
 def test_ids_lead_to_names_labels_and_times(cache: Cache) -> None:
     """``index`` is the catalog's video_id; the label is the number of the video's folder; times are the frames'."""
+    assert cache.classes("train") == ("cats", "dogs")
     names = {number: str(name) for number, name in sql(cache, "select video_id, video from videos")}
     assert len(names) == len(VIDEOS)
     for iteration, batch in enumerate(cache.loader("train", epochs=1)):
         shown = [names[number] for number in batch["index"].tolist()]
         assert shown == list(cache.read("train", 0, iteration).videos)
-        assert batch["label"].tolist() == [("cats", "dogs").index(name[:4]) for name in shown]
+        assert [cache.classes("train")[label] for label in batch["label"].tolist()] == [name[:4] for name in shown]
         assert batch["time_s"] == pytest.approx(batch["frame"].numpy() / 25)
         assert bool((batch["frame"].diff(dim=1) == 2).all()), "the stride is 2"
 
@@ -54,6 +55,7 @@ def test_ids_lead_to_names_labels_and_times(cache: Cache) -> None:
 def test_without_labels_the_label_is_minus_one(cache: Cache) -> None:
     """A dataset without labels gives -1, so that a loss that would use it fails loudly."""
     assert set(first(cache, "val")["label"].tolist()) == {-1}
+    assert cache.classes("val") == ()
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_independent_tasks_share_nothing() -> None:
 def test_reuse_equals_the_paper_figure_19() -> None:
     """SAND Fig. 19: with two tasks, 10 epochs and k = 5, 60.1 % of the selected frames are selected 4 times or more.
 
-    ALGORITHMS §2.5 counted 59.6 % for spread 0.4 and 12.2 to 12.3 % for independent draws.
+    A simulation counted 59.6 % for spread 0.4 and 12.2 to 12.3 % for independent draws.
     """
 
     def share(*, independent: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""Orders drawn together: the invariants of JOADER (ALGORITHMS §1.2), most of them by exact enumeration."""
+"""Orders drawn together: the invariants of JOADER (docs/design/0008), most of them by exact enumeration."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable

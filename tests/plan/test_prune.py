@@ -84,7 +84,7 @@ def test_a_way_that_is_not_to_be_had_is_not_taken() -> None:
 
 
 def test_the_papers_algorithm_is_worse_than_no_plan_where_loading_costs_as_much_as_decoding() -> None:
-    """ALGORITHMS §2.2: it leaves the cost of loading out, so it keeps frames that are dear to read."""
+    """It leaves the cost of loading out, so it keeps frames that are dear to read."""
     row = [(0, 10.0, 10.0), (10, 10.5, 1.0), (15, 10.5, 0.5), (20, 1.0, 0.0)]
     graph = options([row] * 10)
     assert collapse(graph, 100).cost_s > leaves_until_full(graph, 100).cost_s

@@ -1,4 +1,4 @@
--- What nothing wants leaves first, then what only draws to come want, fewest first, then what is needed last.
+-- Unneeded objects leave first, then those with uses that are not drawn yet (fewest first), then those needed last.
 -- It equals or beats JOADER's and SAND's rules where both know something (docs/design/0014-eviction-policies.md).
 -- Given: candidates (object_id bigint, bytes bigint, refs bigint, drawn_refs bigint, next_need_s double)
 -- Columns: object_id bigint, bytes bigint, reason text

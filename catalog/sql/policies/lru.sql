@@ -1,4 +1,4 @@
--- What was read longest ago leaves first; what comes is not asked.
+-- Objects that were read longest ago leave first; future uses are not considered.
 -- Given: candidates (object_id bigint, bytes bigint, access_tick bigint)
 -- Columns: object_id bigint, bytes bigint, reason text
 select object_id, bytes, 'read longest ago' as reason

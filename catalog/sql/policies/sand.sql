@@ -1,4 +1,4 @@
--- SAND's rule (§5.4): what nothing wants leaves first, then what is needed last.
+-- SAND's rule (§5.4): unneeded objects leave first, then those that are needed last.
 -- Given: candidates (object_id bigint, bytes bigint, refs bigint, next_need_s double)
 -- Columns: object_id bigint, bytes bigint, reason text
 select object_id, bytes, case when refs = 0 then 'nothing wants it' else 'needed last' end as reason

@@ -1,0 +1,214 @@
+"""What plan, run and status show: their values as tables and lines of words."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from viewcache.api.queries.status import Status, as_number
+from viewcache.api.text import duration, size
+from viewcache.materializer.spec import KeepRule
+from viewcache.materializer.telemetry.stalls import CAUSES
+
+if TYPE_CHECKING:
+    from viewcache.api.preview.plan import Keep, Outlook, Preview
+    from viewcache.api.preview.what_if import BudgetOutlook, WhatIf
+    from viewcache.materializer.planning.sharing import Saving
+
+__all__ = [
+    "WHAT_IF_HEADS",
+    "Table",
+    "cost_rows",
+    "keep_lines",
+    "keep_rows",
+    "object_rows",
+    "preview_lines",
+    "saving_rows",
+    "status_tables",
+    "what_if_lines",
+    "what_if_rows",
+]
+
+Table = tuple[str, Sequence[str], list[tuple[object, ...]]]
+"""Title, columns and rows."""
+
+
+def preview_lines(preview: "Preview") -> list[str]:
+    """Task, graph and generation in words."""
+    more = f" to {preview.last_epoch}" if preview.last_epoch > preview.first_epoch else ""
+    kept, clips = preview.kept_clips, preview.summary.clips
+    return [
+        *preview.graph,
+        f"generation {preview.generation}: epoch {preview.first_epoch}{more}, {preview.iterations} batches an epoch, "
+        f"clips of {'x'.join(map(str, preview.shape))} uint8",
+        f"budget {size(preview.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%})",
+    ]
+
+
+def object_rows(preview: "Preview") -> list[tuple[object, ...]]:
+    """A table of the objects per kind."""
+    return [(each.kind, each.count, size(each.bytes), each.kept, size(each.kept_bytes)) for each in preview.objects]
+
+
+def cost_rows(preview: "Preview") -> list[tuple[object, ...]]:
+    """A table of what making costs, with decoding every clip on demand beside it."""
+    s = preview.summary
+    counts = (("frames converted", s.frames, s.frame_uses), ("packets decoded", s.packets, s.packets_on_demand))
+    rows: list[tuple[object, ...]] = [(name, a, b, f"{b / max(a, 1):.1f}x") for name, a, b in counts]
+    ratio = s.decode_on_demand_s / s.decode_s if s.decode_s else 1.0
+    rows.append(("core seconds, estimated", duration(s.decode_s), duration(s.decode_on_demand_s), f"{ratio:.1f}x"))
+    return rows
+
+
+def keep_rows(keep: "Keep") -> list[tuple[object, ...]]:
+    """A table of the rules."""
+    base = next(cost for name, _, cost in keep.rules if name == KeepRule.LEAVES)
+    return [
+        (f"{name}{' (chosen)' if name == keep.rule else ''}", size(kept), duration(cost), f"{cost / base - 1:+.0%}")
+        for name, kept, cost in keep.rules
+    ]
+
+
+def keep_lines(keep: "Keep") -> list[str]:
+    """What is kept, in words."""
+    ways = ", ".join(f"{what} of {count}" for what, count in keep.ways)
+    return [
+        f"what is kept, generation {keep.generation}: all clips take up to {size(keep.clip_bytes)}, there is room "
+        f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} videos: {ways}"
+    ]
+
+
+def saving_rows(outlook: "Outlook", number: int) -> list[tuple[object, ...]]:
+    """A table of what sharing saves in a generation."""
+    return [
+        (
+            each.what,
+            *(_amount(each.what, value) for value in (each.alone, each.by_task, each.together)),
+            _less(each),
+        )
+        for each in dict(outlook.savings)[number]
+    ]
+
+
+def _amount(what: str, value: float) -> str:
+    if what.startswith("bytes"):
+        return size(int(value))
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def _less(saving: "Saving") -> str:
+    """How much less the tasks make together than each by itself."""
+    return f"{saving.together / saving.by_task - 1:+.0%}" if saving.by_task else ""
+
+
+WHAT_IF_HEADS = (
+    "budget", "kept of the first generation", "hits, epoch 0", "hits, later", "decoding", "all work", "read", "stall",
+    "warm-up",
+)  # fmt: skip
+
+
+def what_if_rows(found: "WhatIf") -> list[tuple[object, ...]]:
+    """A table with `WHAT_IF_HEADS`."""
+    return [_budget_row(each) for each in found.budgets]
+
+
+def _budget_row(outlook: "BudgetOutlook") -> tuple[object, ...]:
+    if outlook.error:
+        return size(outlook.budget_bytes), outlook.error, *[None] * 7
+    later = outlook.hits_later
+    return (
+        size(outlook.budget_bytes),
+        outlook.kept,
+        f"{outlook.hits_first:.1%}",
+        None if later is None else f"{later:.1%}",
+        duration(outlook.decode_s),
+        duration(outlook.work_s),
+        size(outlook.read_bytes),
+        f"{outlook.stall:.1%}",
+        "never" if outlook.warm_up_s is None else duration(outlook.warm_up_s),
+    )
+
+
+def what_if_lines(found: "WhatIf") -> list[str]:
+    """What was simulated, and the least budget at which nothing is decoded twice, in words."""
+    paces = ", ".join(
+        f"{name} {duration(pace)} a batch" if pace else f"{name} as fast as possible"
+        for name, pace in found.paces_s.items()
+    )
+    part = f"{found.epochs} epochs" + (f" of {found.epochs_of_task}" if found.epochs < found.epochs_of_task else "")
+    rates = "measured" if found.measured else "guessed: nothing has been made in this cache yet"
+    if found.least_bytes is not None:
+        about = "about " if found.searched else ""
+        least = f"nothing is decoded twice from {about}{size(found.least_bytes)} on"
+        least += "" if found.searched else ", of the budgets above"
+    else:
+        least = "something is decoded twice under every budget above"
+    return [f"{part}, {found.uses} clips read; pace: {paces}; rates of work: {rates}", least]
+
+
+def status_tables(found: Status) -> list[Table]:
+    """A table for each part."""
+    return [
+        _status_tasks(found),
+        _status_objects(found),
+        _status_tiers(found),
+        _status_waiting(found),
+        _status_errors(found),
+    ]
+
+
+def _status_tasks(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = []
+    for row in found.parts["tasks"]:
+        at = "not read yet" if row["epoch"] is None else f"epoch {row['epoch']}, iteration {row['iteration']}"
+        ready = f"{row['ready_to_come'] or 0} of {row['clips_to_come'] or 0}"
+        pace = duration(as_number(row["seconds_each"])) if row["seconds_each"] else ""
+        rows.append((row["task"], row["epochs"], row["generations"], row["rank"], at, pace, ready))
+    return (
+        "tasks",
+        ("task", "epochs", "planned", "rank", "next", "per iteration", "clips to come that are ready"),
+        rows,
+    )
+
+
+def _status_objects(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = [
+        (row["kind"], row["state"], row["objects"], size(as_number(row["bytes"]))) for row in found.parts["objects"]
+    ]
+    return "objects", ("kind", "state", "objects", "bytes"), rows
+
+
+def _status_tiers(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = []
+    for row in found.parts["tiers"]:
+        used, budget = as_number(row["used_bytes"]), as_number(row["budget_bytes"])
+        rows.append((row["tier"], row["url"], size(used), size(budget), f"{used / budget:.0%}" if budget else ""))
+    return "store", ("tier", "where", "used", "budget", "full"), rows
+
+
+def _status_waiting(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = [
+        (
+            row["task"],
+            CAUSES.get(str(row["waiting_for"]), row["waiting_for"]),
+            duration(as_number(row["seconds"])),
+            f"{as_number(row['share']):.0%}",
+        )
+        for row in found.stalls()
+    ]
+    rows += [
+        (
+            row["task"],
+            {"hit": "clips that were there", "miss": "clips that were not"}.get(str(row["kind"]), row["kind"]),
+            row["count"],
+            "",
+        )
+        for row in found.parts["waiting"]
+        if row["kind"] != "stall"
+    ]
+    return "what reading waited for", ("task", "for", "", "share"), rows
+
+
+def _status_errors(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = [
+        (row["about"], row["name"], row["message"], row["count"]) for row in found.parts["errors"]
+    ]
+    return "last errors", ("about", "name", "message", "times"), rows
