@@ -269,7 +269,7 @@ class OwnedTask:
 
     def videos(self) -> Iterator[VideoInfo]:
         """All videos of the dataset, by name."""
-        return (self.video(name) for name in self.task.dataset.names())
+        return (self._info(*self.task.dataset.one(name)) for name in self.task.dataset.names())
 
     @gated
     def video(self, name: str) -> VideoInfo:
