@@ -164,10 +164,9 @@ class OwnedTask:
         return self._reader.spent
 
     @property
-    @gated
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``; plans the first generation."""
-        return self.task.generation(0).plan.shape
+        return self.gate.run(lambda: self.task.generation(0).plan.shape)
 
     def generation_of(self, epoch: int) -> int:
         """Number of the generation, the epochs that are planned together, that an epoch belongs to.
