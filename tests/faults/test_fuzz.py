@@ -176,12 +176,11 @@ class Fuzz:
             rmtree(each, ignore_errors=True)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_few_lives(tmp_path: Path, videos: Path, seed: int, no_leaks: None) -> None:
+def test_a_few_lives(tmp_path: Path, videos: Path, no_leaks: None) -> None:
     """Three lives of a cache, with three threads each."""
-    fuzz = Fuzz(seed, tmp_path, videos)
+    fuzz = Fuzz(1, tmp_path, videos)
     for _ in range(3):
-        fuzz.live(15)
+        fuzz.live(12)
     assert fuzz.done["read"]
 
 
