@@ -5,13 +5,14 @@ the databases must differ the file lies in a dialect folder beside the others; n
 decoration: parameters are checked against it and results are cast to its columns, so both databases give equal tables.
 """
 
+import errno
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from viewcache.errors import BadInput, NotFound
+from viewcache.errors import BadInput, Broken, Full, NotFound
 
 __all__ = ["DIALECTS", "Given", "Statement", "Typed", "load", "load_policy", "names", "policy_names"]
 
@@ -89,9 +90,10 @@ def load(name: str, dialect: str) -> Statement:
     Raises:
         NotFound: no such statement; the message lists them.
     """
-    for path in (_HOME / dialect / f"{name}.sql", _HOME / f"{name}.sql"):
-        if path.is_file():
-            return _parse(name, dialect, path.read_text(encoding="utf-8"))
+    texts = _texts(_HOME)
+    text = texts.get(f"{dialect}/{name}") or texts.get(name)
+    if text is not None:
+        return _parse(name, dialect, text)
     raise NotFound(f"no query named {name!r}; there are: {', '.join(names())}")
 
 
@@ -107,9 +109,25 @@ def load_policy(name: str, dialect: str) -> Statement:
     Raises:
         NotFound: no such policy; the message lists them.
     """
-    if name not in policy_names():
+    text = _texts(_POLICIES).get(name)
+    if text is None:
         raise NotFound(f"no eviction policy named {name!r}; there are: {', '.join(policy_names())}")
-    return _parse(name, dialect, (_POLICIES / f"{name}.sql").read_text(encoding="utf-8"))
+    return _parse(name, dialect, text)
+
+
+@cache
+def _texts(folder: Path) -> Mapping[str, str]:
+    """All statements of a folder and of its dialects, read at once: later there may be no descriptor free."""
+    try:
+        return {
+            path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+            for path in folder.rglob("*.sql")
+        }
+    except OSError as error:
+        why = f"the SQL statements in {folder} cannot be read: {error.strerror}"
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise Full(f"{why}; close files, or raise the limit (ulimit -n)") from error
+        raise Broken(f"{why}; install viewcache again") from error
 
 
 def _parse(name: str, dialect: str, source: str) -> Statement:

@@ -7,6 +7,7 @@ storage, telemetry, scheduling, retention, tasks, reading, simulation. The files
 - ``randomness``: random numbers with addresses
 - ``clock``: seconds by stage, in workers and readers
 - ``limits``: what a worker process may use
+- ``gate``: calls to an open cache: closing under them, and Ctrl-C in the main thread
 - ``child``: starting a worker or a scanner
 """
 

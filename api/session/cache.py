@@ -23,8 +23,9 @@ from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.errors import BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
@@ -49,6 +50,9 @@ from viewcache.store import LocalTier
 __all__ = ["Cache", "open"]
 
 _log = logging.getLogger("viewcache")
+
+LEAVE_S = 10.0
+"""How long closing waits for calls of other threads, which the end of the workers sends away."""
 
 _open_caches: list["Cache"] = []
 
@@ -76,7 +80,7 @@ def open(
 
 def opened() -> "Cache | None":
     """The cache that was opened last in this process and is open still."""
-    return _open_caches[-1] if _open_caches and _open_caches[-1]._pid == os.getpid() else None
+    return _open_caches[-1] if _open_caches and _open_caches[-1].gate.pid == os.getpid() else None
 
 
 def open_caches() -> tuple["Cache", ...]:
@@ -85,7 +89,7 @@ def open_caches() -> tuple["Cache", ...]:
     Raises:
         WrongProcess: only the parent of this process had some open; they did not survive the fork.
     """
-    own = tuple(cache for cache in reversed(_open_caches) if cache._pid == os.getpid())
+    own = tuple(cache for cache in reversed(_open_caches) if cache.gate.pid == os.getpid())
     if _open_caches and not own:
         _open_caches[-1].check_open()
     return own
@@ -96,9 +100,11 @@ class Cache:
 
     def __init__(self, config: Config, *, progress: Progress | None = None) -> None:
         """See `viewcache.open`."""
-        self._pid = os.getpid()
-        self._closed = False
+        self.gate = Gate()
+        """What callers ask for goes through here."""
         self._lock = threading.RLock()
+        self._starting = threading.RLock()
+        """Held while workers are started, and when closing looks whether there are any."""
         self._engine: Engine | None = None
         self._mover: Mover | None = None
         self.making: Making | None = None
@@ -143,6 +149,7 @@ class Cache:
         self._keeper = Keeper(self.catalog, KeepSettings.of(self.config.cache), self._ledger.has, self.observer)
         self._codecs = storage.codecs(self.catalog, self._keeper.byte_s)
         self._ahead = LookAhead(self._engine_now, self._keeper)
+        self.gate.start()
         _open_caches.append(self)
         atexit.register(self.close)
 
@@ -176,6 +183,7 @@ class Cache:
                     need,
                 )
 
+    @gated
     def join(self, source: Source | Iterable[Source], *, progress: Progress | None = None) -> tuple[str, ...]:
         """Let further tasks join while others run; their generations end with those of the others.
 
@@ -191,7 +199,6 @@ class Cache:
             BadInput: the catalog has draws of another definition under a name.
             BudgetTooSmall: the budget cannot hold one of their batches. The other tasks go on, after any error.
         """
-        self.check_open()
         with self._lock:
             before = self.config, dict(self._readers)
             self.config = load_more(source, self.config)
@@ -208,6 +215,7 @@ class Cache:
                 self._engine.demand_reserve = self._reserve()
             return tuple(names)
 
+    @gated
     def leave(self, name: str) -> None:
         """A task has ended, also in the middle of an epoch: nothing is drawn, made or kept for it any more.
 
@@ -216,7 +224,6 @@ class Cache:
         Raises:
             ViewNotFound: there is no such task.
         """
-        self.check_open()
         task = self._reader_of(name).task
         if task.group is not None:
             task.group.leave(task)
@@ -242,7 +249,7 @@ class Cache:
         """
         self.check_open()
         if name not in self._handles:
-            self._handles[name] = OwnedTask(self._reader_of(name), self.catalog)
+            self._handles[name] = OwnedTask(self._reader_of(name), self.catalog, self.gate)
         return self._handles[name]
 
     def classes(self, task: str) -> tuple[str, ...]:
@@ -319,10 +326,12 @@ class Cache:
         Returns:
             Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
         """
-        self.making = Making.begin(
-            [reader.task for reader in self._readers.values()], epochs, self._keeper, self._engine_now()
-        )
-        return self.making.progress(self.check_open)
+        self.making = self.gate.run(lambda: self._make(epochs))
+        return self.making.progress(self.gate)
+
+    def _make(self, epochs: int | None) -> Making:
+        tasks = [reader.task for reader in self._readers.values()]
+        return Making.begin(tasks, epochs, self._keeper, self._engine_now())
 
     # Making --------------------------------------------------------------------------------------------------------
 
@@ -357,8 +366,8 @@ class Cache:
         )
 
     def _engine_now(self) -> Engine:
-        self.check_open()
-        with self._lock:
+        with self._starting:
+            self.gate.check()
             if self._engine is None:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
@@ -366,9 +375,10 @@ class Cache:
                 place = Place(self.tier.root, cache.durability == Durability.DURABLE)
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 water = Water(cache.eviction.high_water, cache.eviction.low_water)
-                engine = self._engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad, self.observer)
-                self._mover = Mover(self.tiers, self._ledger, engine, self._codecs, water, durable=place.durable)
-                self._mover.start()
+                engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad, self.observer)
+                mover = Mover(self.tiers, self._ledger, engine, self._codecs, water, durable=place.durable)
+                mover.start()
+                self._engine, self._mover = engine, mover
             return self._engine
 
     def _reserve(self) -> int:
@@ -393,30 +403,27 @@ class Cache:
             Closed: `close` was called.
             WrongProcess: this is another process than the one that opened it.
         """
-        if os.getpid() != self._pid:
-            raise WrongProcess(
-                f"the cache was opened by process {self._pid}, this is its child {os.getpid()}; a cache does not "
-                "survive a fork: read it in the process that opened it (the loader needs no DataLoader workers)"
-            )
-        if self._closed:
-            raise Closed("this cache was closed; open it again")
+        self.gate.check()
 
     def close(self) -> None:
         """Stop the workers, commit what waits, let go. Harmless when done twice, or in a forked child."""
-        if self._closed or os.getpid() != self._pid:
-            return
-        self._closed = True
-        atexit.unregister(self.close)
+        self.gate.close(self._end)
+
+    def _end(self) -> None:
         if self in _open_caches:
             _open_caches.remove(self)
         self._ahead.close()
-        if self._mover is not None:
-            self._mover.close()
-        clean = self._engine is None or self._engine.close()
+        with self._starting:
+            engine, mover = self._engine, self._mover
+        if mover is not None:
+            mover.close()
+        clean = engine is None or engine.close()
+        self.gate.wait_left(LEAVE_S)
         self._ledger.note_reads()
         self.tiers.close()
         forget_volatile(self.catalog, self.tiers)
         self._let_go(clean=clean and not self.tiers.strays)
+        atexit.unregister(self.close)
 
     def _let_go(self, *, clean: bool) -> None:
         """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""

@@ -1,8 +1,9 @@
 """Making ahead what the budget keeps, as `viewcache run` does: what it will take, progress, and what it took."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import IndexOf, Keeper, to_come
 from viewcache.materializer.scheduling.dispatcher import Engine
@@ -37,14 +38,15 @@ class Making:
         engine.look_ahead([*keeper.bases(), *(active for active, _ in works)])
         return making
 
-    def progress(self, check_open: Callable[[], None]) -> Iterator[dict[str, int]]:
+    def progress(self, gate: Gate) -> Iterator[dict[str, int]]:
         """Counts of clips by state, about twice a second, until all is made."""
-        actives = [active for active, _ in self.works]
         done = False
         while not done:
-            check_open()
-            done = self.engine.wait_idle(0.5)
-            yield self.engine.counts(actives)
+            done, counts = gate.run(self._wait)
+            yield counts
+
+    def _wait(self) -> tuple[bool, dict[str, int]]:
+        return self.engine.wait_idle(0.5), self.engine.counts([active for active, _ in self.works])
 
     def made(self) -> tuple[int, int]:
         """How many objects were made since it began, and of how many as predicted.

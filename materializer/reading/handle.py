@@ -16,6 +16,7 @@ from viewcache.catalog import Catalog
 from viewcache.errors import ViewNotFound
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.dataset.scan import Scanned
+from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.frames import SingleFrame
@@ -93,13 +94,17 @@ class FrameInfo:
 class OwnedTask:
     """The handle of a task in the process that owns the cache. Thread-safe."""
 
-    def __init__(self, reader: Reader, catalog: Catalog) -> None:
+    def __init__(self, reader: Reader, catalog: Catalog, gate: Gate) -> None:
         """Answer for the task of a reader.
 
         Args:
             reader: reads its batches.
             catalog: what we know.
+            gate: of the open cache.
         """
+        self.gate = gate
+        self._iterations: dict[int, int] = {}
+        """Epoch → batches in it, once it is planned."""
         self._reader = reader
         self.task = reader.task
         """The task itself, for whoever lives in the owner's process."""
@@ -161,7 +166,7 @@ class OwnedTask:
     @property
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``; plans the first generation."""
-        return self.task.generation(0).plan.shape
+        return self.gate.run(lambda: self.task.generation(0).plan.shape)
 
     def generation_of(self, epoch: int) -> int:
         """Number of the generation, the epochs that are planned together, that an epoch belongs to.
@@ -185,8 +190,12 @@ class OwnedTask:
         Raises:
             ViewNotFound: the task has no such epoch.
         """
-        return self.task.iterations(epoch)
+        known = self._iterations.get(epoch)
+        if known is None:
+            known = self._iterations[epoch] = self.gate.run(lambda: self.task.iterations(epoch))
+        return known
 
+    @gated
     def check_iteration(self, epoch: int, iteration: int) -> None:
         """Refuse a batch that the task does not have; draws nothing more.
 
@@ -195,10 +204,12 @@ class OwnedTask:
         """
         self.task.check_iteration(epoch, iteration)
 
+    @gated
     def batch_sizes(self) -> set[int]:
         """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
         return self.task.batch_sizes()
 
+    @gated
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
         number = self.task.generation_of(epoch)
@@ -206,12 +217,14 @@ class OwnedTask:
         rows = self._catalog.load_generations(self.task.task_id)
         return next(row.planned_at for row in rows if row.number == number)
 
+    @gated
     def version(self, epoch: int) -> object:
         """A value that is another one as soon as a clip of the epoch's generation had to be replaced."""
         return self.task.generation(self.task.generation_of(epoch)).plan
 
     # Batches -------------------------------------------------------------------------------------------------------
 
+    @gated
     def read(
         self,
         epoch: int,
@@ -224,16 +237,19 @@ class OwnedTask:
         """Read one batch, or one rank's share of it; see `Reader.read`."""
         return self._reader.read(epoch, iteration, rank, world, buffers, cancelled)
 
+    @gated
     def clips(
         self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
     ) -> NDArray[np.uint8]:
         """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
         return self._reader.clips(epoch, iteration, which, rank, world, buffers)
 
+    @gated
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
         """A batch as planned, without its pixels; see `Reader.describe`."""
         return self._reader.describe(epoch, iteration, rank, world)
 
+    @gated
     def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
         """Shape of a batch, (B·m,T,C,H,W), or of one rank's share; draws the order up to there.
 
@@ -252,8 +268,9 @@ class OwnedTask:
 
     def videos(self) -> Iterator[VideoInfo]:
         """All videos of the dataset, by name."""
-        return (self.video(name) for name in self.task.dataset.names())
+        return (self._info(*self.task.dataset.one(name)) for name in self.task.dataset.names())
 
+    @gated
     def video(self, name: str) -> VideoInfo:
         """One video.
 
@@ -274,6 +291,7 @@ class OwnedTask:
         """The numbers of augmentation steps after which a single frame can be asked for."""
         return self._reader.singles.depths()
 
+    @gated
     def describe_frame(self, request: FrameRequest) -> FrameInfo:
         """What a single frame is; nothing is made for it.
 
@@ -293,6 +311,7 @@ class OwnedTask:
             recipe=tuple(single.recipe.program.describe(single.recipe.row)),
         )
 
+    @gated
     def frames(self, requests: Sequence[FrameRequest]) -> list[NDArray[np.uint8]]:
         """Single frames, uint8 (3,H,W) each; those of one video are decoded together.
 

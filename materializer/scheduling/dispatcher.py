@@ -209,8 +209,9 @@ class Engine:
             raise Closed("the cache was closed; open it again")
         self.on_change()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
+            thread.start()
+            self._thread = thread
         self._freed()
 
     def _freed(self) -> None:
@@ -272,7 +273,11 @@ class Engine:
             moves, holds, held = self._moves, self._ledger.holds, self._ledger.held
             running = self._prepare(work, rows, demanded=choice.demanded)
             if running is not None:
-                self._pool.submit(running.job, unwanted)
+                try:
+                    self._pool.submit(running.job, unwanted)
+                except Full as error:
+                    self._not_begun(running, error)
+                    break
                 self._board.eased()
             elif not choice.demanded and tight is None and not work.is_soon(rows[0]):
                 tight = moves  # what is only kept evicts nothing, but what is read soon does
@@ -287,6 +292,16 @@ class Engine:
                 break
         self._pool.ask_to_yield(self.chooser.to_yield(self._running, self._pool.begun(), at_once=lacks_room))
         self._pool.drop(self.chooser.forsaken(self._running))
+
+    def _not_begun(self, running: Running, error: Full) -> None:
+        """No worker could be started: jobs that are on go on; if there are none, readers are told and may ask again."""
+        _log.warning("%s", error, extra={"action": "worker_not_started"})
+        self._release(running)
+        self._put_back(running, full=True)
+        self.failure = str(error)
+        if not self._running:
+            for work, rows in running.left():
+                self._board.fail(work, rows, error)
 
     def _found_no_room(self, moves: int) -> None:
         """Look-ahead waits until a job ends or a reader moves on, unless one has moved since."""

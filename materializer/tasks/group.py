@@ -193,9 +193,8 @@ class Group:
             ready = [each for each in self._members.values() if each is member or self._may_draw(each)]
             if len(ready) == 1 and not forced and member.ahead > self._ahead * member.batch // 2:
                 break
-            picks = self._order.draw([each.task.spec.name for each in ready])
-            with self._guard():
-                for pick in picks:
+            with self._guard():  # entered first: what is drawn and not placed would never be recorded
+                for pick in self._order.draw([each.task.spec.name for each in ready]):
                     self._place(pick)
         self._record()
 
@@ -210,9 +209,7 @@ class Group:
         """
         task, name = member.task, member.task.spec.name
         if member.drawing >= member.place[0] and self._order.left(name):
-            active = task.planned(task.generation_of(member.drawing))
-            if active is member.active:
-                return True
+            return True
         self._record()
         self._order.remove(name)
         member.drawing, member.active = -1, None
@@ -250,13 +247,10 @@ class Group:
         upto = [self._drawn(each, each.drawing) for each in drawing]
         changes = map(_changes, drawing, upto)
         draws, uses, settled = (pa.concat_tables(each) for each in zip(*changes, strict=True))
-        self._catalog.settle_draws(draws, uses, settled)
-        policies: list[SubstitutionRow] = []
+        self._catalog.settle_draws(draws, uses, settled)  # recording the same again after an error is harmless
+        self._catalog.add_substitutions([row for each in map(_certain, drawing, upto) for row in each])
         for member, positions in zip(drawing, upto, strict=True):
-            assert member.active is not None
-            policies += _settle(member.active, member.drawing, positions)
-            member.changed.clear()
-        self._catalog.add_substitutions(policies)
+            _settle(member, positions)
 
 
 def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
@@ -282,12 +276,20 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
 
 
-def _settle(active: ActiveGeneration, epoch: int, positions: int) -> list[SubstitutionRow]:
-    """Let positions be read; returns the uses of policies that have their place now."""
-    before = active.settled(epoch)
-    active.order.settled[epoch - active.plan.first_epoch] = positions
-    certain = []
-    for position in range(before, positions):
-        rows = active.policies.pop(active.seat(epoch, position), [])
-        certain += [replace(row, position=position) for row in rows]
-    return certain
+def _certain(member: _Member, upto: int) -> Iterator[SubstitutionRow]:
+    """The uses of policies that have their place now."""
+    active, epoch = member.active, member.drawing
+    assert active is not None
+    for position in range(active.settled(epoch), upto):
+        for row in active.policies.get(active.seat(epoch, position), ()):
+            yield replace(row, position=position)
+
+
+def _settle(member: _Member, upto: int) -> None:
+    """Let positions be read, which are recorded."""
+    active, epoch = member.active, member.drawing
+    assert active is not None
+    for position in range(active.settled(epoch), upto):
+        active.policies.pop(active.seat(epoch, position), None)
+    active.order.settled[epoch - active.plan.first_epoch] = upto
+    member.changed.clear()

@@ -6,10 +6,12 @@ record, and the plan in memory is computed again from the draws at every start (
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -46,7 +48,7 @@ from viewcache.materializer.telemetry.observer import Observer
 __all__ = ["OrderGroup", "Share", "Task", "TaskSettings"]
 
 KEEP_GENERATIONS = 4
-"""Plans that stay in memory; an older one is computed again when it is read."""
+"""Plans that stay in memory though nobody uses them; an older one is computed again when it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,10 @@ class Task:
         self._settings = settings
         self._catalog = catalog
         self._planning = threading.RLock()
-        self._generations: dict[int, ActiveGeneration] = {}
+        self._generations: WeakValueDictionary[int, ActiveGeneration] = WeakValueDictionary()
+        """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
+        first, so none is computed while a reader, the group or the engine has one."""
+        self._recent: deque[ActiveGeneration] = deque(maxlen=KEEP_GENERATIONS)
         self._cost = CostModel()
         self._join: int | None = None
         self._at: tuple[int, int] | None = None
@@ -223,9 +228,13 @@ class Task:
         """
         active = self.check_iteration(epoch, iteration)
         end = min((iteration + 1) * active.batch, active.used)
-        while active.settled(epoch) < end:  # again if it was planned again meanwhile
+        if active.settled(epoch) < end:
             self.settle(epoch, end)
-            active = self.generation(active.plan.number)
+        if active.settled(epoch) < end:
+            raise Broken(
+                f"epoch {epoch} of task {self.spec.name!r} is drawn to position {active.settled(epoch)} and not to "
+                f"{end}; open the cache again, and report this"
+            )
         return active
 
     def batch_sizes(self) -> set[int]:
@@ -251,8 +260,7 @@ class Task:
                 begun = time.monotonic()
                 active = self._generations[number] = self._plan(number)
                 self._observer.planned(self.spec.name, number, begun)
-                while len(self._generations) > KEEP_GENERATIONS:
-                    del self._generations[next(iter(self._generations))]
+                self._recent.append(active)
             return active
 
     def planned(self, number: int) -> ActiveGeneration | None:

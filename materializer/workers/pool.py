@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Literal, Protocol
 
+from viewcache.errors import Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.limits import private_bytes
 from viewcache.materializer.workers.job import Job, Made, Report
@@ -220,10 +221,13 @@ class Pool(ABC):
         """Give a job to an idle worker, else to one whose job is among ``unwanted``, which pauses that for it.
 
         There must be one (`has_room`). Pausing loses nothing, where giving up a job loses what it has half made.
+
+        Raises:
+            Full: a worker has to be started, and the system has no descriptor, process or thread for it now.
         """
         worker = next((worker for worker in self._workers if not worker.jobs), None)
         if worker is None and len(self._workers) < self._size:
-            worker = self._start()
+            worker = self._started()
             self._workers.append(worker)
         worker = worker or self._least(unwanted)
         assert worker is not None, "there was no room for a job"
@@ -231,6 +235,14 @@ class Pool(ABC):
         worker.give(job, laps=self._observer is not None and self._observer.laps)
         if self._observer is not None:
             self._observer.given(job, worker.id, paused)
+
+    def _started(self) -> Worker:
+        try:
+            return self._start()
+        except (OSError, RuntimeError) as error:  # threads that cannot be started are a RuntimeError
+            raise Full(
+                f"no worker could be started: {error}; close files, or raise the limit (ulimit -n, -u)"
+            ) from error
 
     def _least(self, unwanted: Set[int]) -> Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
@@ -309,20 +321,30 @@ class _Process(Worker):
     def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
         super().__init__()
         ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._open(ours, theirs, memory_bytes, op_modules, grace_s)
+        self._idle_bytes: int | None = None
+        """Its size when it had loaded all that it needs, and before any job; None until it says so."""
+
+    def _open(
+        self,
+        ours: socket.socket,
+        theirs: socket.socket,
+        memory_bytes: int,
+        op_modules: tuple[str, ...],
+        grace_s: float,
+    ) -> None:
         # A job larger than the socket's buffer must not hold up the dispatcher for ever when the worker is stopped.
         seconds, fraction = divmod(grace_s, 1)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(fraction * 1e6)))
-        with theirs:
-            self.process = start_child(
-                "viewcache.materializer.workers.worker",
-                theirs.fileno(),
-                str(memory_bytes),
-                str(os.getpid()),
-                *op_modules,
-            )
+        self.process = start_child(
+            "viewcache.materializer.workers.worker",
+            theirs.fileno(),
+            str(memory_bytes),
+            str(os.getpid()),
+            *op_modules,
+        )
         self.connection = Connection(ours.detach())
-        self._idle_bytes: int | None = None
-        """Its size when it had loaded all that it needs, and before any job; None until it says so."""
 
     @property
     def id(self) -> int:

@@ -1,5 +1,6 @@
 """Which kind of workers a cache has: processes, or threads of this one."""
 
+from viewcache.errors import Full
 from viewcache.materializer.spec import CacheSpec, WorkerKind
 from viewcache.materializer.workers.pool import JobObserver, Pool, WorkerPool
 
@@ -7,7 +8,18 @@ __all__ = ["start_pool"]
 
 
 def start_pool(cache: CacheSpec, observer: JobObserver | None = None) -> Pool:
-    """The workers that a cache's settings ask for; none runs yet."""
+    """The workers that a cache's settings ask for; none runs yet.
+
+    Raises:
+        Full: the system has no descriptors for it now.
+    """
+    try:
+        return _pool_of(cache, observer)
+    except OSError as error:
+        raise Full(f"no workers could be started: {error}; close files, or raise the limit (ulimit -n)") from error
+
+
+def _pool_of(cache: CacheSpec, observer: JobObserver | None) -> Pool:
     if cache.worker_kind == WorkerKind.THREADS:
         from viewcache.materializer.workers.thread_pool import ThreadPool  # it loads the decoder into this process
 
