@@ -231,8 +231,9 @@ class Catalog(Leaving):
         return dict(zip(rows["epoch"].to_pylist(), rows["positions"].to_pylist(), strict=True))
 
     def add_substitutions(self, rows: Sequence[SubstitutionRow]) -> None:
-        """Record uses of policies for bad and short videos (small)."""
-        self._note(lambda pending: pending.add_substitutions(rows))
+        """Record uses of policies for bad and short videos, before anybody reads what stands in."""
+        if rows:
+            self._call(lambda session: tasks.add_substitutions(session, rows))
 
     # --- plans ---
 
@@ -319,6 +320,10 @@ class Catalog(Leaving):
     def copies_of_videos(self, video_ids: Sequence[int]) -> pa.Table:
         """(object_id, key, tier, physical, bytes) of the copies of these videos' objects, for changed files."""
         return self._query("copies_of_videos", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
+
+    def drawn_among(self, video_ids: Sequence[int]) -> pa.Table:
+        """(task_id, task, video_id) of the tasks that have drawn any of these videos for certain."""
+        return self._query("drawn_among", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
 
     # --- progress, demand ---
 

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import shutil
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,17 @@ from pathlib import Path
 from viewcache import errors
 from viewcache.failpoints import failpoint
 
-__all__ = ["NO_SPACE", "RESERVE_BYTES", "Layout", "create", "quarantine", "refill_reserve", "release_reserve", "sync"]
+__all__ = [
+    "NO_SPACE",
+    "RESERVE_BYTES",
+    "Layout",
+    "create",
+    "quarantine",
+    "read_regular",
+    "refill_reserve",
+    "release_reserve",
+    "sync",
+]
 
 RESERVE_BYTES = 16 << 20
 """Freed when the disk is full: a DELETE needs log space too."""
@@ -114,6 +125,23 @@ def quarantine(path: Path) -> Path | None:
         return None
     _log.error("moved %s aside as %s", path, aside, extra={"action": "catalog_quarantine"})
     return aside
+
+
+def read_regular(path: str | Path, most_bytes: int) -> bytes:
+    """What a file holds that a person named: a pipe would be waited for without end, a device has no end.
+
+    Raises:
+        BadInput: it is no regular file, or larger than ``most_bytes``.
+        OSError: it cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would wait for its writer
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise errors.BadInput(f"{path} is not a regular file; name a file, not a pipe, a device or a folder")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise errors.BadInput(f"{path} is too large: at most {most_bytes} bytes of such a file are read")
+    return data
 
 
 def refill_reserve(layout: Layout) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from time import time
 
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, SubstitutionRow
+from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow
 from viewcache.catalog.rows import column_table, to_table
 
 __all__ = ["Pending"]
@@ -35,7 +35,6 @@ class Pending:
     """Expiry by (object, holder); None = released."""
     io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
     events: dict[_EventKey, EventRow] = field(default_factory=dict)
-    substitutions: list[SubstitutionRow] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -44,7 +43,7 @@ class Pending:
     @property
     def adds(self) -> bool:
         """Whether writing it twice would differ from writing it once: sums and logs do, last words do not."""
-        return bool(self.io_samples or self.events or self.substitutions)
+        return bool(self.io_samples or self.events)
 
     @property
     def rows(self) -> int:
@@ -57,7 +56,6 @@ class Pending:
             + len(self.leases)
             + len(self.io_samples)
             + len(self.events)
-            + len(self.substitutions)
         )
 
     def mark_ready(self, rows: Iterable[CopyRow]) -> None:
@@ -120,10 +118,6 @@ class Pending:
                 )
             self.events[key] = row
 
-    def add_substitutions(self, rows: Iterable[SubstitutionRow]) -> None:
-        """Record uses of policies."""
-        self.substitutions.extend(row if row.at_s else replace(row, at_s=time()) for row in rows)
-
     def merge(self, later: "Pending") -> None:
         """Add changes that came after these."""
         self.gone.extend(later.gone)
@@ -138,7 +132,6 @@ class Pending:
         self.leases.update(later.leases)
         self.add_io_samples(later.io_samples.values())
         self.add_events(later.events.values())
-        self.substitutions.extend(later.substitutions)
 
     def write(self, session: Session) -> None:
         """Write all of it in the session's transaction."""
@@ -176,5 +169,3 @@ class Pending:
             session.run("add_io_samples", given=to_table(list(self.io_samples.values())))
         if self.events:
             session.run("load_events", given=to_table(list(self.events.values())))
-        if self.substitutions:
-            session.run("load_substitutions", given=to_table(self.substitutions))

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from viewcache.catalog.confined import QueryLimits, ask_confined, check_one, confine, serve_confined
 from viewcache.catalog.eviction import CANDIDATES, VICTIMS, cut
+from viewcache.catalog.files import read_regular
 from viewcache.catalog.statements import load_policy, policy_names
 from viewcache.errors import BadInput, NotFound, QueryRefused
 
@@ -80,15 +81,13 @@ def _read(path: Path) -> Policy:
             raise QueryRefused("its name must be of letters, digits, '.', '_' and '-', and begin with one of the first")
         if name in policy_names():
             raise QueryRefused(f"{name} is the name of a shipped policy; rename the file")
-        if path.stat().st_size > _MOST_BYTES:
-            raise QueryRefused(f"it has {path.stat().st_size} bytes; at most {_MOST_BYTES} are allowed")
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, _MOST_BYTES).decode()
         ask(text, sample(), 1 << 62)
     except UnicodeDecodeError as error:
         problem = f"it is not valid UTF-8 at byte {error.start}"
     except OSError as error:
         problem = f"it cannot be read: {error.strerror}"
-    except QueryRefused as refused:
+    except BadInput as refused:  # a refused query is one
         problem = str(refused)
     comment = [line[2:].strip() for line in text.splitlines()[: _comment_lines(text)]]
     return Policy(name, str(path), " ".join(comment), text, problem)

@@ -9,10 +9,11 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog import schemas
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import TaskRow, VideoColumnRow, VideoRow
+from viewcache.catalog.records import SubstitutionRow, TaskRow, VideoColumnRow, VideoRow
 from viewcache.catalog.rows import from_table, to_table
 
 __all__ = [
+    "add_substitutions",
     "claim_ids",
     "ensure_task",
     "forget_task",
@@ -22,6 +23,9 @@ __all__ = [
     "settle_draws",
     "upsert_videos",
 ]
+
+_TICK_S = 1e-6
+"""Seconds that a double can tell apart today."""
 
 
 def claim_ids(session: Session, name: str, n: int) -> int:
@@ -117,6 +121,13 @@ def settle_draws(session: Session, draws: pa.Table, uses: pa.Table, settled: pa.
     session.run("move_draws", given=table)
     session.run("move_uses", given=schemas.conform(uses, schemas.MOVE, "moved uses"))
     session.run("upsert_settled", given=schemas.conform(settled, schemas.SETTLED, "settled positions"))
+
+
+def add_substitutions(session: Session, rows: Sequence[SubstitutionRow]) -> None:
+    """Record uses of policies; the last one of a place holds, so time goes on here when a clock is set back."""
+    last = session.run("last_substitution")["at_s"][0].as_py()
+    now = max(time(), last + _TICK_S)
+    session.run("load_substitutions", given=to_table([row if row.at_s else replace(row, at_s=now) for row in rows]))
 
 
 def _refuse_contradiction(session: Session, table: pa.Table) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "Layout",
     "Merge",
     "OnBadVideo",
+    "OnChangedVideo",
     "OnShortVideo",
     "OpCall",
     "Place",
@@ -91,6 +92,14 @@ class OnShortVideo(StrEnum):
     LOOP = "loop"
     """It starts again."""
     SKIP = "skip"
+
+
+class OnChangedVideo(StrEnum):
+    """What a file does that was replaced by other content after its video was drawn."""
+
+    RAISE = "raise"
+    WARN = "warn"
+    """Its views show the new content."""
 
 
 class Layout(StrEnum):
@@ -222,6 +231,8 @@ class DatasetSpec:
     """SQL predicate over the dataset's columns (JOADER's predicate)."""
     on_bad_video: OnBadVideo = OnBadVideo.RAISE
     on_short_video: OnShortVideo = OnShortVideo.CLAMP
+    on_changed_video: OnChangedVideo = OnChangedVideo.RAISE
+    """Decides no view, so it may change from run to run."""
     max_pixels: int = 8192 * 4320
     """A larger frame is a bad video, refused before it is decoded."""
 

@@ -17,6 +17,7 @@ from viewcache.materializer.spec import (
     Layout,
     Merge,
     OnBadVideo,
+    OnChangedVideo,
     OnShortVideo,
     WorkerKind,
 )
@@ -272,6 +273,15 @@ _DATASET = Section(
             "What a video shorter than a clip does: repeat the last frame, start again, or give no sample.",
             OnShortVideo.CLAMP,
             choices=tuple(OnShortVideo),
+        ),
+        Key(
+            "on_changed_video",
+            "choice",
+            "What a file does that was replaced by other content after its video was drawn: an error when the cache is "
+            "opened; or a warning and a row in `errors`, and its views show the new content. May change from run to "
+            "run.",
+            OnChangedVideo.RAISE,
+            choices=tuple(OnChangedVideo),
         ),
         _count(
             "max_pixels",

@@ -230,6 +230,8 @@ def _place_of(task: TaskSpec, error: ViewcacheError, places: _Places) -> Place:
 def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     """What the plan of a task's first generation tells."""
     spec, budget = task.spec, config.cache.local.budget_bytes
+    for changed in task.dataset.changed:
+        yield Problem(Level.WARNING, "changed_video", changed, spec.place)
     for bad in task.dataset.bad:
         yield Problem(Level.WARNING, "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:

@@ -186,13 +186,13 @@ def _opened(
     budget = config.cache.local.budget_bytes
     warnings: tuple[str, ...] = ()
     try:
-        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress)
+        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=config.tasks)
     except BadInput as error:
         if spec.name not in {row.name for row in catalog.load_tasks()}:
             raise
         # Drawn under another definition: show the plan nevertheless, and what stands in its way.
         catalog.forget_task(spec.name)
-        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress)
+        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=config.tasks)
         warnings = (f"`viewcache run` would refuse this: {error}",)
     return task, catalog, warnings
 

@@ -154,9 +154,14 @@ class Cache:
         atexit.register(self.close)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
-        budget = self.tier.budget_bytes
         task = open_task(
-            self.config.cache, spec, self.catalog, budget_bytes=budget, progress=progress, observer=self.observer
+            self.config.cache,
+            spec,
+            self.catalog,
+            budget_bytes=self.tier.budget_bytes,
+            progress=progress,
+            observer=self.observer,
+            tasks=self.config.tasks,
         )
         return Reader(
             task,

@@ -5,12 +5,13 @@ In the order of work:
 - ``discover``: the files of a folder, glob or URL
 - ``names``: a video's name from its path, and back
 - ``labels``: labels and further columns
-- ``predicate``: the SQL predicate, in a locked-down database of its own
+- ``predicate``: the SQL predicate, in a process with limits
 - ``scan``: find videos, labels and columns; probe what is new
 - ``scan_worker``: the process that probes one file after another
 - ``videos``: the videos that a task draws from, as arrays
 - ``stand_ins``: which video stands in for one that is bad or gone
-- ``dataset``: a task's videos: rows in the catalog, packet indexes in memory
+- ``recorded``: a dataset's videos as rows of the catalog; which files were replaced
+- ``dataset``: a task's videos in memory: what may be drawn, and their packet indexes
 """
 
 __all__: list[str] = []

@@ -1,6 +1,6 @@
 """A task's dataset while the cache is open: its videos as scanned, what may be drawn, what stands in for bad ones."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -9,14 +9,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import SubstitutionRow, VideoColumnRow, VideoRow
+from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.dataset.predicate import matching
-from viewcache.materializer.dataset.scan import Known, Scanned, scan
+from viewcache.materializer.dataset.recorded import known_files, record_columns, record_files
+from viewcache.materializer.dataset.scan import Scanned, scan
 from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute_place
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.source import Stamp, shown
+from viewcache.materializer.media.source import shown
 from viewcache.materializer.randomness import word
 from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, TaskSpec
 
@@ -56,10 +57,17 @@ class Dataset:
     """The videos of one task, sorted by name. Immutable once scanned; thread-safe."""
 
     def __init__(
-        self, spec: DatasetSpec, dataset_id: int, videos: list[_Video], gone: Mapping[int, str] | None = None
+        self,
+        spec: DatasetSpec,
+        dataset_id: int,
+        videos: list[_Video],
+        gone: Mapping[int, str] | None = None,
+        changed: Sequence[str] = (),
     ) -> None:
         """For `Dataset.open`; ``gone`` has the uris of files that were there once."""
         self._gone = gone or {}
+        self.changed = tuple(changed)
+        """What is to be told of files that have other content than when they were drawn."""
         self.spec = spec
         self.dataset_id = dataset_id
         self._videos = sorted(videos, key=lambda video: video.found.name)
@@ -71,31 +79,37 @@ class Dataset:
 
     @classmethod
     def open(
-        cls, spec: DatasetSpec, catalog: Catalog, *, workers: int = 0, progress: Progress | None = None
+        cls,
+        spec: DatasetSpec,
+        catalog: Catalog,
+        *,
+        workers: int = 0,
+        progress: Progress | None = None,
+        guarded: Container[str] = (),
     ) -> "Dataset":
         """Scan the files, record what changed, and remember the rest.
 
+        Args:
+            spec: where it is.
+            catalog: what is known of it.
+            workers: processes that scan; 0 = one per core.
+            progress: called while files are scanned.
+            guarded: tasks that must not be shown other content under the name of a video that they have drawn.
+
         Raises:
             DatasetNotFound: no folder, no videos, no label table.
-            BadInput: labels or ``where`` do not fit.
+            BadInput: labels or ``where`` do not fit, or a file has other content than when a guarded task drew it.
         """
         dataset_id = catalog.register_dataset(spec.uri)
         rows = catalog.load_videos(dataset_id)
-        known = _known(rows)
+        given = dict(zip(rows["uri"].to_pylist(), rows["name"].to_pylist(), strict=True))
+        found = scan(spec, known_files(rows), given=given, workers=workers, progress=progress)
         # By name, so that ids do not depend on which file was ready first.
-        scanned = sorted(scan(spec, known, workers=workers, progress=progress), key=lambda each: each.name)
-        recorded = dict(zip(rows["uri"].to_pylist(), rows["label"].to_pylist(), strict=True))
-        # A task without labels leaves those of another task on the same files alone.
-        labels = {each.uri: recorded.get(each.uri) if spec.labels is None else _label(each) for each in scanned}
-        changed = [each for each in scanned if not each.reused or recorded.get(each.uri) != labels[each.uri]]
-        uris = {each.uri for each in scanned}
-        gone = [row for row in rows.to_pylist() if row["uri"] not in uris and row["status"] != "gone"]
-        catalog.upsert_videos(dataset_id, [*(_row(each, labels[each.uri]) for each in changed), *map(_gone_row, gone)])
-        ids = catalog.load_videos(dataset_id)
-        by_uri = dict(zip(ids["uri"].to_pylist(), ids["video_id"].to_pylist(), strict=True))
-        videos = [_Video.of(by_uri[each.uri], each) for each in scanned]
-        _record_columns(catalog, dataset_id, videos)
-        return cls(spec, dataset_id, videos, {by_uri[uri]: uri for uri in by_uri.keys() - uris})
+        scanned = sorted(found, key=lambda each: each.name)
+        ids, told = record_files(catalog, dataset_id, rows, scanned, labelled=spec.labels is not None, guarded=guarded)
+        record_columns(catalog, dataset_id, {ids[each.uri]: each.columns for each in scanned})
+        gone = {ids[uri]: uri for uri in ids.keys() - {each.uri for each in scanned}}
+        return cls(spec, dataset_id, [_Video.of(ids[each.uri], each) for each in scanned], gone, told)
 
     def __len__(self) -> int:
         """Number of files, good and bad."""
@@ -114,10 +128,15 @@ class Dataset:
         return {video.video_id for video, chosen in zip(self._videos, holds.tolist(), strict=True) if chosen}
 
     def _table(self) -> pa.Table:
-        """What a predicate can name: the videos' own columns and those of the label table."""
+        """What a predicate can name: the videos' own columns and those of the label table.
+
+        A video's name is ``video``, as in the catalog's relations, and ``name``.
+        """
         found = [video.found for video in self._videos]
+        names: list[object] = [each.name for each in found]
         columns: dict[str, list[object]] = {
-            "name": [each.name for each in found],
+            "video": names,
+            "name": names,
             "path": [each.path for each in found],
             "label": [each.label for each in found],
             "frames": [video.frames for video in self._videos],
@@ -172,7 +191,7 @@ class Dataset:
         seed: int,
         first_epoch: int,
         order: NDArray[np.int64],
-        stand_ins: Mapping[tuple[int, int], int | None],
+        stand_ins: Mapping[tuple[int, int], int],
         *,
         by_video: bool = False,
     ) -> tuple[Videos, NDArray[np.int64], list[SubstitutionRow]]:
@@ -183,11 +202,13 @@ class Dataset:
             seed: of its random numbers.
             first_epoch: epoch of ``order[0]``.
             order: (epochs, videos) ids.
-            stand_ins: (epoch, position) → ``video_id`` of what replaced the video of that place before.
+            stand_ins: (epoch, position) → ``video_id`` of what replaced the video of that place before. It stays
+                there as long as it is usable, also when the drawn video is back: batches that were read stay the same.
             by_video: positions may still change, so what stands in for a video depends on the video instead.
 
         Returns:
-            The usable videos, (epochs, videos) rows of them, and a record of each policy that was used.
+            The usable videos, (epochs, videos) rows of them, and a record of each policy that was used, but for
+            stand-ins that are on record.
 
         Raises:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
@@ -200,20 +221,22 @@ class Dataset:
         row_of[videos.ids] = np.arange(len(videos))
         rows = row_of[order]
         records = self._left_out(task, first_epoch, set(np.unique(order).tolist()))
+        for (epoch, position), video_id in stand_ins.items():
+            rows[epoch - first_epoch, position] = videos.row_of.get(video_id, -1)
         for at, position in np.argwhere(rows < 0).tolist():
-            video_id = int(order[at, position])
-            why = self._why_not(video_id, span)
+            epoch, video_id = first_epoch + at, int(order[at, position])
+            missing = stand_ins.get((epoch, position), video_id)
+            why = self._why_not(missing, span)
             if self.spec.on_bad_video == OnBadVideo.RAISE or not usable:
                 raise BadVideo(
                     f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
                     "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
                 )
-            before = videos.row_of.get(stand_ins.get((first_epoch + at, position)) or 0)
             place = substitute_place(position, video_id, by_video=by_video)
-            drawn = draw_substitute(seed, task.name, first_epoch + at, place, -1, 0, len(videos))
-            rows[at, position] = drawn if before is None else before
+            drawn = draw_substitute(seed, task.name, epoch, place, -1, 0, len(videos))
+            rows[at, position] = videos.row_of.get(video_id, drawn)  # the drawn one may be back, its stand-in gone
             replacement = int(videos.ids[rows[at, position]])
-            records.append(SubstitutionRow(0, first_epoch + at, position, -1, video_id, "replace", why, replacement))
+            records.append(SubstitutionRow(0, epoch, position, -1, video_id, "replace", why, replacement))
         return videos, rows, records
 
     def _left_out(self, task: TaskSpec, first_epoch: int, drawn: set[int]) -> list[SubstitutionRow]:
@@ -317,78 +340,3 @@ def _column(values: list[object]) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.array([None if value is None else str(value) for value in values])
-
-
-def _known(rows: pa.Table) -> dict[str, Known]:
-    out = {}
-    for row in rows.to_pylist():
-        if row["status"] != "gone":
-            stamp = Stamp(row["size_bytes"] or 0, row["mtime_ns"] or 0, row["etag"] or "")
-            out[row["uri"]] = Known(stamp, row["index_blob"] or b"", row["error"] or "")
-    return out
-
-
-def _label(each: Scanned) -> str | None:
-    return None if each.label is None else str(each.label)
-
-
-def _row(each: Scanned, label: str | None) -> VideoRow:
-    index = each.index
-    row = VideoRow(
-        uri=each.uri,
-        name=each.name,
-        key=each.key,
-        size_bytes=each.stamp.size,
-        mtime_ns=each.stamp.mtime_ns,
-        etag=each.stamp.etag,
-        status=each.status,
-        error_kind=each.error_kind or None,
-        error=each.error or None,
-        label=label,
-    )
-    if index is None:
-        return row
-    return replace(
-        row,
-        frames=index.frames,
-        fps=index.fps,
-        duration_s=index.duration_s,
-        width=index.width,
-        height=index.height,
-        rotation=index.rotation,
-        codec=index.codec,
-        pix_fmt=index.pix_fmt,
-        color_space=index.color_space_name,
-        color_range=index.color_range_name,
-        keyframes=index.keyframes,
-        gop_max=index.gop_max,
-        index_blob=index.to_bytes(),
-    )
-
-
-def _gone_row(row: dict[str, object]) -> VideoRow:
-    uri, name, key = (str(row[column]) for column in ("uri", "name", "key"))
-    return VideoRow(uri, name, key, status="gone", error="the file is gone")
-
-
-def _record_columns(catalog: Catalog, dataset_id: int, videos: list[_Video]) -> None:
-    """Record the label table's further columns where they are not what is recorded."""
-    names = ("video_id", "name", "text_value", "number_value")
-    known: dict[int, set[tuple[object, ...]]] = {}
-    for row in catalog.load_video_columns(dataset_id).to_pylist():
-        known.setdefault(row["video_id"], set()).add(tuple(row[name] for name in names))
-    changed = []
-    for video in videos:
-        rows = _column_rows(video)
-        if {tuple(getattr(row, name) for name in names) for row in rows} != known.get(video.video_id, set()):
-            changed += rows
-    catalog.set_video_columns(changed)
-
-
-def _column_rows(video: _Video) -> list[VideoColumnRow]:
-    rows = []
-    for name, value in video.found.columns.items():
-        if value is not None:
-            number = float(value) if isinstance(value, int | float) else None
-            rows.append(VideoColumnRow(video.video_id, name, str(value), number))
-    return rows

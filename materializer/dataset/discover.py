@@ -79,9 +79,15 @@ def _local(uri: str) -> Iterator[Found]:
         yield _file(path, os.path.dirname(path))
     elif _MAGIC & set(path):
         base = _fixed_part(path, os.sep)
-        for each in glob.iglob(path, recursive=True):
-            if os.path.isfile(each) or os.path.islink(each):
-                yield _file(os.path.abspath(each), base)
+        links: set[str] = set()
+        for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
+            link = _linked_folder(each, base)
+            if link is None:
+                if os.path.isfile(each) or os.path.islink(each):
+                    yield _file(each, base)
+            elif link not in links:
+                links.add(link)
+                yield _refused(link, base)
     else:
         parent = os.path.dirname(path)
         hint = f"; {parent} is there" if os.path.isdir(parent) else ""
@@ -94,11 +100,27 @@ def _folder(base: str) -> Iterator[Found]:
         for each in folders:
             path = os.path.join(folder, each)
             if os.path.islink(path) and not _inside(path, base):
-                # As a file of that name, so that the policy for bad videos and not silence is what people get.
-                yield Found(path, _relative(path, base) + SUFFIXES[0], Stamp(0), _leaves(path))
+                yield _refused(path, base)
         for each in files:
             if not each.startswith("."):
                 yield _file(os.path.join(folder, each), base)
+
+
+def _linked_folder(path: str, base: str) -> str | None:
+    """The folder above a path that is a link out of the dataset's folder; None if there is none."""
+    if _inside(os.path.dirname(path), base):
+        return None
+    at = base
+    for part in _relative(path, base).split("/"):
+        at = os.path.join(at, part)
+        if not _inside(at, base):
+            return at
+    return path
+
+
+def _refused(link: str, base: str) -> Found:
+    """A linked folder, as a file of that name, so that the policy for bad videos and not silence is what people get."""
+    return Found(link, _relative(link, base) + SUFFIXES[0], Stamp(0), _leaves(link))
 
 
 def _file(path: str, base: str) -> Found:

@@ -5,11 +5,12 @@ Rows are matched to videos by path, by path without extension, or by file name w
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound
-from viewcache.materializer.dataset.names import escape, stem
+from viewcache.materializer.dataset.names import escape, names_for, stem
 from viewcache.materializer.media.source import is_local, local_path, shown
 
 __all__ = ["Labelled", "Value", "labels_for"]
@@ -18,6 +19,9 @@ Value = str | int | float | bool | None
 
 LABEL = "label"
 """Default name of the column with the label."""
+
+MOST_BYTES = 1 << 30
+"""Of a table: more than any list of videos takes, less than what a machine that reads it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,11 @@ class Labelled:
 
 
 def labels_for(
-    paths: Sequence[str], labels: str | None, video_column: str = "video", label_column: str = LABEL
+    paths: Sequence[str],
+    labels: str | None,
+    video_column: str = "video",
+    label_column: str = LABEL,
+    names: Sequence[str] | None = None,
 ) -> list[Labelled]:
     """Labels of a dataset's videos.
 
@@ -39,6 +47,7 @@ def labels_for(
         labels: path or URL of a CSV or Parquet table, ``folders``, or None.
         video_column: the column that names the video.
         label_column: the column that holds the label; the default one may be missing.
+        names: of the videos, as `names_for` gives them; None = as if all were new.
 
     Returns:
         One entry per path; empty for videos that the table does not name.
@@ -59,13 +68,18 @@ def labels_for(
     if label_column not in rows[0] and label_column != LABEL:
         # Only the default may be missing, in a table of further columns: a name that was written is meant.
         raise BadInput(f"{shown(labels)} has no column {label_column!r}; it has {', '.join(map(repr, rows[0]))}")
-    return _matched(paths, rows, shown(labels), video_column, label_column)
+    meanings = _meanings(paths, names_for(paths) if names is None else names)
+    return _matched(paths, meanings, rows, shown(labels), video_column, label_column)
 
 
 def _matched(
-    paths: Sequence[str], rows: list[dict[str, Value]], name: str, video_column: str, label_column: str
+    paths: Sequence[str],
+    meanings: Mapping[str, int],
+    rows: list[dict[str, Value]],
+    name: str,
+    video_column: str,
+    label_column: str,
 ) -> list[Labelled]:
-    meanings = _meanings(paths)
     out: list[Labelled | None] = [None] * len(paths)
     for number, row in enumerate(rows, 1):
         video = str(row[video_column]).removeprefix("./").replace("\\", "/")
@@ -84,21 +98,25 @@ def _matched(
     return [each or Labelled() for each in out]
 
 
-def _meanings(paths: Sequence[str]) -> dict[str, int]:
-    """What a table may call each video; a word that could mean two of them means neither."""
+def _meanings(paths: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """What a table may call each video; a word that could mean two of them means neither.
+
+    Of two that differ in their extension alone the one that is named without it is meant: a name is given once.
+    """
+    stems, files = list(map(stem, paths)), [path.rsplit("/", 1)[-1] for path in paths]
+    named = {path: at for at, path in enumerate(stems) if names[at] == escape(path)}
+    itself, one_of_stem = range(len(paths)), [named.get(path, at) for at, path in enumerate(stems)]
     meanings: dict[str, int] = {}
-    ways = (
-        lambda path: path,
-        stem,
-        lambda path: escape(stem(path)),
-        lambda path: path.rsplit("/", 1)[-1],
-        lambda path: stem(path.rsplit("/", 1)[-1]),
-    )
-    for way in ways:
+    for called, meant in (
+        (paths, itself),
+        (stems, one_of_stem),
+        (names, itself),
+        (files, itself),
+        (map(stem, files), one_of_stem),
+    ):
         words: dict[str, int] = {}
         twice: set[str] = set()
-        for at, path in enumerate(paths):
-            word = way(path)
+        for at, word in zip(meant, called, strict=True):
             if words.setdefault(word, at) != at:
                 twice.add(word)
         meanings = {word: at for word, at in words.items() if word not in twice} | meanings
@@ -121,12 +139,19 @@ def _bytes(labels: str) -> bytes:
     import fsspec
 
     try:
-        with fsspec.open("file://" + local_path(labels) if is_local(labels) else labels, "rb") as file:
-            return bytes(file.read())
+        if is_local(labels):
+            return read_regular(local_path(labels), MOST_BYTES)
+        with fsspec.open(labels, "rb") as file:
+            data = bytes(file.read(MOST_BYTES + 1))
+    except BadInput as refused:
+        raise BadInput(f"labels {refused}") from refused
     except FileNotFoundError as missing:
         raise DatasetNotFound(f"labels {shown(labels)}: no such table") from missing
     except (OSError, ValueError, ImportError) as failed:
         raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {failed})") from failed
+    if len(data) > MOST_BYTES:
+        raise BadInput(f"labels {shown(labels)} is too large: at most {MOST_BYTES} bytes of a table are read")
+    return data
 
 
 def _parquet(data: bytes) -> list[dict[str, Value]]:

@@ -9,7 +9,7 @@ ambiguous.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from viewcache.errors import BadUrl
 
@@ -36,6 +36,14 @@ def escape(path: str) -> str:
     Paths whose name would be longer than 128 characters get its first 94, ``.z`` and a hash of 32 hex digits: still
     unique, but only the catalog knows the path.
     """
+    parts = _escapes(path)
+    if sum(map(len, parts)) <= MAX_NAME:
+        return "".join(parts)
+    return _shortened(path, parts)
+
+
+def _escapes(path: str) -> list[str]:
+    """A path as characters and escapes, one for each byte."""
     parts: list[str] = []
     for value in path.encode("utf-8", "surrogateescape"):
         byte = bytes((value,))
@@ -43,8 +51,11 @@ def escape(path: str) -> str:
             parts.append(chr(value))
         else:
             parts.append({b".": "..", b"/": ".-"}.get(byte, f".{value:02x}"))
-    if sum(map(len, parts)) <= MAX_NAME:
-        return "".join(parts)
+    return parts
+
+
+def _shortened(path: str, parts: Sequence[str]) -> str:
+    """The start of a name, ``.z`` and a hash of the whole path."""
     digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     room = MAX_NAME - len(_SHORTENED) - len(digest)
     kept = ""
@@ -91,18 +102,29 @@ def stem(path: str) -> str:
     return path
 
 
-def names_for(paths: Sequence[str]) -> list[str]:
-    """A unique name for each of a dataset's relative paths: without extension, with it where two would be alike.
+def names_for(paths: Sequence[str], given: Mapping[str, str] | None = None, taken: Collection[str] = ()) -> list[str]:
+    """A unique name for each of a dataset's relative paths.
+
+    A name that was given stays. Without the extension a path is named only if no other path ever was or would now be
+    named so; else with it; and with a hash of the path should that be taken too.
 
     Args:
         paths: distinct relative paths with ``/`` between components.
+        given: path → the name that it was given when it was first seen.
+        taken: further names that were given, to files that are gone.
     """
-    names = [escape(stem(path)) for path in paths]
-    whole = [False] * len(paths)
+    given = given or {}
+    known = {*given.values(), *taken}
+    ways = (lambda path: escape(stem(path)), escape, lambda path: _shortened(path, _escapes(path)))
+    fresh = [path for path in paths if path not in given]
+    way, names = dict.fromkeys(fresh, 0), {path: ways[0](path) for path in fresh}
     while True:
-        count = Counter(names)
-        alike = [k for k, name in enumerate(names) if count[name] > 1 and not whole[k]]
-        if not alike:
-            return names
-        for k in alike:
-            names[k], whole[k] = escape(paths[k]), True
+        count = Counter(names.values())
+        alike = [path for path in fresh if names[path] in known or count[names[path]] > 1]
+        waiting = {names[path] for path in alike if way[path] == 0}  # who has no extension yet takes it first
+        longer = [path for path in alike if way[path] == 0 or (way[path] == 1 and names[path] not in waiting)]
+        if not longer:
+            return [given.get(path) or names[path] for path in paths]
+        for path in longer:
+            way[path] += 1
+            names[path] = ways[way[path]](path)

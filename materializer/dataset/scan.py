@@ -86,6 +86,7 @@ def scan(
     spec: DatasetSpec,
     known: Mapping[str, Known] | None = None,
     *,
+    given: Mapping[str, str] | None = None,
     workers: int = 0,
     progress: Callable[[int, int, str], None] | None = None,
     memory_bytes: int = MEMORY_BYTES,
@@ -96,6 +97,7 @@ def scan(
     Args:
         spec: where it is, its labels, and the largest frame allowed. ``where`` is applied later, to the records.
         known: URI → what the last scan found; files whose size and time (or etag) are the same are not opened.
+        given: URI → the name that a file was given when it was first seen, also of files that are gone.
         workers: processes; 0 = one per core.
         progress: called with (files done, files in all, name of the last one).
         memory_bytes: private memory of each process.
@@ -111,8 +113,11 @@ def scan(
     """
     found = discover(spec.uri)
     paths = [each.path for each in found]
-    labels = labels_for(paths, spec.labels, spec.label_video_column, spec.label_column)
-    names = dict(zip((each.uri for each in found), zip(names_for(paths), labels, strict=True), strict=True))
+    uris, given = [each.uri for each in found], given or {}
+    here = {path: given[uri] for path, uri in zip(paths, uris, strict=True) if uri in given}
+    named = names_for(paths, here, [given[uri] for uri in given.keys() - set(uris)])
+    labels = labels_for(paths, spec.labels, spec.label_video_column, spec.label_column, named)
+    names = dict(zip(uris, zip(named, labels, strict=True), strict=True))
     done = 0
 
     def record(file: Found, blob: bytes, error: str, reused: bool) -> Scanned:

@@ -1,8 +1,10 @@
 """Which video stands in for one that is bad or gone: drawn by the place of the clip, not by when it was found out."""
 
+from collections.abc import Container
+
 from viewcache.materializer.randomness import permutation, word
 
-__all__ = ["draw_substitute", "substitute_place"]
+__all__ = ["draw_substitute", "stand_in_for", "substitute_place"]
 
 
 def substitute_place(position: int, video_id: int, *, by_video: bool) -> int:
@@ -23,3 +25,24 @@ def draw_substitute(seed: int, task: str, epoch: int, position: int, sample: int
         videos: how many there are.
     """
     return int(permutation(seed, "substitute", videos, word(task), epoch, position, sample)[attempt])
+
+
+def stand_in_for(
+    seed: int, task: str, epoch: int, place: int, sample: int, videos: int, tried: Container[int]
+) -> int | None:
+    """The first of the videos that are drawn for a clip's place that has not been tried there; None if all have.
+
+    Args:
+        seed: of the task.
+        task: its name.
+        epoch: of the clip.
+        place: its address, see `substitute_place`.
+        sample: which clip of its video.
+        videos: how many there are; the answer is the row of one.
+        tried: rows of videos that could not give the clip.
+    """
+    for attempt in range(videos):
+        video = draw_substitute(seed, task, epoch, place, sample, attempt, videos)
+        if video not in tried:
+            return video
+    return None

@@ -6,7 +6,7 @@ decoded. It costs some 12 bytes a packet in the catalog.
 
 import json
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,13 @@ class VideoIndex:
         if self.mode == "counted":
             return np.asarray(last) + 1
         return np.asarray(np.maximum(1, self.order[last] - self.starts[first] + 1))
+
+    def same_content(self, other: "VideoIndex") -> bool:
+        """Whether two files have the same packets, whenever they were written: all but time and etag is compared."""
+        return self._undated().to_bytes() == other._undated().to_bytes()
+
+    def _undated(self) -> "VideoIndex":
+        return replace(self, mtime_ns=0, etag="")
 
     def to_bytes(self) -> bytes:
         """The index as a compact, versioned blob."""

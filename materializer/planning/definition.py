@@ -5,12 +5,16 @@ from dataclasses import fields, is_dataclass, replace
 
 from viewcache.materializer import ops
 from viewcache.materializer.planning.graph import AbstractGraph, check_graph
-from viewcache.materializer.spec import CacheSpec, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
 
 __all__ = ["canonical", "graph_of", "seed_of", "stage_of"]
 
 # What may change between two runs without changing what any path means, so it is no part of a task's definition.
-_NOT_DEFINING = {TaskSpec: ("name", "epochs", "layout"), StepSpec: ("name",)}
+_NOT_DEFINING = {
+    TaskSpec: ("name", "epochs", "layout"),
+    DatasetSpec: ("on_changed_video",),
+    StepSpec: ("name",),
+}
 
 
 def seed_of(cache: CacheSpec, task: TaskSpec) -> int:
@@ -23,7 +27,7 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 
     It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
     name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
-    ``epochs`` and ``layout``.
+    ``epochs``, ``layout`` and ``on_changed_video``.
     """
     values = _plain(replace(task, seed=seed_of(cache, task)))
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

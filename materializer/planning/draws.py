@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.planning.order import draw_epoch
+from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
+from viewcache.materializer.planning.order import Order, draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["known_substitutions", "recorded_order", "settled_rows", "short_uses", "with_substitutes"]
+__all__ = [
+    "known_substitutions",
+    "recorded_order",
+    "settled_rows",
+    "short_uses",
+    "stand_ins",
+    "with_substitutes",
+]
 
 
 def recorded_order(
@@ -76,13 +84,45 @@ def known_substitutions(
     return sorted(certain, key=lambda row: row.at_s)
 
 
-def with_substitutes(plan: GenerationPlan, known: Iterable[SubstitutionRow]) -> GenerationPlan:
-    """The plan with the clips that earlier runs had to replace replaced again."""
-    row_of = plan.videos.row_of
-    again = [each for each in known if each.sample >= 0 and each.replacement_id in row_of]
-    rows = [plan.row(each.epoch, each.position, each.sample) for each in again]
-    videos = [row_of[each.replacement_id] for each in again if each.replacement_id is not None]
-    return plan.substituted(np.array(rows), np.array(videos)) if rows else plan
+def stand_ins(known: Iterable[SubstitutionRow]) -> dict[tuple[int, int], int]:
+    """(epoch, position) → the video that stands there by record, instead of the drawn one; the last record holds."""
+    whole = [each for each in known if each.policy == "replace" and each.sample < 0]
+    return {(each.epoch, each.position): each.replacement_id for each in whole if each.replacement_id is not None}
+
+
+def with_substitutes(
+    plan: GenerationPlan, known: Iterable[SubstitutionRow], order: Order, seed: int, task_id: int, *, by_video: bool
+) -> tuple[GenerationPlan, list[SubstitutionRow]]:
+    """Replace again the clips that earlier runs had to replace; where such a stand-in is gone, choose another now.
+
+    Returns:
+        The plan, and a record of each new choice.
+    """
+    last: dict[tuple[int, int, int], SubstitutionRow] = {}
+    tried: dict[tuple[int, int, int], set[int]] = {}
+    row_of, positions = plan.videos.row_of, order.positions
+    for each in known:
+        if each.sample >= 0 and each.replacement_id is not None and each.position < positions:
+            clip = each.epoch, each.position, each.sample
+            last[clip] = each
+            tried.setdefault(clip, set()).update((each.video_id, each.replacement_id))
+    rows, videos, records = [], [], []
+    for (epoch, position, sample), each in last.items():
+        row = plan.row(epoch, position, sample)
+        video = row_of.get(each.replacement_id or 0)
+        if video is None:
+            drawn = int(order.ids[row // plan.task.sampling.samples_per_video])
+            used = {row_of[other] for other in (drawn, *tried[epoch, position, sample]) if other in row_of}
+            place = substitute_place(position, drawn, by_video=by_video)
+            video = stand_in_for(seed, plan.task.name, epoch, place, sample, len(plan.videos), used)
+            if video is None:
+                continue  # the clip is tried as it was drawn, and its reader gets what comes of it
+            gone = f"video {each.replacement_id}, which stood in before, is bad or gone"
+            new = int(plan.videos.ids[video])
+            records.append(SubstitutionRow(task_id, epoch, position, sample, each.video_id, "replace", gone, new))
+        rows.append(row)
+        videos.append(video)
+    return (plan.substituted(np.array(rows), np.array(videos)) if rows else plan), records
 
 
 def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:

@@ -13,7 +13,7 @@ from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset, Progress
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.plan import check_size
-from viewcache.materializer.spec import CacheSpec, TaskSpec
+from viewcache.materializer.spec import CacheSpec, OnChangedVideo, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.task import Task, TaskSettings
 from viewcache.materializer.telemetry.observer import Observer
@@ -31,6 +31,7 @@ def open_task(
     budget_bytes: int,
     progress: Progress | None = None,
     observer: Observer | None = None,
+    tasks: Iterable[TaskSpec] = (),
 ) -> Task:
     """Scan a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
 
@@ -41,18 +42,23 @@ def open_task(
         budget_bytes: of the local tier.
         progress: called while files are scanned, with (done, in all, name).
         observer: told of what is planned.
+        tasks: all of the configuration; files that one of them has drawn are guarded as its ``on_changed_video`` says.
 
     Raises:
-        BadInput: the catalog has draws of another definition under this name.
+        BadInput: the catalog has draws of another definition under this name, a file of its draws was replaced, or no
+            epoch would have a batch.
         ConfigError: a generation would have more clips than a plan may hold.
         DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
     """
     try:
-        dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress)
+        of_it = (each for each in (spec, *tasks) if each.dataset.uri == spec.dataset.uri)
+        guarded = {each.name for each in of_it if each.dataset.on_changed_video == OnChangedVideo.RAISE}
+        dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
     except BadInput as error:
         if type(error) is not BadInput:
             raise
         raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
+    _refuse_empty(spec, dataset, catalog)
     check_size(spec, cache.epochs_per_generation, len(dataset.selected))
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
@@ -74,6 +80,19 @@ def open_task(
     )
     settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
     return Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer or Observer())
+
+
+def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog) -> None:
+    """A task without a single batch is refused before it is recorded; one that has drawn has its batches."""
+    known = next((row.task_id for row in catalog.load_tasks() if row.name == spec.name), None)
+    if not spec.drop_last or (known is not None and catalog.load_draws(known, 0, 0).num_rows):
+        return
+    videos, batch = len(dataset.candidates(spec)), spec.sampling.videos_per_batch
+    if videos < batch:
+        raise BadInput(
+            f"task {spec.name!r}: no clips to make: there are {videos} videos to draw, and drop_last leaves out a "
+            f"batch of fewer than videos_per_batch, {batch}; add videos, or set drop_last: false or a smaller batch"
+        )
 
 
 def share_among(

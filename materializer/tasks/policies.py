@@ -12,12 +12,18 @@ __all__ = ["record_policies"]
 def record_policies(
     catalog: Catalog, active: ActiveGeneration, used: Iterable[SubstitutionRow], known: Iterable[SubstitutionRow] = ()
 ) -> None:
-    """Record uses of policies whose place is settled, unless they are known; the others wait until theirs is."""
+    """Record uses of policies whose place is settled; the others wait until theirs is.
+
+    A stand-in is recorded whenever one is chosen; what a policy leaves out or fills up only once, by what is ``known``.
+    Places that ``drop_last`` leaves out are never read, and nothing is recorded of them.
+    """
     certain, fresh = {_use(each) for each in known}, []
     for row in used:
+        if row.position >= active.order.positions:
+            continue
         if row.position >= active.settled(row.epoch):
             active.policies.setdefault(active.seat(row.epoch, row.position), []).append(row)
-        elif _use(row) not in certain:
+        elif row.policy == "replace" or _use(row) not in certain:
             fresh.append(row)
     catalog.add_substitutions(fresh)
 

@@ -19,13 +19,14 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute_place
+from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
     known_substitutions,
     recorded_order,
     short_uses,
+    stand_ins,
     with_substitutes,
 )
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -298,9 +299,8 @@ class Task:
             self._catalog, self.dataset, self.spec, self.task_id, self.seed, epochs, together=together
         )
         known = known_substitutions(self._catalog, self.task_id, epochs, settled)
-        stand_ins = {(each.epoch, each.position): each.replacement_id for each in known if each.sample < 0}
         videos, draws, used = self.dataset.resolve_draws(
-            self.spec, self.seed, epochs.start, ids, stand_ins, by_video=together
+            self.spec, self.seed, epochs.start, ids, stand_ins(known), by_video=together
         )
         recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
         grid = self._settings.grid
@@ -321,8 +321,9 @@ class Task:
         )
         positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
         order = Order(ids[:, :positions], np.minimum(settled, positions))
-        active = self._record(with_substitutes(plan, known), order)
-        now = [*(replace(row, task_id=self.task_id) for row in used), *short_uses(plan, self.task_id)]
+        plan, again = with_substitutes(plan, known, order, self.seed, self.task_id, by_video=together)
+        active = self._record(plan, order)
+        now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
         record_policies(self._catalog, active, now, known)
         return active
 
@@ -401,13 +402,9 @@ class Task:
         epoch, position, sample = active.place(row)
         video_id = int(active.order.ids[row // active.samples])
         place = substitute_place(position, video_id, by_video=self._settings.together)
-        tried = self._tried.setdefault((epoch, place, sample), {int(plan.video[row])})
-        for attempt in range(len(plan.videos)):
-            video = draw_substitute(self.seed, self.spec.name, epoch, place, sample, attempt, len(plan.videos))
-            if video not in tried:
-                tried.add(video)
-                return video
-        return None
+        tried = self._tried.setdefault((epoch, place, sample), set())
+        tried |= {int(plan.video[row]), plan.videos.row_of.get(video_id, -1)}
+        return stand_in_for(self.seed, self.spec.name, epoch, place, sample, len(plan.videos), tried)
 
     # Drawing with others -------------------------------------------------------------------------------------------
 

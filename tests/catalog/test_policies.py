@@ -1,6 +1,7 @@
 """Eviction policies: the shipped ones against a sort in Python, on both databases; and users' own."""
 
 import math
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -221,6 +222,8 @@ def own(tmp_path: Path) -> Path:
     (folder / "lru.sql").write_text(BIGGEST)
     (folder / "latin.sql").write_bytes(b"-- \xe4\nselect 1")
     (folder / "long.sql").write_text("-- long\n" * 10_000)
+    os.mkfifo(folder / "pipe.sql")
+    (folder / "endless.sql").symlink_to("/dev/zero")
     (folder / "a b.sql").write_text(BIGGEST)
     (folder / "notes.txt").write_text("no policy")
     return folder
@@ -237,6 +240,8 @@ def test_a_folder_is_read_and_tried(own: Path) -> None:
         ("lru.sql", "is the name of a shipped policy"),
         ("latin.sql", "not valid UTF-8 at byte 3"),
         ("long.sql", "at most 65536"),
+        ("pipe.sql", "is not a regular file"),
+        ("endless.sql", "is not a regular file"),
         ("a b.sql", "its name must be"),
     ):
         assert why in str(problems.pop(name)), name

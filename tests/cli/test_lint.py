@@ -6,6 +6,7 @@ import pytest
 
 import viewcache
 from tests.cli.site import CONFIG, Site
+from tests.clips import encode
 from viewcache.errors import BadInput, BudgetTooSmall, ConfigError
 from viewcache.materializer.planning import plan
 
@@ -117,6 +118,18 @@ def test_scan_without_a_task_finds_nothing(site: Site) -> None:
     site.config.write_text("cache: {store: ./cache}\n")
     site.run("lint", "--scan")
     assert "no problem" in site.words
+
+
+def test_scan_tells_of_a_replaced_file_as_its_policy_says(made: Site) -> None:
+    """A file with other content than when it was drawn is an error where the policy is to raise, else a warning."""
+    replaced = sorted(Path("videos").iterdir())[0]
+    encode(replaced, frames=37, size=(64, 48))
+    found = only(made, "--scan")
+    assert (found["level"], found["kind"]) == ("error", "bad_input")
+    assert f"{replaced.name} has other content than when task 'train' drew it" in str(found["message"])
+    made.edit(DATASET, f"{DATASET}  on_changed_video: warn\n")
+    answer = made.json("lint", "--scan")
+    assert [(each["level"], each["kind"]) for each in answer["problems"]] == [("warning", "changed_video")]
 
 
 def test_scan_refuses_a_bad_video_as_its_policy_says(site: Site) -> None:

@@ -71,6 +71,22 @@ def test_links_do_not_leave_the_folder(tree: Path, tmp_path: Path) -> None:
     assert "leaves" in globbed["link.mp4"]
 
 
+@pytest.mark.parametrize("pattern", ["*/*.mp4", "**/*.mp4", "*/*/*.mp4"])
+def test_a_glob_does_not_go_through_a_link_that_leaves_the_folder(tree: Path, tmp_path: Path, pattern: str) -> None:
+    """Nothing behind a linked folder is listed, whatever wildcard leads there; the link itself is, with its problem."""
+    (tmp_path / "outside" / "deep").mkdir(parents=True)
+    for name in ("secret.mp4", "deep/secret.mp4"):
+        (tmp_path / "outside" / name).write_bytes(b"x")
+    os.symlink(tmp_path / "outside", tree / "folder")
+    (tree / "inside").mkdir()
+    (tree / "inside" / "v.mp4").write_bytes(b"x")
+    os.symlink(tree / "inside", tree / "also")
+    found = {each.path: each.problem for each in discover(f"{tree}/{pattern}")}
+    assert "leaves the dataset's folder" in found.pop("folder.3g2")
+    assert not any("secret" in path for path in found)
+    assert not any(found.values())
+
+
 def test_what_is_not_there(tree: Path) -> None:
     """The message says what was looked for, and where."""
     with pytest.raises(

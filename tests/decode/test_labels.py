@@ -1,12 +1,15 @@
 """Labels and columns from tables and folder names, and the predicate that chooses by them."""
 
+import os
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from viewcache.catalog.confined import QueryLimits
 from viewcache.errors import BadInput, DatasetNotFound, QueryRefused
 from viewcache.materializer.dataset.labels import labels_for
 from viewcache.materializer.dataset.predicate import matching
@@ -83,6 +86,20 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
         labels_for(PATHS, str(tmp_path / "latin.csv"))
 
 
+def test_a_table_is_a_regular_file_of_a_sane_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe is not waited for, a device without an end not read, and a huge file not taken into memory."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "endless.csv").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "endless.csv"):
+        with pytest.raises(BadInput, match=rf"labels .*{name} is not a regular file"):
+            labels_for(PATHS, str(tmp_path / name))
+    monkeypatch.setattr("viewcache.materializer.dataset.labels.MOST_BYTES", 10)
+    fsspec.filesystem("memory").pipe("/labels.csv", b"video,label")
+    for url in (written(tmp_path, "video,label"), "memory://labels.csv"):
+        with pytest.raises(BadInput, match="is too large: at most 10 bytes"):
+            labels_for(PATHS, url)
+
+
 VIDEOS = pa.table({"name": ["a", "b", "c"], "label": [1, 2, None], "fps": [25.0, 30.0, 12.5]})
 
 
@@ -130,7 +147,13 @@ def test_where_is_only_a_condition(where: str) -> None:
 def test_where_has_a_time_limit() -> None:
     """An endless predicate ends."""
     with pytest.raises(QueryRefused, match="took more than"):
-        matching(VIDEOS, "(select count(*) from range(100000000000) a, range(1000000) b) > 1", limit_s=0.2)
+        matching(VIDEOS, "(select count(*) from range(100000000000) a, range(1000000) b) > 1", QueryLimits(seconds=0.2))
+
+
+def test_where_has_a_memory_limit() -> None:
+    """One that would fill the memory ends, however fast it is; it runs in a process of its own."""
+    with pytest.raises(QueryRefused, match=r"where: .* memory"):
+        matching(VIDEOS, "len(list_transform(range(200000000), x -> repeat('ab', 10000))) > 1 and fps > 0")
 
 
 def test_where_changes_no_settings() -> None:
@@ -157,3 +180,12 @@ def test_a_label_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="has no column 'clas'; it has 'video', 'class'"):
         labels_for(PATHS, str(table), label_column="clas")
     assert labels_for(PATHS, str(table))[0].columns == {"class": 1}
+
+
+def test_a_twin_that_comes_later_does_not_take_a_label(tmp_path: Path) -> None:
+    """A row that named a video goes on to name it when a file of the same stem is added."""
+    table = tmp_path / "labels.csv"
+    table.write_text("video,label\ncats/a,1\nb,2\n")
+    paths = ["cats/a.mkv", "cats/a.mp4", "dogs/b.mkv", "dogs/b.mp4"]
+    names = ["cats.-a..mkv", "cats.-a", "dogs.-b", "dogs.-b..mp4"]
+    assert [each.label for each in labels_for(paths, str(table), names=names)] == [None, 1, 2, None]

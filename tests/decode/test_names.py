@@ -60,3 +60,26 @@ def test_what_is_not_a_name(name: str) -> None:
     """A wrong name is refused at its place, with the rules."""
     with pytest.raises(BadUrl, match=r"is not a video's name at character \d"):
         unescape(name)
+
+
+@given(st.lists(st.lists(st.text("ab.", min_size=1, max_size=3), max_size=4), max_size=5))
+@example([["v0.mp4"], ["v0.mkv"], ["v0.mp4.mkv"]])
+@example([["v0.mp4.mkv", "v0.mkv"], ["v0.mp4"]])
+def test_a_name_once_given_stays(scans: list[list[str]]) -> None:
+    """Whatever files come and go, none is renamed, and no name is ever given to a second file."""
+    given: dict[str, str] = {}
+    for stems in scans:
+        paths = sorted({path for each in stems for path in (each, f"{each}.mp4", f"{each}.mkv")})
+        gone = [name for path, name in given.items() if path not in paths]
+        names = names_for(paths, {path: given[path] for path in paths if path in given}, gone)
+        for path, name in zip(paths, names, strict=True):
+            assert given.setdefault(path, name) == name
+        assert len(set(given.values())) == len(given)
+
+
+def test_a_newcomer_takes_its_name_with_its_extension() -> None:
+    """The file that was first keeps the short name; should the long one be taken too, a hash makes the name unique."""
+    assert names_for(["v0.mkv", "v0.mp4"], {"v0.mp4": "v0"}) == ["v0..mkv", "v0"]
+    assert names_for(["v0.mkv"], {}, ["v0"]) == ["v0..mkv"]
+    (name,) = names_for(["v0.mp4"], {}, ["v0", "v0..mp4"])
+    assert re.fullmatch(r"v0\.\.mp4\.z[0-9a-f]{32}", name)

@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.tiny import drawn, encode_folder, open_cache, pixels, same, sql
@@ -80,14 +81,83 @@ def test_a_started_generation_keeps_its_videos(tmp_path: Path, folder: Path) -> 
     assert ["a-new" in names for names in drawn(after).values()] == [False] * 4 + [True] * 2
 
 
+def test_a_replaced_file_is_an_error(tmp_path: Path, folder: Path) -> None:
+    """Other content under the name of a drawn video would change what paths show; opening says so, every time.
+
+    The same content written again is no change, and neither is a replaced file that nobody has drawn.
+    """
+    with open_cache(tmp_path / "s", folder) as cache:
+        before = pixels(cache)
+    with open_cache(tmp_path / "fresh", folder):
+        pass
+    shutil.copyfile(folder / "v2.mp4", tmp_path / "v2.mp4")
+    encode_folder(folder, {"v2.mp4": 60})
+    for _ in range(2):
+        with pytest.raises(BadInput, match=r"v2\.mp4 has other content than when task 'train' drew it, .* restore"):
+            open_cache(tmp_path / "s", folder)
+    with open_cache(tmp_path / "fresh", folder) as cache:
+        assert cache.read("train", 0, 0).videos
+    shutil.copyfile(tmp_path / "v2.mp4", folder / "v2.mp4")
+    with open_cache(tmp_path / "s", folder) as cache:
+        after = pixels(cache)
+    assert drawn(after) == drawn(before)
+    assert all(np.array_equal(batch.video, after[place].video) for place, batch in before.items())
+
+
+def test_a_replaced_file_that_was_away_is_an_error(tmp_path: Path, folder: Path) -> None:
+    """A file that was gone in between is recognized too: by its content, not by having been there all the time."""
+    with open_cache(tmp_path / "s", folder, on_bad_video="replace") as cache:
+        pixels(cache)
+    shutil.move(folder / "v2.mp4", tmp_path / "v2.mp4")
+    with open_cache(tmp_path / "s", folder, on_bad_video="replace"):
+        pass
+    shutil.copyfile(tmp_path / "v2.mp4", folder / "v2.mp4")
+    with open_cache(tmp_path / "s", folder, on_bad_video="replace"):
+        pass
+    encode_folder(folder, {"v2.mp4": 60})
+    with pytest.raises(BadInput, match="has other content than when task"):
+        open_cache(tmp_path / "s", folder, on_bad_video="replace")
+
+
+def test_a_file_of_the_same_stem_renames_nothing(tmp_path: Path, folder: Path) -> None:
+    """A twin that is added, or removed again, changes neither the name nor a byte of what was read."""
+    (tmp_path / "labels.csv").write_text("video,label\n" + "".join(f"v{k},{k}\n" for k in range(5)))
+    labels = str(tmp_path / "labels.csv")
+    with open_cache(tmp_path / "s", folder, labels=labels) as cache:
+        before = pixels(cache)
+        frame = cache.frame("train", "v0", 3)
+    encode_folder(folder, {"v0.mkv": 50})
+    with open_cache(tmp_path / "s", folder, labels=labels, epochs=6) as cache:
+        with_twin = pixels(cache)
+        assert np.array_equal(cache.frame("train", "v0", 3), frame)
+        assert cache.frame("train", "v0..mkv", 3).shape == frame.shape
+        named = sql(cache, "select video, label from videos where uri like '%/v0.%' order by uri")
+    assert named == [("v0..mkv", None), ("v0", "0")]
+    assert same({place: with_twin[place] for place in before}, before)
+    assert all(np.array_equal(batch.label, with_twin[place].label) for place, batch in before.items())
+    assert "v0..mkv" in drawn(with_twin)[5]
+    (folder / "v0.mp4").rename(tmp_path / "v0.mp4")
+    with open_cache(tmp_path / "t", folder) as cache:
+        assert "v0" in drawn(pixels(cache))[0], "another cache has given no name yet"
+    with open_cache(tmp_path / "s", folder, tag="later") as cache:
+        assert "v0..mkv" in drawn(pixels(cache, "later"))[0]
+    (tmp_path / "v0.mp4").rename(folder / "v0.mp4")
+    (folder / "v0.mkv").unlink()
+    with open_cache(tmp_path / "s", folder, labels=labels) as cache:
+        assert same(pixels(cache), before)
+
+
 def test_a_changed_file_gives_new_objects_for_itself_alone(tmp_path: Path, folder: Path) -> None:
-    """A replaced file keeps its place in drawn epochs; its clips are made anew, all other copies stay."""
+    """With ``warn`` a replaced file keeps its place in drawn epochs; its clips are made anew, all other copies stay."""
     with open_cache(tmp_path / "s", folder) as cache:
         before = pixels(cache)
         rows = sql(cache, DRAWS)
     encode_folder(folder, {"v2.mp4": 60})
     os.utime(folder / "v2.mp4", ns=(1, 1))
-    with open_cache(tmp_path / "s", folder) as cache:
+    with open_cache(tmp_path / "s", folder, on_changed_video="warn") as cache:
+        ((about, name, message),) = sql(cache, "select about, name, message from errors")
+        assert (about, name) == ("task", "train")
+        assert "v2.mp4 has other content than when task 'train' drew it" in str(message)
         after = pixels(cache)
         assert sql(cache, DRAWS) == rows
         assert drawn(after) == drawn(before)

@@ -14,7 +14,7 @@ import pytest
 import viewcache
 from tests.tiny import AUGMENTATION, config, encode_folder, places, single, sql
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadVideo, ViewcacheError, ViewNotFound
+from viewcache.errors import BadInput, BadVideo, ViewcacheError, ViewNotFound
 from viewcache.materializer.reading.batch import Batch
 
 VIDEOS = 9
@@ -223,6 +223,20 @@ def test_who_cannot_join_is_told_and_the_others_go_on(
             cache.join(changed)
         assert cache.tasks == ("wide", "narrow")
         assert len(cache.read("wide", 0, 0).videos) == 4
+
+
+def test_a_task_without_a_batch_cannot_join(tmp_path: Path, videos: Path) -> None:
+    """Fewer videos than a batch under ``drop_last``: refused before the task is recorded; corrected, it joins."""
+    with viewcache.open(several(tmp_path / "s", videos, wide(), narrow())) as cache:
+        one: Any = config(tmp_path / "s", videos)["dataset"]
+        given = {**one, "tag": "new", "drop_last": True, "where": "video < 'v3'"}
+        given["sampling"] = {"videos_per_batch": 4, "frames_per_video": 4}
+        with pytest.raises(BadInput, match="there are 3 videos to draw, and drop_last leaves out a batch"):
+            cache.join({"dataset": given})
+        assert [row.name for row in cache.catalog.load_tasks()] == ["wide", "narrow"]
+        given["sampling"] = {"videos_per_batch": 3, "frames_per_video": 4}
+        assert cache.join({"dataset": given}) == ("new",)
+        assert len(cache.read("new", 0, 0).videos) == 3
 
 
 def test_who_shares_follows_from_the_videos(tmp_path: Path, videos: Path) -> None:

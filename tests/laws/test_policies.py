@@ -84,6 +84,22 @@ def test_damage_that_only_decoding_shows(damaged: Path, tmp_path: Path, policy: 
     assert torn + len(rows) == 6 * 2
 
 
+def test_a_clip_whose_stand_in_goes_gets_another_for_good(damaged: Path, tmp_path: Path) -> None:
+    """Where a damaged clip's stand-in is gone yet another is chosen, once; it stays when the first is back."""
+    folder, store = Path(shutil.copytree(damaged, tmp_path / "videos")), tmp_path / "store"
+    with open_cache(store, folder, on_bad_video="replace", epochs=6) as cache:
+        pixels(cache)
+        rows = sql(cache, "select epoch, position, sample, replacement from substitutions order by at_s")
+    epoch, position, sample, gone = rows[0]
+    shutil.move(folder / f"{gone}.mp4", tmp_path)
+    with open_cache(store, folder, on_bad_video="replace", epochs=6) as cache:
+        without = pixels(cache)
+    shutil.move(tmp_path / f"{gone}.mp4", folder)
+    with open_cache(store, folder, on_bad_video="replace", epochs=6) as cache:
+        assert same(pixels(cache), without)
+    assert drawn(without)[int(str(epoch))][2 * int(str(position)) + int(str(sample))] not in {gone, "torn"}
+
+
 def test_damage_is_an_error_by_default(damaged: Path, tmp_path: Path) -> None:
     """The read that needs the damaged frame names the file and the frame; reads of other videos go on."""
     with open_cache(tmp_path / "store", damaged, epochs=6) as cache:
