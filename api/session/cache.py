@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from viewcache.api.config.load import Config, Source, load, load_more
 from viewcache.api.session.making import Making
+from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
+from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.frames import SingleWork
@@ -148,9 +149,10 @@ class Cache:
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         budget = self.tier.budget_bytes
-        task = open_task(
-            self.config.cache, spec, self.catalog, budget_bytes=budget, progress=progress, observer=self.observer
-        )
+        with placed(spec):
+            task = open_task(
+                self.config.cache, spec, self.catalog, budget_bytes=budget, progress=progress, observer=self.observer
+            )
         return Reader(
             task,
             self.catalog,
@@ -168,7 +170,8 @@ class Cache:
     def _check_budget(self) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
         for reader in self._readers.values():
-            need, clips = reader.task.batch_bound()
+            with placed(reader.spec):
+                need, clips = reader.task.batch_bound()
             if need > self.tier.budget_bytes:
                 raise BudgetTooSmall(
                     f"a batch of task {reader.spec.name!r} has {clips} clips that take up to {need} bytes, but "
@@ -314,11 +317,16 @@ class Cache:
         """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.
 
         Args:
-            epochs: how many; None = all.
+            epochs: how many, or as many as a task has; None = all.
 
         Returns:
             Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
+
+        Raises:
+            BadInput: ``epochs`` is less than one.
         """
+        if epochs is not None and epochs < 1:
+            raise BadInput(f"materialize(epochs={epochs}): at least 1")
         self.making = Making.begin(
             [reader.task for reader in self._readers.values()], epochs, self._keeper, self._engine_now()
         )
