@@ -8,7 +8,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from viewcache.errors import BadInput, DatasetNotFound
+from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.dataset.names import escape, stem
 from viewcache.materializer.media.source import is_local, local_path, shown
 
@@ -125,7 +125,10 @@ def _bytes(labels: str) -> bytes:
             return bytes(file.read())
     except FileNotFoundError as missing:
         raise DatasetNotFound(f"labels {shown(labels)}: no such table") from missing
-    except (OSError, ValueError, ImportError) as failed:
+    except ImportError as missing:
+        scheme = labels.partition("://")[0]
+        raise MissingExtra.of_url(f"labels {shown(labels)}: reading them", scheme, missing) from missing
+    except (OSError, ValueError) as failed:
         raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {failed})") from failed
 
 
