@@ -70,7 +70,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  || { echo "no index has $$torch: name one that does, make TORCH_INDEX=URL" >&2; exit 1; }; \
 	fi
 	@echo "installing viewcache and what it needs"
-	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast,http,verify,metrics]'
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast,zarr,http,verify,metrics]'
 	@touch $@
 
 # The tools of the tests, checkers and benchmarks, and the extras that the tests of remote stores need.

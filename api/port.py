@@ -3,7 +3,6 @@
 All values are plain, so that a task can be answered for by another process as well as by this one.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.handle import FrameInfo, FrameRequest, VideoInfo
 from viewcache.materializer.reading.reader import Spent
+from viewcache.materializer.scheduling.demand import Cancelled
 
 __all__ = ["TaskHandle", "TaskSource"]
 
@@ -95,6 +95,13 @@ class TaskHandle(Protocol):
     def batch_sizes(self) -> set[int]:
         """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
 
+    def check_world(self, world: int) -> None:
+        """Refuse several ranks of a task that draws its order with others: as processes they would read other batches.
+
+        Raises:
+            BadInput: the message says what to change.
+        """
+
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
 
@@ -108,7 +115,7 @@ class TaskHandle(Protocol):
         rank: int = 0,
         world: int = 1,
         buffers: Buffers | None = None,
-        cancelled: threading.Event | None = None,
+        cancelled: Cancelled | None = None,
     ) -> Batch | None:
         """Read one batch, or one rank's share of it; see `Reader.read`."""
 

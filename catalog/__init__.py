@@ -9,6 +9,8 @@ In the order of work:
 - ``files``: atomic creation, the reserve for a full disk, quarantine
 - ``lock``: who owns the catalog
 - ``engine``: what the catalog needs of a database
+- ``uninterrupted``: calls in which no signal handler can raise
+- ``driver``: DuckDB's module, imported where no Ctrl-C interrupts it
 - ``duck``: the embedded database: one DuckDB file
 - ``postgres``: PostgreSQL: bulk rows by COPY
 - ``tables``: the declared tables

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 
 from viewcache import errors
+from viewcache.catalog.driver import duckdb
 from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over
 from viewcache.catalog.statements import Statement, load
+from viewcache.catalog.uninterrupted import uninterrupted
 
 __all__ = ["DuckEngine", "locked_down"]
 
@@ -72,7 +73,9 @@ class DuckEngine(Engine):
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         try:
-            return duckdb.connect(str(self._path), read_only=self._read_only, config=dict(self._config))
+            return uninterrupted(
+                lambda: duckdb.connect(str(self._path), read_only=self._read_only, config=dict(self._config))
+            )
         except duckdb.Error as error:
             text = str(error)
             if "Could not set lock" in text or "Conflicting lock" in text:
@@ -148,11 +151,14 @@ class DuckEngine(Engine):
         assert statement.given is not None
         rows = self.query(source, parameters, given, only=statement.given.names)
         schema = arrow_schema(statement.columns)
+        name, table = statement.given.name, handed_over(statement, rows)
         cursor, _ = self._cursor()
         try:
-            cursor.register(statement.given.name, handed_over(statement, rows))
+            uninterrupted(lambda: cursor.register(name, table))
             with self._translated():
-                batches = cursor.execute(statement.text).to_arrow_reader(ROWS_AT_A_TIME)
+                batches = uninterrupted(
+                    lambda: cursor.execute(statement.text).to_arrow_reader(ROWS_AT_A_TIME), stop=cursor.interrupt
+                )
                 yield (pa.Table.from_batches([batch]).cast(schema) for batch in batches)
         finally:
             cursor.close()
@@ -162,7 +168,7 @@ class DuckEngine(Engine):
         cursor, _ = self._cursor()
         try:
             with self._translated():
-                cursor.execute("checkpoint")
+                uninterrupted(lambda: cursor.execute("checkpoint"))
         finally:
             cursor.close()
 
@@ -233,20 +239,27 @@ class _DuckSession(Session):
         statement.check(parameters or {})
         statement = statement.only(only) if only else statement
         with self._engine._translated():
-            if statement.given is not None:
-                self._cursor.register(statement.given.name, handed_over(statement, given))
-            try:
-                result = self._cursor.execute(statement.text, dict(parameters) if parameters else None)
-                table = result.to_arrow_table() if statement.columns else None
-            finally:
-                if statement.given is not None:
-                    self._cursor.unregister(statement.given.name)
+            table = uninterrupted(
+                lambda: self._run(statement, dict(parameters or {}), given), stop=self._cursor.interrupt
+            )
         schema = arrow_schema(statement.columns)
         return schema.empty_table() if table is None else table.cast(schema)
+
+    def _run(self, statement: Statement, parameters: dict[str, object], given: pa.Table | None) -> pa.Table | None:
+        if statement.given is not None:
+            self._cursor.register(statement.given.name, handed_over(statement, given))
+        try:
+            result = self._cursor.execute(statement.text, parameters or None)
+            return result.to_arrow_table() if statement.columns else None
+        finally:
+            if statement.given is not None:
+                self._cursor.unregister(statement.given.name)
 
     def count(self, name: str, parameters: Mapping[str, object]) -> int:
         statement = load(name, "duckdb")
         statement.check(parameters)
         with self._engine._translated():
-            row = self._cursor.execute(statement.text, dict(parameters)).fetchone()
+            row = uninterrupted(
+                lambda: self._cursor.execute(statement.text, dict(parameters)).fetchone(), stop=self._cursor.interrupt
+            )
         return int(row[0]) if row else 0

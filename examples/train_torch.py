@@ -1,6 +1,7 @@
 """Train a small 3D network on views: `python examples/train_torch.py examples/slowfast.yaml`.
 
-Stop it with Ctrl-C and start it again: it goes on at the batch where it was.
+Stop it with Ctrl-C and start it again: it goes on at the batch where it was. Needs PyTorch, and videos where the YAML
+file says.
 """
 
 import sys
@@ -45,7 +46,11 @@ def main(config: str) -> None:
         except KeyboardInterrupt:
             torch.save({"model": model.state_dict(), "loader": done}, checkpoint)
             print(f"stopped; {checkpoint} has the state")
+        else:
+            checkpoint.unlink(missing_ok=True)  # all is learned: the next run is a new one
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     main(sys.argv[1])

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar, cast  # fsspec has no types
 
-from viewcache.errors import BadInput, Closed, Full, MissingExtra, StoreUnreachable
+from viewcache.errors import URL_EXTRAS, BadInput, Closed, Full, MissingExtra, StoreUnreachable
 from viewcache.store.quiet import quiet_requests
 from viewcache.store.retry import Verdict, judge, pause_s, said
 from viewcache.store.window import Window
@@ -28,7 +28,6 @@ T = TypeVar("T")
 _log = logging.getLogger("viewcache.store")
 
 _URL = re.compile(r"([a-z][a-z0-9+]*)://(/?[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*)/?", re.ASCII)
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 _SLOWEST = 1 << 20  # bytes a second: an answer that comes slower counts as lost
 _CONNECT_S = 5.0
 _CLIENTS = ("_s3", "_session", "service_client")  # where s3fs, gcsfs and adlfs have what is to be closed
@@ -267,7 +266,7 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
         kind = fsspec.get_filesystem_class(scheme)
         if not kind.async_impl:
             return AsyncFileSystemWrapper(fsspec.filesystem(scheme, auto_mkdir=True, **options), asynchronous=True)
-        if _EXTRAS.get(scheme) == "s3":
+        if URL_EXTRAS.get(scheme) == "s3":
             options["config_kwargs"] = {
                 "connect_timeout": min(_CONNECT_S, stall_s),
                 "read_timeout": stall_s,
@@ -275,12 +274,10 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
                 "max_pool_connections": 64,
             }
         # adlfs has its end closed by a loop at the process's exit, and without one it shows a traceback there.
-        made = fsspec.filesystem(scheme, asynchronous=_EXTRAS.get(scheme) != "azure", **options)
+        made = fsspec.filesystem(scheme, asynchronous=URL_EXTRAS.get(scheme) != "azure", **options)
     except ValueError:
         raise BadInput(f"no file system has URLs that begin with {scheme}://; known are s3, gs and az") from None
     except ImportError as missing:
-        extra = _EXTRAS.get(scheme)
-        install = f"pip install 'viewcache[{extra}]'" if extra else f"install what it needs ({missing})"
-        raise MissingExtra(f"a store at {scheme}:// needs a further package: {install}") from None
+        raise MissingExtra.of_url(f"a store at {scheme}://", scheme, missing) from None
     made.retries = 1  # of s3fs: attempts, not retries
     return made

@@ -105,8 +105,9 @@ class Outlook:
 
 
 def generations_of(config: Config, epochs: int | None) -> list[int]:
-    """The generations that cover the first epochs of the longest task; None = all."""
-    most = max((task.epochs for task in config.tasks), default=1) if epochs is None else epochs
+    """The generations that cover the first epochs of the longest task; None, or more than it has = all."""
+    longest = max((task.epochs for task in config.tasks), default=1)
+    most = longest if epochs is None else min(epochs, longest)
     return list(range(-(-most // config.cache.epochs_per_generation)))
 
 

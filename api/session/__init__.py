@@ -3,6 +3,7 @@
 In the order of work:
 
 - ``storage``: an open cache's tiers, recovered, and their ledger
+- ``placed``: errors of a task begin with its place in the configuration
 - ``making``: making ahead: predicted, progress, measured
 - ``cache``: `viewcache.open`: the life of a cache in this process
 """

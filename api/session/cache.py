@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from viewcache.api.config.load import Config, Source, load, load_more
 from viewcache.api.session.making import Making
+from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
+from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.reading.batch import Batch
@@ -154,15 +155,16 @@ class Cache:
         atexit.register(self.close)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
-        task = open_task(
-            self.config.cache,
-            spec,
-            self.catalog,
-            budget_bytes=self.tier.budget_bytes,
-            progress=progress,
-            observer=self.observer,
-            tasks=self.config.tasks,
-        )
+        with placed(spec):
+            task = open_task(
+                self.config.cache,
+                spec,
+                self.catalog,
+                budget_bytes=self.tier.budget_bytes,
+                progress=progress,
+                observer=self.observer,
+                tasks=self.config.tasks,
+            )
         return Reader(
             task,
             self.catalog,
@@ -180,7 +182,8 @@ class Cache:
     def _check_budget(self) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
         for reader in self._readers.values():
-            need, clips = reader.task.batch_bound()
+            with placed(reader.spec):
+                need, clips = reader.task.batch_bound()
             if need > self.tier.budget_bytes:
                 raise BudgetTooSmall(
                     f"a batch of task {reader.spec.name!r} has {clips} clips that take up to {need} bytes, but "
@@ -326,11 +329,16 @@ class Cache:
         """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.
 
         Args:
-            epochs: how many; None = all.
+            epochs: how many, or as many as a task has; None = all.
 
         Returns:
             Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
+
+        Raises:
+            BadInput: ``epochs`` is less than one.
         """
+        if epochs is not None and epochs < 1:
+            raise BadInput(f"materialize(epochs={epochs}): at least 1")
         self.making = self.gate.run(lambda: self._make(epochs))
         return self.making.progress(self.gate)
 

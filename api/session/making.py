@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import IndexOf, Keeper, to_come
@@ -26,11 +27,16 @@ class Making:
 
     @classmethod
     def begin(cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, engine: Engine) -> "Making":
-        """Plan the first ``epochs`` of all tasks (None = all), decide what is kept and have the engine make it."""
+        """Plan the first ``epochs`` of all tasks (None = all), decide what is kept and have the engine make it.
+
+        A task that has fewer is made whole.
+        """
         works: list[tuple[ActiveGeneration, IndexOf]] = []
         for task in tasks:
-            last = task.generation_of((epochs or task.spec.epochs) - 1)
-            actives = map(task.generation, range(last + 1))
+            wanted = task.spec.epochs if epochs is None else min(epochs, task.spec.epochs)
+            last = task.generation_of(wanted - 1)
+            with placed(task.spec):
+                actives = [task.generation(number) for number in range(last + 1)]
             works.extend((active, task.index_of(active.plan)) for active in actives)
         engine.recognize([active for active, _ in works])
         keeper.decide(works, engine.guard)

@@ -2,6 +2,7 @@
 
 In the order of work:
 
+- ``hand_over``: batches from the reading thread to the loop, whenever Ctrl-C comes
 - ``loader``: batches for training: ranks, resume, layouts
 - ``sampling``: orders for several jobs over any indexed dataset: `viewcache.sampling`
 - ``torch_sampler``: the same as a torch `Sampler`

@@ -4,34 +4,65 @@ There are no DataLoader workers and nothing is pickled: the clips lie in the sto
 buffers that are used again when the training loop has let go of them.
 """
 
-import os
-import queue
-import threading
-from collections.abc import Iterator, Mapping
+import inspect
+import warnings
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from viewcache.api.port import TaskSource
-from viewcache.errors import BadInput, Closed, MissingExtra, WrongProcess
+from viewcache.api.training.hand_over import HandOver
+from viewcache.errors import BadInput, Closed, MissingExtra, UnknownOption, WrongProcess
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
+from viewcache.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import torch
 
 
-__all__ = ["LAYOUTS", "Loader"]
+__all__ = ["LAYOUTS", "Loader", "RepeatedEpochs"]
 
 LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
 """Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""
 
-POLL_S = 0.2
-"""How soon a reading thread whose batches nobody takes notices that the loop ended or the cache was closed."""
 
-JOIN_S = 5.0
-"""How long the end of a loop waits for its thread. Bounded: the garbage collector may end a loop in any thread, also in
-one that holds a lock which the reading thread waits for."""
+_ELSEWHERE = {
+    "batch_sampler": "the order is drawn by the task's seed",
+    "batch_size": "set videos_per_batch (and samples_per_video) under sampling in the configuration",
+    "collate_fn": "a batch is a dict of tensors already",
+    "drop_last": "set drop_last in the configuration's dataset",
+    "frame_stride": "set it under sampling in the configuration",
+    "frames_per_video": "set it under sampling in the configuration",
+    "multiprocessing_context": "the cache has its own workers; set cache.worker_kind in the configuration",
+    "num_replicas": "it is called world",
+    "num_workers": "the cache has its own workers; set cache.workers in the configuration",
+    "persistent_workers": "the cache has its own workers, which last until it is closed",
+    "prefetch_factor": "it is called prefetch",
+    "sampler": "the order is drawn by the task's seed",
+    "seed": "set seed in the configuration's dataset or cache",
+    "shuffle": "the order is drawn by the task's seed, another one in each epoch, and cannot be switched off",
+    "transform": "describe it under augmentation in the configuration, or apply it to the batch in the loop",
+    "world_size": "it is called world",
+}
+"""Options that people know from elsewhere → what there is instead."""
 
-_Ready = queue.Queue[Batch | BaseException | None]
+
+class RepeatedEpochs(UserWarning):
+    """A loop that had read all its epochs begins again with the first: in training that is most likely a mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A batch that was read ahead."""
+
+    batch: Batch
+    following: tuple[int, int]
+    """Epoch and iteration of the next one."""
+
+
+_Feed = HandOver[_Read | None]
+"""Batches in order, then None; or an error, which ends them."""
 
 
 class Loader:
@@ -56,6 +87,7 @@ class Loader:
         prefetch: int = 2,
         device: "str | torch.device | None" = None,
         pin_memory: bool = False,
+        **unknown: object,
     ) -> None:
         """Describe what to read; nothing is read before the first iteration.
 
@@ -69,13 +101,17 @@ class Loader:
             prefetch: batches that are read before they are asked for.
             device: where the tensors go; copied without waiting when memory is pinned.
             pin_memory: copy into pinned memory first; without an accelerator there is nothing to pin for.
+            unknown: refused, with what to do instead.
 
         Raises:
             MissingExtra: torch is not installed.
+            UnknownOption: there is no such option, as one of DataLoader's.
             BadInput: epochs, rank, world, layout or prefetch are out of range, a rank would get an empty batch, there
-                is no such device, or processes of torch.distributed would have different orders.
+                is no such device, or ranks in several processes would have different orders.
             ViewNotFound: no such task, or more epochs than it has.
         """
+        if unknown:
+            raise UnknownOption(_unknown(next(iter(unknown))))
         try:
             import torch
         except ImportError as missing:
@@ -95,6 +131,7 @@ class Loader:
             raise BadInput(f"epochs={epochs}: at least 1; leave it out for all {handle.epochs} of task {task!r}")
         handle.check_epochs(self.epochs)
         self.rank, self.world = self._place(rank, world)
+        handle.check_world(self.world)
         for videos in handle.batch_sizes():
             rank_share(videos, 1, self.rank, self.world)
         self._prefetch = prefetch
@@ -106,9 +143,9 @@ class Loader:
             "seed": handle.seed,
             "videos_per_batch": handle.videos_per_batch,
         }
-        self._epoch = 0
-        self._iteration = 0
-        self._loaded = False
+        self._next = 0, 0
+        """Epoch and iteration of the batch that comes next: one value, so that no interrupt can part the two."""
+        self._loaded = self._told = False
 
     def _checked(self, device: "str | torch.device") -> "torch.device":
         """The device, after a try: torch's own error would come with the first batch."""
@@ -121,12 +158,6 @@ class Loader:
     def _place(self, rank: int | None, world: int | None) -> tuple[int, int]:
         distributed = self._torch.distributed
         joined = distributed.is_available() and distributed.is_initialized()
-        ranks = distributed.get_world_size() if joined and world is None else 1
-        if ranks > 1 and self._cache.task(self.task).draws_together:
-            raise BadInput(
-                f"task {self.task!r} draws its order with other tasks, which no other process can know, so ranks would "
-                "read different batches; set coordination: independent under its sampling, or open it alone"
-            )
         return (
             (distributed.get_rank() if joined else 0) if rank is None else rank,
             (distributed.get_world_size() if joined else 1) if world is None else world,
@@ -134,14 +165,16 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches in one epoch, the same for every rank."""
-        return self._iterations(self._epoch if self._epoch < self.epochs else 0)
+        epoch, _ = self._next
+        return self._iterations(epoch if epoch < self.epochs else 0)
 
     def _iterations(self, epoch: int) -> int:
         return self._cache.task(self.task).iterations(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop is, namely the batch that comes next: constant size, valid for any number of ranks."""
-        return {**self._same, "epoch": self._epoch, "iteration": self._iteration}
+        epoch, iteration = self._next
+        return {**self._same, "epoch": epoch, "iteration": iteration}
 
     def load_state_dict(self, state: Any) -> None:
         """Go on from a state, also with another number of ranks; after a state of the end nothing is left to read.
@@ -162,7 +195,7 @@ class Loader:
             raise BadInput(f"{told}; this loader has epochs 0 to {self.epochs - 1}: raise its option epochs")
         if epoch < self.epochs and iteration >= self._iterations(epoch):
             raise BadInput(f"{told}; epoch {epoch} has iterations 0 to {self._iterations(epoch) - 1}")
-        self._epoch, self._iteration = epoch, iteration
+        self._next = epoch, iteration
         self._loaded = True
 
     def __reduce__(self) -> NoReturn:
@@ -186,22 +219,33 @@ class Loader:
                 "loader itself or use num_workers=0, because the cache has its own workers"
             )
         self._cache.check_open()
-        if self._epoch >= self.epochs and not self._loaded:
-            self._epoch = self._iteration = 0
+        if self._next[0] >= self.epochs and not self._loaded:
+            self._next = 0, 0
+            self._tell_of_repeating()
         self._loaded = False
-        return self._batches(self._epoch, self._iteration)
+        feed = _Feed(self._prefetch)
+        loop = self._batches(feed, *self._next)
+        feed.watch(loop)
+        return loop
 
-    def _batches(self, epoch: int, iteration: int) -> Iterator[dict[str, Any]]:
-        ready: _Ready = queue.Queue()
-        room, stop = threading.Semaphore(self._prefetch), threading.Event()
-        args = (epoch, iteration, ready, room, stop)
-        thread = threading.Thread(target=self._read, args=args, name="viewcache-loader", daemon=True)
-        thread.start()
-        pid = os.getpid()
+    def _tell_of_repeating(self) -> None:
+        """Warn once: with one epoch, as for validation, beginning again is what people mean."""
+        if self.epochs > 1 and not self._told:
+            self._told = True
+            warnings.warn(
+                f"this loop over task {self.task!r} begins again with epoch 0, although a loop has read all "
+                f"{self.epochs} epochs: one loop runs through all of them, so leave out the loop around it; to read "
+                "epoch 0 again and again, make a loader with epochs=1",
+                RepeatedEpochs,
+                stacklevel=3,
+            )
+
+    def _batches(self, feed: _Feed, epoch: int, iteration: int) -> Generator[dict[str, Any], None, None]:
         try:
+            feed.start(lambda: self._read(feed, epoch, iteration), "viewcache-loader")
             while True:
                 self._cache.check_open()  # also because in a forked child nobody would ever put something
-                item = ready.get()
+                item = feed.get()
                 self._cache.check_open()  # comes first: what closing did to the thread is no news
                 if item is None:
                     return
@@ -210,59 +254,41 @@ class Loader:
                         raise item
                     finally:
                         del item  # its traceback refers to this frame
-                tensors = self._tensors(item)
-                self._count(item.epoch, item.iteration)
+                tensors, following = self._tensors(item.batch), item.following
                 del item  # the buffer must be free again when the training loop lets go of the tensors
+                self._next = following  # handed out; python takes no interrupt between here and the yield
                 yield tensors
                 del tensors
-                room.release()  # not before: while the loop goes on to the next batch, it has both
+                feed.let_go()  # not before: while the loop goes on to the next batch, it has both
         finally:
-            # In a forked child the thread does not exist, and the queue's lock may be held for ever.
-            if os.getpid() == pid:
-                stop.set()
-                room.release()
-                _drain(ready)
-                if thread is not threading.current_thread():
-                    thread.join(JOIN_S)
+            feed.end()
 
-    def _count(self, epoch: int, iteration: int) -> None:
-        """Note that a batch is handed out: the next one is what is left."""
-        last = iteration + 1 >= self._iterations(epoch)
-        self._epoch, self._iteration = (epoch + 1, 0) if last else (epoch, iteration + 1)
-
-    def _read(
-        self, epoch: int, iteration: int, ready: _Ready, room: threading.Semaphore, stop: threading.Event
-    ) -> None:
+    def _read(self, feed: _Feed, epoch: int, iteration: int) -> None:
         """The reading thread: batches in order, then None; an error ends it."""
         try:
             buffers = Buffers()
             task = self._cache.task(self.task)
             while epoch < self.epochs:
-                if iteration >= task.iterations(epoch):
+                last = task.iterations(epoch) - 1
+                if iteration <= last:
+                    batch = task.read(epoch, iteration, self.rank, self.world, buffers, feed)
+                    following = (epoch, iteration + 1) if iteration < last else (epoch + 1, 0)
+                    if batch is None or not feed.put(_Read(batch, following), self._is_open):
+                        return
+                    del batch
+                    epoch, iteration = following
+                else:
                     epoch, iteration = epoch + 1, 0
-                    continue
-                batch = task.read(epoch, iteration, self.rank, self.world, buffers, stop)
-                if batch is None or not self._put(ready, batch, room, stop):
-                    return
-                del batch
-                iteration += 1
-            self._put(ready, None, room, stop)
+            feed.put(None, self._is_open)
         except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
-            self._put(ready, error, room, stop)
+            feed.put(error, self._is_open)
 
-    def _put(
-        self, ready: _Ready, item: Batch | BaseException | None, room: threading.Semaphore, stop: threading.Event
-    ) -> bool:
-        """Wait until there is room; False when nobody will ask for it any more."""
-        while not stop.is_set():
-            if room.acquire(timeout=POLL_S):
-                ready.put(item)
-                return True
-            try:
-                self._cache.check_open()
-            except Closed:
-                return False
-        return False
+    def _is_open(self) -> bool:
+        try:
+            self._cache.check_open()
+        except Closed:
+            return False
+        return True
 
     def _tensors(self, batch: Batch) -> dict[str, Any]:
         torch = self._torch
@@ -283,9 +309,8 @@ class Loader:
         return tensors
 
 
-def _drain(ready: _Ready) -> None:
-    while True:
-        try:
-            ready.get_nowait()
-        except queue.Empty:
-            return
+def _unknown(name: str) -> str:
+    """What to say about an option that the loader does not have."""
+    known = [each.name for each in inspect.signature(Loader).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    instead = _ELSEWHERE.get(name) or did_you_mean(name, known) or "none is like it"
+    return f"the loader has no option {name!r}: {instead}; it has {', '.join(known)}"

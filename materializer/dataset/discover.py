@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from viewcache.errors import BadInput, DatasetNotFound
+from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.media.source import Stamp, is_local, local_path, shown, stamp_of
 from viewcache.store.quiet import quiet_requests
@@ -45,6 +45,7 @@ def discover(uri: str) -> list[Found]:
     Raises:
         DatasetNotFound: nothing is there, or no videos are.
         BadInput: the URL holds a user or password, or chains file systems.
+        MissingExtra: the package that reaches such a URL is not installed.
     """
     found = [_named(each) for each in (_local(uri) if is_local(uri) else _remote(uri))]
     videos = sorted((each for each in found if _is_video(each.path)), key=lambda each: each.path)
@@ -178,6 +179,8 @@ def _remote(uri: str) -> Iterator[Found]:
             base, entries = path, fs.find(path, detail=True)
     except FileNotFoundError:
         entries, base = {}, ""
+    except ImportError as missing:
+        raise MissingExtra.of_url(f"{shown(uri)}: listing it", uri.partition("://")[0], missing) from missing
     except Exception as failed:  # as in open_source
         raise DatasetNotFound(f"{shown(uri)} cannot be listed ({type(failed).__name__}: {failed})") from failed
     if not entries:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from viewcache.catalog.files import read_regular
-from viewcache.errors import BadInput, DatasetNotFound
+from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.dataset.names import escape, names_for, stem
 from viewcache.materializer.media.source import is_local, local_path, shown
 
@@ -147,7 +147,10 @@ def _bytes(labels: str) -> bytes:
         raise BadInput(f"labels {refused}") from refused
     except FileNotFoundError as missing:
         raise DatasetNotFound(f"labels {shown(labels)}: no such table") from missing
-    except (OSError, ValueError, ImportError) as failed:
+    except ImportError as missing:
+        scheme = labels.partition("://")[0]
+        raise MissingExtra.of_url(f"labels {shown(labels)}: reading them", scheme, missing) from missing
+    except (OSError, ValueError) as failed:
         raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {failed})") from failed
     if len(data) > MOST_BYTES:
         raise BadInput(f"labels {shown(labels)} is too large: at most {MOST_BYTES} bytes of a table are read")

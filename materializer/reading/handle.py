@@ -4,7 +4,6 @@
 engine or a catalog, so that the same verbs can be answered by another process.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.frames import SingleFrame
 from viewcache.materializer.reading.reader import Reader, Spent
+from viewcache.materializer.scheduling.demand import Cancelled
 
 __all__ = ["FrameInfo", "FrameRequest", "OwnedTask", "VideoInfo"]
 
@@ -209,6 +209,10 @@ class OwnedTask:
         """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
         return self.task.batch_sizes()
 
+    def check_world(self, world: int) -> None:
+        """Refuse several ranks of a task that draws its order with others; see `Reader.check_world`."""
+        self._reader.check_world(world)
+
     @gated
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
@@ -232,7 +236,7 @@ class OwnedTask:
         rank: int = 0,
         world: int = 1,
         buffers: Buffers | None = None,
-        cancelled: threading.Event | None = None,
+        cancelled: Cancelled | None = None,
     ) -> Batch | None:
         """Read one batch, or one rank's share of it; see `Reader.read`."""
         return self._reader.read(epoch, iteration, rank, world, buffers, cancelled)

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, ProgressRow
-from viewcache.errors import Broken, Closed
+from viewcache.errors import BadInput, Broken, Closed
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.materializer.reading.frames import Singles
-from viewcache.materializer.scheduling.demand import Fetched
+from viewcache.materializer.scheduling.demand import Cancelled, Fetched
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import READ_TRIES
@@ -97,7 +97,7 @@ class Reader:
         rank: int = 0,
         world: int = 1,
         buffers: Buffers | None = None,
-        cancelled: threading.Event | None = None,
+        cancelled: Cancelled | None = None,
     ) -> Batch | None:
         """Read one batch, or one rank's share of it; what is not in the store is made now.
 
@@ -180,12 +180,29 @@ class Reader:
 
         Raises:
             ViewNotFound: no such epoch or iteration.
-            BadInput: the batch is too small for so many ranks.
+            BadInput: the batch is too small for so many ranks, or they would have different orders.
         """
+        self.check_world(world)
         active = self.task.settled(epoch, iteration)
         samples = self.spec.sampling.samples_per_video
         rows = active.rows(epoch, iteration)
         return active, rows[rank_share(len(rows) // samples, samples, rank, world)]
+
+    def check_world(self, world: int) -> None:
+        """Refuse several ranks of a task that draws its order with others.
+
+        That order depends on the paces of all their readers. Ranks that are processes have a cache each, so each would
+        draw another order, and nothing would tell them.
+
+        Raises:
+            BadInput: the message says what to change.
+        """
+        if world > 1 and self.task.draws_together:
+            raise BadInput(
+                f"task {self.spec.name!r} draws its order with other tasks, which no other process can know, so "
+                f"{world} ranks would read different batches; set coordination: independent under its sampling, or "
+                "open it alone"
+            )
 
     def _begin(self, epoch: int, iteration: int, rank: int) -> Reading:
         return Reading(self.spec.name, epoch, iteration, rank, time.monotonic(), Clock(laps=self._observer.laps))
@@ -195,7 +212,7 @@ class Reader:
         active: ActiveGeneration,
         rows: list[int],
         out: NDArray[np.uint8],
-        cancelled: threading.Event | None,
+        cancelled: Cancelled | None,
         reading: Reading,
     ) -> tuple[str, ...] | None:
         """Read the clips into ``out``; returns their keys, unless some were damaged."""

@@ -9,16 +9,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
 from viewcache.materializer.scheduling.work import RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, Times, explain
 
-__all__ = ["Board", "Fetched"]
+__all__ = ["Board", "Cancelled", "Fetched"]
 
 CANCEL_S = 0.2
 """How soon a waiting reader notices that it was cancelled; everything else wakes it at once."""
+
+
+class Cancelled(Protocol):
+    """Says whether a reader has lost interest: a `threading.Event`, or anything else that knows."""
+
+    def is_set(self) -> bool:
+        """Whether it has."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class Board:
         *,
         wake: Callable[[], None],
         timeout_s: float | None,
-        cancelled: threading.Event | None,
+        cancelled: Cancelled | None,
     ) -> Fetched:
         """Wait until all rows' objects are in the store, and hold them; see `Engine.fetch`."""
         begun = time.monotonic()

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.scheduling.bases import hold_bases
 from viewcache.materializer.scheduling.chooser import Chooser, EngineSettings
-from viewcache.materializer.scheduling.demand import Board, Fetched
+from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.evictor import Room
 from viewcache.materializer.scheduling.running import (
     Running,
@@ -114,7 +114,7 @@ class Engine:
         work: Work,
         rows: Iterable[int],
         timeout_s: float | None = None,
-        cancelled: threading.Event | None = None,
+        cancelled: Cancelled | None = None,
     ) -> Iterator[Fetched]:
         """Wait until objects are in the store, then hold them there while the block runs.
 

@@ -3,10 +3,12 @@
 The public names load on first use, so that ``import viewcache`` costs nothing (PEP 562).
 """
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from viewcache.errors import ViewcacheError
+from viewcache.errors import UnsupportedPlatform, ViewcacheError
 
 if TYPE_CHECKING:
     from viewcache.api.session.cache import Cache, open
@@ -21,6 +23,13 @@ _HOMES = {
     "open": "viewcache.api.session.cache",
     "Loader": "viewcache.api.training.loader",
 }
+
+
+if find_spec("fcntl") is None:
+    raise UnsupportedPlatform(
+        f"viewcache runs on Linux only: Python on {sys.platform} has no module fcntl, by which a cache is locked; on "
+        "Windows use it inside WSL 2 or a Linux container"
+    )
 
 
 def __getattr__(name: str) -> object:

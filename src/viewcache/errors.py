@@ -9,6 +9,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── BadUrl                     bad_url               correct the view:// path
     │   ├── BudgetTooSmall             budget_too_small      raise the budget to the named minimum
     │   ├── QueryRefused               query_refused         send one SELECT
+    │   ├── UnknownOption (TypeError)  unknown_option        leave it out, or set it where the message says
     │   └── MissingExtra (ImportError) missing_extra         install the named extra
     ├── NotFound (FileNotFoundError)   not_found             ask for what is there (the message says the range)
     │   ├── DatasetNotFound            dataset_not_found     correct the dataset's path or labels
@@ -26,6 +27,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   └── Full (OSError)             full                  free disk space; what is stored stays readable
     └── Misuse (RuntimeError)          misuse                correct the calling code
         ├── Closed                     closed                open the cache again
+        ├── UnsupportedPlatform (ImportError)  unsupported_platform  use Linux
         ├── ReadOnly (OSError)         read_only             read views; nothing can be written to them
         └── WrongProcess               wrong_process         open the cache in this process
 """
@@ -56,11 +58,19 @@ __all__ = [
     "ReadOnly",
     "StoreUnreachable",
     "Timeout",
+    "UnknownOption",
+    "UnsupportedPlatform",
     "ViewNotFound",
     "ViewcacheError",
     "WorkerDied",
     "WrongProcess",
 ]
+
+URL_EXTRAS = {
+    "s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure",
+    "http": "http", "https": "http",
+}  # fmt: skip
+"""A URL's scheme → the extra whose packages reach it."""
 
 
 class ViewcacheError(Exception):
@@ -168,10 +178,23 @@ class QueryRefused(BadInput):
     kind = "query_refused"
 
 
+class UnknownOption(BadInput, TypeError):
+    """A function has no such option; the message says where people set what it means elsewhere."""
+
+    kind = "unknown_option"
+
+
 class MissingExtra(BadInput, ImportError):
     """An optional dependency is not installed; the message has the pip command."""
 
     kind = "missing_extra"
+
+    @classmethod
+    def of_url(cls, what: str, scheme: str, missing: ImportError) -> "MissingExtra":
+        """Of what lies behind URLs of a scheme, when fsspec lacks the package for them."""
+        extra = URL_EXTRAS.get(scheme)
+        install = f"pip install 'viewcache[{extra}]'" if extra else f"install what it needs ({missing})"
+        return cls(f"{what} needs a further package: {install}")
 
 
 class NotFound(ViewcacheError, FileNotFoundError):
@@ -287,6 +310,12 @@ class Closed(Misuse):
     """The handle was closed."""
 
     kind = "closed"
+
+
+class UnsupportedPlatform(Misuse, ImportError):
+    """This operating system lacks what a cache is built on, such as locks on files that end with their process."""
+
+    kind = "unsupported_platform"
 
 
 class ReadOnly(Misuse, OSError):

@@ -11,6 +11,7 @@ import pytest
 
 import viewcache
 from tests.cli.site import Site
+from tests.clips import encode
 from viewcache.api.cli.terminal import Terminal
 from viewcache.api.session.cache import Cache
 
@@ -96,6 +97,29 @@ def test_dry_run_makes_nothing(site: Site) -> None:
     site.edit("epochs: 2\n  sampling", "epochs: 4\n  sampling")
     assert site.run("run", "--dry-run").count("generation") == 2
     assert not site.store.exists()
+
+
+def test_run_of_more_epochs_than_a_task_has(site: Site) -> None:
+    """``--epochs`` of two tasks, of which one has fewer, makes all of that one; the dry run shows the same."""
+    first = site.config.read_text()
+    second = first[first.index("dataset:") :].replace("tag: train", "tag: longer").replace("epochs: 2\n", "epochs: 6\n")
+    site.config.write_text(f"{first}---\n{second}")
+    assert site.run("run", "--dry-run", "--epochs", "4").count("generation") >= 3
+    clips = site.json("run", "--epochs", "4")["clips"]
+    assert clips["ready"] == 12 + 24
+    assert site.json("run", "--epochs", "9")["clips"]["ready"] == 12 + 36
+
+
+def test_run_says_where_the_task_is_that_is_wrong(site: Site) -> None:
+    """A missing label table and clips of several sizes are told with file, line and column of their task."""
+    site.edit("  epochs: 2\n  sampling", "  labels: ./none.csv\n  epochs: 2\n  sampling")
+    site.run("run", code=3)
+    assert re.search(r"train\.yaml:\d+:\d+: labels .*none\.csv: no such table", site.words)
+    site.edit("  labels: ./none.csv\n", "")
+    site.edit("    - random_crop: {shape: [32, 32]}\n", "")
+    encode(site.folder / "videos" / "tall.mp4", frames=40, size=(48, 64))
+    site.run("run", code=2)
+    assert re.search(r"train\.yaml:\d+:\d+: task 'train': clips of one batch must have one size.* end with", site.words)
 
 
 def test_run_ends_when_the_budget_is_full(site: Site) -> None:

@@ -1,6 +1,8 @@
 """Listing a dataset: folders, globs and URLs; sorted, complete, and never outside of the folder."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import fsspec
@@ -139,3 +141,30 @@ def test_a_name_that_is_not_utf8_is_a_bad_video(tree: Path) -> None:
     found = {each.path: each for each in discover(str(tree))}
     assert found["caf\\udce9.mp4"].problem == "has a name that is not UTF-8; rename it"
     assert all(each.uri.encode() for each in found.values())
+
+
+MISSING = [("s3://b/v", "s3fs", "s3"), ("gs://b/v", "gcsfs", "gcs"), ("az://b/v", "adlfs", "azure"),
+           ("http://h/v", "aiohttp", "http")]  # fmt: skip
+"""URL, the package that reaches it, and the extra that has the package."""
+
+
+@pytest.mark.parametrize(("url", "package", "extra"), MISSING)
+def test_a_package_that_is_not_installed_is_named(url: str, package: str, extra: str) -> None:
+    """Videos or labels behind a URL whose package is missing: the error has the line that installs it, and is not that
+    nothing is there.
+    """
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from viewcache.errors import MissingExtra\n"
+        "from viewcache.materializer.dataset.discover import discover\n"
+        "from viewcache.materializer.dataset.labels import labels_for\n"
+        f"for read in (lambda: discover({url!r}), lambda: labels_for(['a'], {url + '/labels.csv'!r})):\n"
+        "    try: read()\n"
+        "    except MissingExtra as missing: print(missing)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    told = done.stdout.splitlines()
+    assert len(told) == 2, done.stderr
+    assert all(line.endswith(f"needs a further package: pip install 'viewcache[{extra}]'") for line in told)
+    assert url in told[0]
+    assert "labels.csv" in told[1]

@@ -158,6 +158,7 @@ def test_extras_are_documented() -> None:
         "gcs": "Google Cloud Storage",
         "azure": "Azure",
         "fast": "fastcrc",
+        "zarr": "zarr.open",
         "http": "web server",
         "verify": "matplotlib",
         "metrics": "Prometheus",

@@ -37,6 +37,8 @@ KINDS = {
     "Closed": "closed",
     "WrongProcess": "wrong_process",
     "ReadOnly": "read_only",
+    "UnknownOption": "unknown_option",
+    "UnsupportedPlatform": "unsupported_platform",
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 

@@ -85,6 +85,16 @@ def test_import_is_light() -> None:
     assert not _loaded_after("import viewcache") & HEAVY
 
 
+def test_a_system_without_locks_on_files_is_told_at_once() -> None:
+    """Where there is no fcntl, as on Windows, any use of the package says where it runs."""
+    for use in ("import viewcache", "from viewcache.sampling import DependentSampler", "import viewcache.api.cli.main"):
+        done = _fresh(f"import sys; sys.modules['fcntl'] = None\n{use}")
+        assert done.returncode == 1
+        told = done.stderr.splitlines()[-1]
+        assert told.startswith("viewcache.errors.UnsupportedPlatform: viewcache runs on Linux only: ")
+        assert "WSL 2" in told
+
+
 def test_help_is_light() -> None:
     """`viewcache --help` loads none of the libraries that do the work."""
     code = "import viewcache.api.cli.main as cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass"

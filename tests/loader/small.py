@@ -25,12 +25,12 @@ BATCHES = 2
 """In each of its epochs: 6 videos and 4 videos, so that four ranks can share the short one too."""
 
 
-def tasks(store: Path, videos: Path, **cache: object) -> list[dict[str, object]]:
+def tasks(store: Path, videos: Path, *, together: bool = False, **cache: object) -> list[dict[str, object]]:
     """A cache of four tasks: ``train``, ``val`` (drop_last, THWC), ``floats`` (to_dtype at reading) and ``stacked``.
 
-    ``cache`` sets the cache's own keys.
+    They draw their orders alone, so that ranks may read them, or ``together``; ``cache`` sets the cache's own keys.
     """
-    batch = {"videos_per_batch": 6}
+    batch = {"videos_per_batch": 6, "coordination": "shared" if together else "independent"}
     first = config(store, videos, cache=cache, sampling=batch, labels="folders", epochs=EPOCHS)
     views = [
         {"branch_type": "multi", "inputs": ["frame"], "outputs": ["x", "y"]},

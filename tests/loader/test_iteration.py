@@ -10,7 +10,8 @@ import pytest
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadInput, BadVideo, Closed, ViewNotFound
+from viewcache.api.training.loader import RepeatedEpochs
+from viewcache.errors import BadInput, BadVideo, Closed, UnknownOption, ViewNotFound
 
 
 def place(state: dict[str, Any]) -> tuple[int, int]:
@@ -45,11 +46,31 @@ def test_one_epoch_at_a_time(cache: Cache, truth: list[Tensors]) -> None:
 
 
 def test_after_the_end_a_loop_starts_over(cache: Cache, truth: list[Tensors]) -> None:
-    """A validation loader can be used again and again."""
+    """A validation loader, of one epoch, can be used again and again."""
     loader = cache.loader("train", epochs=1)
     for _ in range(3):
         assert equal(loader, truth[:BATCHES])
         assert place(loader.state_dict()) == (1, 0)
+
+
+def test_a_loop_around_a_loop_over_all_epochs_is_told_of(cache: Cache, truth: list[Tensors]) -> None:
+    """Beginning again after several epochs is warned of once, with what to do, and works; after a break it is not."""
+    loader = cache.loader("train", epochs=2)
+    next(iter(loader))
+    assert equal(loader, truth[1 : 2 * BATCHES]), "a break is no end"
+    with pytest.warns(RepeatedEpochs, match="task 'train' begins again with epoch 0.* all 2 epochs.*leave out") as told:
+        first = next(iter(loader))
+    assert [each.filename for each in told] == [__file__]
+    assert equal([first], truth[:1])
+    assert len(list(loader)) == 2 * BATCHES - 1
+    assert len(list(loader)) == 2 * BATCHES, "told once"
+
+
+def test_going_on_from_the_state_of_the_end_is_not_told_of(cache: Cache) -> None:
+    """A run that is started again when all is done reads nothing, and nothing is wrong with that."""
+    loader = cache.loader("train", epochs=2)
+    loader.load_state_dict({**loader.state_dict(), "epoch": 2})
+    assert not list(loader)
 
 
 @pytest.mark.parametrize("taken", [1, 2, 3])
@@ -213,7 +234,14 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "large world": ({"rank": 0, "world": 7}, BadInput, "cannot be shared by 7 ranks; use videos_per_batch >= 7"),
     "device": ({"device": "cudda"}, BadInput, "device 'cudda' is none that this PyTorch can use: Expected one of cpu"),
     "absent device": ({"device": "cuda:99"}, BadInput, "device 'cuda:99' is none that this PyTorch can use: "),
-    "option": ({"num_workers": 4}, TypeError, "unexpected keyword argument 'num_workers'"),
+    "of DataLoader": ({"num_workers": 4}, UnknownOption, "no option 'num_workers': .* set cache.workers in the conf"),
+    "shuffle": (
+        {"shuffle": True},
+        TypeError,
+        "no option 'shuffle': the order is drawn by the task's seed, .* it has ep",
+    ),
+    "misspelt": ({"epoch": 2}, BadInput, "no option 'epoch': did you mean epochs"),
+    "unheard of": ({"zzz": 2}, UnknownOption, "no option 'zzz': none is like it; it has epochs, rank, world, layout, "),
 }
 """Wrong options → error and what it says."""
 

@@ -6,8 +6,6 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Generator, Sequence
-from contextlib import nullcontext
-from inspect import getgeneratorlocals
 from itertools import islice
 from typing import Any, cast
 
@@ -86,7 +84,7 @@ def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -
     for batch, expected in zip(loader, truth, strict=True):
         assert torch.equal(batch["video"], expected["video"])
         batch["video"].fill_(255)
-    assert equal(loader, truth)
+    assert equal(cache.loader("train"), truth)
 
 
 def test_a_dataloader_without_workers_hands_batches_on(cache: Cache, truth: list[Tensors]) -> None:
@@ -97,7 +95,8 @@ def test_a_dataloader_without_workers_hands_batches_on(cache: Cache, truth: list
     assert len(wrapped) == BATCHES
     for epoch in range(2):
         assert equal(islice(wrapped, BATCHES), truth[epoch * BATCHES : (epoch + 1) * BATCHES])
-    wrapped = DataLoader(loader, batch_size=None)
+    again: Any = cache.loader("train", epochs=2)
+    wrapped = DataLoader(again, batch_size=None)
     assert equal(islice(wrapped, 1), truth[:1])
     assert equal(islice(wrapped, None), truth[1 : 2 * BATCHES]), "without len, over the end of an epoch"
 
@@ -148,12 +147,8 @@ def test_a_forked_child_is_told_so(cache: Cache, truth: list[Tensors], begun: bo
     loader = cache.loader("train")
     loop = cast("Generator[Tensors, None, None]", iter(loader))
     read = [next(loop)] if begun else []
-    # As if the reading thread had been in the midst of handing over when the process forked.
-    held = getgeneratorlocals(loop)["ready"].mutex if begun else nullcontext()
-
-    with held:
-        assert in_a_fork(lambda: next(loop)).startswith("WrongProcess: the cache was opened by process ")
-        assert in_a_fork(loop.close) == "None"
+    assert in_a_fork(lambda: next(loop)).startswith("WrongProcess: the cache was opened by process ")
+    assert in_a_fork(loop.close) == "None"
     assert in_a_fork(lambda: next(iter(loader))).startswith("WrongProcess: ")
     assert in_a_fork(lambda: cache.loader("train")).startswith("WrongProcess: ")
     assert equal([*read, *loop], truth)

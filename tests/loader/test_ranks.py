@@ -1,12 +1,15 @@
 """Ranks share each batch; resuming, also among other numbers of ranks, neither repeats nor skips."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import torch
 from hypothesis import given
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 import viewcache
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal, joined, tasks, whole
+from tests.tiny import config
 from viewcache.api.session.cache import Cache
 from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput
@@ -92,12 +96,89 @@ def test_rank_and_world_come_from_torch_distributed(tmp_path: Path, videos: Path
         assert (other.rank, other.world) == (0, 1)
 
 
+@pytest.fixture
+def together(videos: Path, tmp_path: Path) -> Iterator[Cache]:
+    """A cache of two tasks that draw their orders together."""
+    with viewcache.open(tasks(tmp_path / "store", videos, together=True)[:2]) as cache:
+        yield cache
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache: cache.loader("train", rank=1, world=2),
+        lambda cache: cache.read("train", 0, 0, rank=1, world=2),
+        lambda cache: fsspec.open("view://train/0/0/view?rank=1&world=2").open().read(),
+    ],
+    ids=["loader", "read", "path"],
+)
+def test_ranks_of_a_task_that_draws_with_others_are_refused(together: Cache, read: Callable[[Cache], object]) -> None:
+    """Each process has a cache of its own, which would draw another order: however the rank is named, nothing is read,
+    and the message says the cure. The whole batch can be read.
+    """
+    with pytest.raises(BadInput, match="so 2 ranks would read different batches; set coordination: independent"):
+        read(together)
+    assert together.loader("train", rank=0, world=1).world == 1
+    assert len(together.read("train", 0, 0).video) == 12
+
+
 @pytest.mark.usefixtures("third_of_three")
-def test_processes_would_draw_different_orders_with_other_tasks(cache: Cache) -> None:
-    """Each process has a cache of its own, so a task whose order depends on others is refused there."""
-    with pytest.raises(BadInput, match="ranks would read different batches; set coordination: independent"):
-        cache.loader("train")
-    assert cache.loader("train", rank=0, world=1).world == 1
+def test_so_are_those_of_a_process_group(together: Cache) -> None:
+    """The number of ranks that torch.distributed says counts like one that was given; a world of one is free."""
+    with pytest.raises(BadInput, match="so 3 ranks would read different batches; set coordination: independent"):
+        together.loader("train")
+    assert together.loader("train", rank=0, world=1).world == 1
+
+
+def test_a_task_that_others_join_is_refused_to_ranks_from_then_on(videos: Path, tmp_path: Path) -> None:
+    """A loop of a rank ends with the error as soon as its order depends on another task; before, it reads."""
+    first, second, *_ = tasks(tmp_path / "store", videos, together=True)
+    with viewcache.open(first) as cache:
+        loop = iter(cache.loader("train", rank=0, world=2, prefetch=1))
+        next(loop)
+        cache.join({"dataset": second["dataset"]})
+        with pytest.raises(BadInput, match="2 ranks would read different batches"):
+            list(loop)
+
+
+RANK = """
+import json, sys
+import viewcache
+with viewcache.open(json.loads(sys.argv[1])) as cache:
+    rank = int(sys.argv[2])
+    loaders = {name: cache.loader(name, rank=rank, world=2) for name in ("b", "a")[:: 1 if rank else -1]}
+    read = {name: [n for batch in loaders[name] for n in batch["index"].tolist()] for name in loaders}
+print(json.dumps(read))
+"""
+
+
+@pytest.mark.parametrize("coordination", ["shared", "independent"])
+def test_ranks_in_two_processes_read_each_video_once_or_are_refused(
+    videos: Path, tmp_path: Path, coordination: str
+) -> None:
+    """Two tasks in one file, two processes with a store each that read them in another order: orders that are drawn
+    together are refused by both; independent ones agree, so that the shares make up the epoch.
+    """
+    done = []
+    for rank in range(2):
+        of = [
+            config(
+                tmp_path / f"store{rank}", videos, cache={"draw_ahead": 1}, tag=name, epochs=1,
+                sampling={"videos_per_batch": 2, "samples_per_video": 1, "coordination": coordination},
+            )
+            for name in ("a", "b")
+        ]  # fmt: skip
+        given = json.dumps([of[0], {"dataset": of[1]["dataset"]}])
+        command = [sys.executable, "-c", RANK, given, str(rank)]
+        done.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    told = [each.communicate(timeout=200) for each in done]
+    if coordination == "shared":
+        assert all("ranks would read different batches" in errors for _, errors in told)
+        return
+    shares = [json.loads(out) for out, _ in told]
+    for name in ("a", "b"):
+        seen = Counter(number for share in shares for number in share[name])
+        assert sorted(seen.values()) == [1] * 10
 
 
 def carried(loaders: Sequence[Loader]) -> dict[str, Any]:
