@@ -60,16 +60,8 @@ class Made:
 
     def add(self, other: "Made") -> None:
         """Count that too."""
-        self.packets += other.packets
-        self.read_bytes += other.read_bytes
-        self.frames += other.frames
-        self.objects += other.objects
-        self.groups += other.groups
-        self.decode_s += other.decode_s
-        self.convert_s += other.convert_s
-        self.augment_s += other.augment_s
-        self.store_s += other.store_s
-        self.load_s += other.load_s
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True, eq=False)
