@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, clips_in, main, run_apart
-from viewcache.materializer.scheduling.chooser import Choice, Chooser, EngineSettings
+from viewcache.materializer.scheduling.chooser import Chooser, EngineSettings
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.pressure import Pressure
+from viewcache.materializer.scheduling.rules import Choice, is_made
 
 SCHEDULED, IN_ORDER = "scheduled", "in order"
 SHORTEST, DEADLINES = "shortest job first", "deadlines only"
@@ -46,21 +47,21 @@ class InOrder(Chooser):
         super().__init__(board, settings)
         self.pressure = Pressure(settings.memory_bytes, high=float("inf"))
 
-    def next(self, *, ahead: bool, only_soon: bool) -> Choice | None:
+    def next(self, *, ahead: bool, only_soon: bool) -> Choice[str] | None:
         """The first video of the first task that has any; a demand when there is none, or no room for it."""
         with self._board.changed:
             for work in self._board.ahead if ahead else ():
-                rows = [row for row, _ in work.unmade() if not only_soon or work.is_soon(row)]
+                rows = [row for row, _ in work.edges_left() if not only_soon or work.is_soon(row)]
                 for row in sorted(rows, key=lambda row: (work.video(row), row)):
-                    if not self._board.is_made(work, row):
+                    if not is_made(self._board, work, row):
                         return Choice(work, [row], demanded=False)
         return super().next(ahead=False, only_soon=only_soon)
 
-    def unwanted(self, running: Any) -> frozenset[int]:
+    def preemptible(self) -> frozenset[int]:
         """Nothing is interrupted."""
         return frozenset[int]()
 
-    def forsaken(self, running: Any) -> frozenset[int]:
+    def abandoned(self) -> frozenset[int]:
         """Nothing is given up."""
         return frozenset[int]()
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from queue import Empty, SimpleQueue
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from viewcache.errors import Closed, WrongProcess
 
@@ -199,4 +199,4 @@ def gated(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
             return method(self, *args, **kwargs)
         return self.gate.run(lambda: method(self, *args, **kwargs))
 
-    return through
+    return cast(Callable[Concatenate[S, P], T], through)

@@ -4,7 +4,7 @@ On a machine that does something else too, seconds of the wall say little. What 
 after it is counted as its own.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator
 
 import pytest
@@ -34,21 +34,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Two lists: files, then tests."""
-    tests = Counter(
-        {
-            report.nodeid: float(dict(report.user_properties)[_COST])
-            for reports in terminalreporter.stats.values()
-            for report in reports
-            if isinstance(report, pytest.TestReport) and _COST in dict(report.user_properties)
-        }
-    )
-    files: Counter[str] = Counter()
-    for name, cost in tests.items():
-        files[name.partition("::")[0]] += cost  # type: ignore[assignment]  # typeshed: counts are whole
-    terminalreporter.section(f"CPU seconds: {tests.total():.0f}")
+    tests: defaultdict[str, float] = defaultdict(float)
+    files: defaultdict[str, float] = defaultdict(float)
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        for name, cost in report.user_properties if isinstance(report, pytest.TestReport) else ():
+            if name == _COST and isinstance(cost, float):
+                tests[report.nodeid] += cost
+                files[report.nodeid.partition("::")[0]] += cost
+    terminalreporter.section(f"CPU seconds: {sum(tests.values()):.0f}")
     for costs in (files, tests):
-        for name, cost in costs.most_common(MOST):
-            terminalreporter.line(f"{cost:7.1f} {name}")
+        for name in sorted(costs, key=costs.__getitem__, reverse=True)[:MOST]:
+            terminalreporter.line(f"{costs[name]:7.1f} {name}")
 
 
 _STARTED = pytest.StashKey[float]()

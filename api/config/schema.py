@@ -10,6 +10,7 @@ from pathlib import Path
 
 from viewcache.api.config.keys import KINDS, SECTIONS, STEP_KEYS, Key, Section
 from viewcache.catalog.views import ORDER, read_view
+from viewcache.materializer.spec import BranchType
 
 __all__ = ["generated", "json_schema", "key_tables", "main", "relation_tables"]
 
@@ -61,7 +62,7 @@ def _key_schema(key: Key) -> dict[str, object]:
     return {"description": description, "anyOf": [schema, {"type": "null"}]}
 
 
-def _step_rule(branch_type: str) -> dict[str, object]:
+def _step_rule(branch_type: BranchType) -> dict[str, object]:
     """Which keys a type of step has, and has not."""
     own = STEP_KEYS[branch_type]
     foreign = sorted({key for keys in STEP_KEYS.values() for key in keys} - set(own))

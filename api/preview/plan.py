@@ -155,7 +155,7 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
         works = [(task.generation(number), task) for task in having]
         keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: False)
         keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
-        for born in sorted({work.born for work, _ in works}):
+        for born in sorted({work.group_generation for work, _ in works}):
             chosen = keeper.chosen(born)
             if chosen is not None:
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals.items())

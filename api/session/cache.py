@@ -34,7 +34,7 @@ from viewcache.materializer.reading.reader import Reader, Spent
 from viewcache.materializer.retention.keeper import Keeper, KeepSettings
 from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
-from viewcache.materializer.scheduling.migration import Mover, Water
+from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.spec import Durability, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, claim
 from viewcache.materializer.tasks.group import Group
@@ -367,7 +367,7 @@ class Cache:
             },
             objects=len(self._ledger),
             evictions=dict(self._ledger.gone),
-            readers_waiting=0 if engine is None else engine.room.waiting(),
+            readers_waiting=0 if engine is None else engine.evictor.waiting(),
             worker_seconds=self.busy_seconds(),
             work={} if engine is None else dict(engine.frames),
             jobs=observer.jobs,
@@ -387,9 +387,9 @@ class Cache:
                 pool = start_pool(cache, self.observer)
                 place = Place(self.tier.root, cache.durability == Durability.DURABLE)
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
-                water = Water(cache.eviction.high_water, cache.eviction.low_water)
+                watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 engine = Engine(self._ledger, self.tiers, pool, settings, self._on_bad, self.observer)
-                mover = Mover(self.tiers, self._ledger, engine, self._codecs, water, durable=place.durable)
+                mover = Mover(self.tiers, self._ledger, engine, self._codecs, watermarks, durable=place.durable)
                 mover.start()
                 self._engine, self._mover = engine, mover
             return self._engine

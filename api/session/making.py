@@ -38,7 +38,7 @@ class Making:
             with placed(task.spec):
                 actives = [task.generation(number) for number in range(last + 1)]
             works.extend((active, task.index_of(active.plan)) for active in actives)
-        engine.recognize([active for active, _ in works])
+        engine.mark_present([active for active, _ in works])
         keeper.decide(works, engine.guard)
         making = cls(works, engine, _predict(works, keeper, engine), engine.frames["objects"])
         engine.look_ahead([*keeper.bases(), *(active for active, _ in works)])
@@ -79,8 +79,8 @@ class Making:
 
 def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper, engine: Engine) -> Forecast:
     total = Forecast()
-    for born in sorted({work.born for work, _ in works}):
+    for born in sorted({work.group_generation for work, _ in works}):
         with engine.guard():
-            plans = to_come(each for each in works if each[0].born == born)
+            plans = to_come(each for each in works if each[0].group_generation == born)
         total = total.plus(forecast(plans, keeper.chosen(born), keeper.cost()))
     return total

@@ -27,7 +27,7 @@ from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Recipe, Source
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
 from viewcache.materializer.scheduling.dispatcher import Engine
-from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, RowState, Work
+from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, Makeable, RowState
 from viewcache.materializer.spec import BranchType, StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
@@ -79,7 +79,7 @@ class SingleFrame:
         return float(self.index.times_s(np.array([self.frame]))[0])
 
 
-class SingleWork(Work):
+class SingleWork(Makeable):
     """Single frames to be made for one reader; each row is a frame."""
 
     def __init__(self, task_id: int, wanted: Sequence[SingleFrame], object_ids: dict[str, int]) -> None:
@@ -109,11 +109,9 @@ class SingleWork(Work):
         """Note how far a row is."""
         self._states[row] = state
 
-    def set_state_of(self, key: str, state: RowState) -> None:
-        """The same for all rows of an object, unless it is being made."""
-        for row, each in enumerate(self._wanted):
-            if each.recipe.key == key and self._states[row] != RowState.MAKING:
-                self._states[row] = state
+    def rows_of(self, key: str) -> list[int]:
+        """The rows that need an object; empty if none does."""
+        return [row for row, each in enumerate(self._wanted) if each.recipe.key == key]
 
     def source(self, row: int) -> Source:
         """The video that a row is made of."""
@@ -258,7 +256,7 @@ class Singles:
                 wrong, _ = self._tiers.read_slots(fetched.copies, out)
             if not wrong:
                 return [each.pixels(array) for each, array in zip(wanted, out, strict=True)]
-            engine.room.rebuild(fetched.copies, wrong)
+            engine.evictor.rebuild(fetched.copies, wrong)
         raise Broken(
             f"frames of {wanted[0].video!r} were damaged {READ_TRIES} times in a row after being made anew; check the "
             "disk, then run `viewcache doctor`"

@@ -22,7 +22,7 @@ from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.scheduling.demand import Cancelled, Fetched
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.work import READ_TRIES
+from viewcache.materializer.scheduling.work import READ_TRIES, Position
 from viewcache.materializer.storage.tiers import Tiers, load_samples
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
@@ -224,7 +224,7 @@ class Reader:
             reading.clock.skip()
             wrong, loaded = self._tiers.read_slots(fetched.copies, out)
             loaded_s = reading.clock.lap("load")
-        damaged = engine.room.rebuild(fetched.copies, wrong)
+        damaged = engine.evictor.rebuild(fetched.copies, wrong)
         self._catalog.add_io_samples(load_samples(loaded))
         self._account(reading, fetched, loaded_s, damaged)
         return None if wrong else tuple(copy.key for copy in fetched.copies)
@@ -271,17 +271,9 @@ class Reader:
         if changed:
             self._catalog.limit_ranks(self.task.task_id, world)
         last = iteration + 1 >= active.plan.iterations
-        self._catalog.advance(
-            ProgressRow(
-                task_id=self.task.task_id,
-                rank=rank,
-                epoch=epoch + 1 if last else epoch,
-                iteration=0 if last else iteration + 1,
-                seq=seq,
-                seconds_per_iteration=pace_s,
-            )
-        )
-        self._engine().progressed(active, active.rank_after(epoch, iteration), seq, pace_s)
+        next_needed = Position(*((epoch + 1, 0) if last else (epoch, iteration + 1)), pace_s)
+        self._catalog.advance(ProgressRow(self.task.task_id, rank, *next_needed.place, seq, pace_s))
+        self._engine().progressed(active, next_needed)
         self.task.reached(epoch, iteration)
 
     def _batch(

@@ -29,14 +29,15 @@ from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
 from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.retention.choice import RULES, Choice
 from viewcache.materializer.retention.options import Kept, ToCome, Way, Weighed, weigh
-from viewcache.materializer.scheduling.bases import BaseWork, Keeping
+from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.store.tier import REMOTE
 
-__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for", "to_come"]
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "Keeper", "choose", "free_bytes_for", "keepings", "to_come"]
 
 _log = logging.getLogger("viewcache")
 
@@ -91,6 +92,11 @@ class Chosen:
     """Most bytes that all clips take, without those of the epoch that is being read."""
     rivals: dict[str, Choice]
     """What each rule would choose, this one's among them."""
+
+    def way_of(self) -> dict[str, Way]:
+        """What is kept of each video, by its content key."""
+        ways = map(self.weighed.ways.__getitem__, self.choice.option.tolist())
+        return dict(zip(self.weighed.videos, ways, strict=True))
 
     @property
     def byte_s(self) -> float:
@@ -170,6 +176,31 @@ def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
     return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
 
 
+def keepings(
+    plans: Sequence[GenerationPlan],
+    chosen: Chosen | None,
+    free_bytes: int,
+    bases: Mapping[str, tuple[BaseObject, ...]] = MappingProxyType({}),
+) -> list[Keeping]:
+    """What is kept of each of some plans' clips, after `choose`; without a choice every clip is.
+
+    Args:
+        plans: one generation of each task.
+        chosen: what was chosen for them.
+        free_bytes: as for `choose`; shared by the tasks.
+        bases: content key of a video → what its clips are made from.
+    """
+    clips = [np.ones(len(plan), np.bool_) for plan in plans]
+    if chosen is not None:
+        ways = chosen.way_of()
+        for number, kind in enumerate(chosen.weighed.kinds):
+            for k in kind.plans:
+                kept = np.array([key in ways and number < ways[key].kept for key in plans[k].videos.keys])
+                clips[k] = kept[plans[k].video]
+    windows = [max(1, free_bytes // len(plans) // plan.bound) for plan in plans]
+    return [Keeping(mine, window, free_bytes, bases) for mine, window in zip(clips, windows, strict=True)]
+
+
 class Keeper:
     """Decides for every generation that is being made, and again for what is left of it when an epoch is over.
 
@@ -208,18 +239,18 @@ class Keeper:
         """
         together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
         for work, index_of in works:
-            together.setdefault(work.born, []).append((work, index_of))
+            together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            for born, mine in together.items():
+            for group_generation, mine in together.items():
                 place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
-                before = self._decided.get(born)
+                before = self._decided.get(group_generation)
                 if before is None or before.differs(place) or cost.moved(before.cost):
                     begun = time.monotonic()
-                    self._decided[born] = self._decide_or_not(born, mine, place, cost, guard)
+                    self._decided[group_generation] = self._decide_or_not(group_generation, mine, place, cost, guard)
                     self._observer.decided(begun)
-            for born in self._decided.keys() - together.keys():
-                del self._decided[born]
+            for group_generation in self._decided.keys() - together.keys():
+                del self._decided[group_generation]
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
@@ -235,9 +266,9 @@ class Keeper:
         """Whether the budget cannot hold a generation several times over."""
         return len(work.plan) * work.plan.bound * SEVERAL > self._settings.budget_bytes
 
-    def chosen(self, born: int) -> Chosen | None:
+    def chosen(self, group_generation: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
-        decided = self._decided.get(born)
+        decided = self._decided.get(group_generation)
         return None if decided is None else decided.chosen
 
     def bases(self) -> list[BaseWork]:
@@ -246,17 +277,17 @@ class Keeper:
 
     def is_decided(self, work: ActiveGeneration) -> bool:
         """Whether a generation was among those that were weighed."""
-        decided = self._decided.get(work.born)
+        decided = self._decided.get(work.group_generation)
         return decided is not None and id(work) in decided.place
 
     def is_outdated(self, work: ActiveGeneration) -> bool:
         """Whether an epoch more or less has been read than when it was decided."""
-        decided = self._decided.get(work.born)
+        decided = self._decided.get(work.group_generation)
         return decided is not None and id(work) in decided.place and decided.place[id(work)][2] != work.epochs_read()
 
     def _decide_or_not(
         self,
-        born: int,
+        group_generation: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
         place: "Place",
         cost: CostModel,
@@ -264,11 +295,13 @@ class Keeper:
     ) -> "_Decided":
         """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
         try:
-            return self._decide(born, mine, place, cost, guard)
+            return self._decide(group_generation, mine, place, cost, guard)
         except Closed:
             raise
         except Exception:
-            _log.exception("it could not be decided what is kept of generation %d", born, extra={"action": "prune"})
+            _log.exception(
+                "it could not be decided what is kept of generation %d", group_generation, extra={"action": "prune"}
+            )
             with guard():
                 for work, _ in mine:
                     work.keep(None)
@@ -276,60 +309,60 @@ class Keeper:
 
     def _decide(
         self,
-        born: int,
+        group_generation: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
         place: "Place",
         cost: CostModel,
         guard: Callable[[], AbstractContextManager[object]],
     ) -> "_Decided":
         works = [work for work, _ in mine]
-        old = self._decided.get(born)
+        old = self._decided.get(group_generation)
         with guard():
             if old is None:
                 for work in works:
-                    work.recognize(self._has)
+                    work.mark_present(self._has)
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
         before = old.before(self._has) if old is not None else {}
         refused = old.refused() if old is not None else frozenset[str]()
         chosen = choose(plans, cost, self._settings, free, before, refused)
         if chosen is None:
-            with guard():
-                for work in works:
-                    window = max(1, free // len(works) // work.plan.bound)
-                    work.keep(Keeping(np.ones(len(work.plan), np.bool_), window, free))
+            self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:
                 for work in works:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
             return _Decided(place, cost, failed=refused)
-        weighed = chosen.weighed
-        ways = dict(zip(weighed.videos, map(weighed.ways.__getitem__, chosen.choice.option.tolist()), strict=True))
+        ways = chosen.way_of()
         kept = {key: old.objects[key] for key, was in before.items() if old is not None and ways.get(key) == was.way}
         objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.
         there = old.usable(self._has) if old is not None else {}
         usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
-        keepings = []
-        for number, kind in enumerate(weighed.kinds):
-            for k in kind.plans:
-                keys = works[k].plan.videos.keys
-                leaf = np.array([key in ways and number < ways[key].kept for key in keys])[works[k].plan.video]
-                window = max(1, free // len(works) // kind.bound)
-                keepings.append((works[k], Keeping(leaf, window, free, usable)))
         flat = [each for of_video in objects.values() for each in of_video]
-        bases = BaseWork(born, flat, sources, [work.unkept_need_s for work in works], free, usable)
-        bases.recognize(self._has)
-        with guard():
-            for work, keeping in keepings:
-                work.keep(keeping)
+        bases = BaseWork(group_generation, flat, sources, [work.unkept_due_in_s for work in works], free, usable)
+        bases.mark_present(self._has)
+        self._keep(works, chosen, free, guard, usable)
         stale = [
             each for key, many in there.items() for each in many if each.object_id not in _ids(objects.get(key, ()))
         ]
-        self._record(chosen, works, objects, stale, born)
-        _log.info("generation %d keeps %s", born, chosen.describe(), extra={"action": "prune"})
+        self._record(chosen, works, objects, stale, group_generation)
+        _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         made_as = {key: was.way for key, was in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
         return _Decided(place, cost, made_as, usable, bases, chosen, refused)
+
+    def _keep(
+        self,
+        works: Sequence[ActiveGeneration],
+        chosen: Chosen | None,
+        free_bytes: int,
+        guard: Callable[[], AbstractContextManager[object]],
+        usable: Mapping[str, tuple[BaseObject, ...]] = MappingProxyType({}),
+    ) -> None:
+        found = keepings([work.plan for work in works], chosen, free_bytes, usable)
+        with guard():
+            for work, keeping in zip(works, found, strict=True):
+                work.keep(keeping)
 
     def _objects(
         self,
@@ -379,7 +412,7 @@ class Keeper:
         works: Sequence[ActiveGeneration],
         objects: Mapping[str, tuple[BaseObject, ...]],
         stale: Sequence[BaseObject],
-        born: int,
+        group_generation: int,
     ) -> None:
         """Let the catalog know what is kept, and which clips are made from what; ``stale`` bases may leave."""
         parents, children, ids, kept = [], [], [], []
@@ -408,7 +441,7 @@ class Keeper:
             }
         )
         self._catalog.record_keeping(keep, edges, gone.tolist())
-        detail = f"generation {born}: {chosen.describe()}"
+        detail = f"generation {group_generation}: {chosen.describe()}"
         event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
         self._catalog.add_events([event])
 
@@ -434,7 +467,7 @@ class _Decided:
 
     def refused(self) -> Set[str]:
         """Videos of which no base can be made."""
-        return self.failed | (self.bases.failed() if self.bases is not None else frozenset())
+        return self.failed if self.bases is None else self.failed | set(map(str, self.bases.failed()))
 
     def differs(self, place: Place) -> bool:
         """Whether other plans are to be weighed, or more epochs of them have been read."""

@@ -2,14 +2,17 @@
 
 In the order of work:
 
-- ``work``: rows to be made, as the engine sees them
-- ``generation``: a generation in work: planned, being made, ready, failed
+- ``work``: rows to be made, as the rules see them, and the states of objects
+- ``schedule``: where the clips of a generation stand, where its reader is, how far each clip is
+- ``bases``: kept pictures that clips are made from, as work
+- ``generation``: a generation in work: a schedule with its plan
+- ``rules``: who is next, what a job makes, who is interrupted and what may leave, as pure functions
+- ``driver``: the loop that gives jobs to workers by the rules, for the dispatcher and the simulation
 - ``demand``: who waits for what: demands and look-ahead
 - ``running``: jobs that workers have, and what a job makes for whom
 - ``pressure``: what workers hold in memory, and when that is too much
-- ``chooser``: who is next, and which jobs are interrupted or given up
-- ``bases``: kept pictures that clips are made from, as work
-- ``evictor``: what leaves the tiers for what
+- ``chooser``: the rules with the memory and the patience of one dispatcher
+- ``evictor``: evicts copies to make room, and tells who still needs them
 - ``migration``: objects move up before they are due, and down when a tier fills
 - ``dispatcher``: demand first, then what is due; what leaves
 """

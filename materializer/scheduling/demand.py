@@ -1,7 +1,6 @@
-"""Who waits for what, and what is worth making ahead: the list that readers write and the dispatcher works off.
+"""Who waits for what, and what is worth making ahead: what readers write and the dispatcher works off.
 
-Demand comes before look-ahead (SAND §5.4). The oldest reader is served first and what it waits for is never evicted, so
-two readers that together want more than the budget holds take turns instead of evicting each other's clips for ever.
+Readers wait here until their objects are there or it turns out that they never will be.
 """
 
 import threading
@@ -12,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
-from viewcache.materializer.scheduling.work import RowState, Work
+from viewcache.materializer.scheduling.rules import Demand, State, missing_rows
+from viewcache.materializer.scheduling.work import ObjectStates, Position, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
-from viewcache.materializer.telemetry.stalls import Arrival, Times, explain
+from viewcache.materializer.telemetry.stalls import Arrival, explain
 
 __all__ = ["Board", "Cancelled", "Fetched"]
 
@@ -43,34 +43,16 @@ class Fetched:
     """The same by cause, see `explain`."""
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A reader and the rows that it waits for."""
-
-    work: Work
-    rows: list[int]
-    error: ViewcacheError | None = None
-    arrivals: list[Arrival] = field(default_factory=list)
-    tight: list[Times] = field(default_factory=list)
-    """When the dispatcher looked for room for readers."""
-
-
-class Board:
-    """Demands and look-ahead. ``changed`` is its lock; methods named ``…_locked`` want it held."""
+class Board(State[str]):
+    """Demands and look-ahead. ``changed`` is its lock."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Start with nobody waiting."""
+        super().__init__(ObjectStates(ledger.has))
         self.changed = threading.Condition(threading.RLock())
         self._ledger = ledger
-        self._waiting: list[_Waiting] = []
-        self.ahead: list[Work] = []
-        """What is worth making before anybody waits."""
-        self.gone: set[int] = set()
-        """Tasks that left, until they are announced again."""
-        self.given_up: set[str] = set()
-        """Keys that a reader wanted who went away without them, until they are asked for again."""
-        self._places: dict[int, tuple[int, float]] = {}
-        """Task → what its reader needs next, and its seconds an iteration."""
+        self._positions: dict[int, Position] = {}
+        """Task → where its reader is."""
         self._tight_since: float | None = None
         """Since when the dispatcher has been looking for room for a demand."""
         self._fatal: BaseException | None = None
@@ -80,7 +62,7 @@ class Board:
 
     def wait_for(
         self,
-        work: Work,
+        work: Work[str],
         rows: list[int],
         *,
         wake: Callable[[], None],
@@ -93,19 +75,19 @@ class Board:
         cancelled = cancelled or threading.Event()
         with self.changed:
             self._check()
-            waiting = _Waiting(work, rows)
-            missed = len(self._missing(waiting))
+            waiting = Demand(work, rows)
+            missed = len(missing_rows(self, waiting))
             copies = self._held(waiting)
             if copies is not None:
                 return Fetched(copies, 0, 0.0)
-            self._waiting.append(waiting)
+            self.demands.append(waiting)
             self.given_up.difference_update(map(work.key, rows))
             wake()
             try:
                 while copies is None:
                     left = CANCEL_S if deadline is None else min(CANCEL_S, deadline - time.monotonic())
                     if left <= 0:
-                        raise Timeout(f"{len(self._missing(waiting))} clips were not made within {timeout_s} s")
+                        raise Timeout(f"{len(missing_rows(self, waiting))} clips were not made within {timeout_s} s")
                     self.changed.wait(left)
                     self._check()
                     if waiting.error is not None:
@@ -115,23 +97,20 @@ class Board:
                     copies = self._held(waiting)
                 return self._fetched(waiting, copies, missed, begun)
             except ViewcacheError:
-                self.given_up.update(work.key(row) for row in self._missing(waiting))
+                self.given_up.update(work.key(row) for row in missing_rows(self, waiting))
                 raise
             finally:
-                self._waiting.remove(waiting)
-                if not self._waiting:
+                self.demands.remove(waiting)
+                if not self.demands:
                     self._tight_since = None
 
-    def _fetched(self, waiting: _Waiting, copies: list[Copy], missed: int, begun: float) -> Fetched:
+    def _fetched(self, waiting: Demand[str], copies: list[Copy], missed: int, begun: float) -> Fetched:
         now = time.monotonic()
         tight = [*waiting.tight, *([] if self._tight_since is None else [(self._tight_since, now)])]
         return Fetched(copies, missed, now - begun, explain(begun, now, waiting.arrivals, tight))
 
-    def _held(self, waiting: _Waiting) -> list[Copy] | None:
+    def _held(self, waiting: Demand[str]) -> list[Copy] | None:
         return self._ledger.hold([waiting.work.key(row) for row in waiting.rows])
-
-    def _missing(self, waiting: _Waiting) -> list[int]:
-        return [row for row in waiting.rows if not self._ledger.has(waiting.work.key(row))]
 
     def _check(self) -> None:
         if self._closing:
@@ -141,94 +120,49 @@ class Board:
 
     # The dispatcher's side -----------------------------------------------------------------------------------------
 
-    def next_demand(self) -> tuple[Work, list[int]] | None:
-        """The oldest demand that nobody works on: rows of one video."""
-        with self.changed:
-            for waiting in self._waiting:
-                work = waiting.work
-                rows = [row for row in self._missing(waiting) if work.state(row) != RowState.MAKING]
-                if rows and waiting.error is None:
-                    video = work.video(rows[0])
-                    return work, [row for row in rows if work.video(row) == video]
-            return None
-
-    def announce(self, works: Sequence[Work]) -> None:
+    def announce(self, works: Sequence[Work[str]]) -> None:
         """Say what is worth making ahead; the lock is held."""
         self.ahead = list(works)
         self.gone.difference_update(work.task_id for work in works)
-        first: dict[int, int] = {}
+        first: dict[int, tuple[int, int]] = {}
         for work in works:
-            first[work.task_id] = min(work.at_seq, first.get(work.task_id, work.at_seq))
+            first[work.task_id] = min(work.position.place, first.get(work.task_id, work.position.place))
         for work in works:
-            work.at(*self._places.get(work.task_id, (first[work.task_id], 0.0)))
+            work.at(self._positions.get(work.task_id, Position(*first[work.task_id])))
 
     def withdraw(self, task_id: int) -> None:
         """Nothing of a task is worth making ahead any more; the lock is held."""
         self.ahead = [work for work in self.ahead if work.task_id != task_id]
         self.gone.add(task_id)
 
-    def reached(self, work: Work, rank: int, seq: int, pace_s: float) -> None:
+    def reached(self, work: Work[str], position: Position) -> None:
         """Note where a task's reader is, see `Engine.progressed`; the lock is held."""
-        work.from_rank = rank
-        self._places[work.task_id] = seq, pace_s
-        for each in self.ahead:
-            if each.task_id == work.task_id:
-                each.at(seq, pace_s)
+        self._positions[work.task_id] = position
+        for each in (work, *(each for each in self.ahead if each.task_id == work.task_id and each is not work)):
+            each.at(position)
 
-    def next_ahead(self, only_soon: bool = False) -> tuple[Work, list[int]] | None:
-        """The row that is due soonest of all that are not made, alone; ``only_soon``: of those that may evict."""
-        best: tuple[tuple[float, bool], Work, int] | None = None
-        with self.changed:
-            for work in self.ahead:
-                row = work.next_planned()
-                while row is not None and self.is_made(work, row):
-                    row = work.next_planned()
-                if row is None or (only_soon and not work.is_soon(row)):
-                    continue
-                rank = work.need_s(row), not work.is_soon(row)
-                if best is None or rank < best[0]:
-                    best = rank, work, row
-        return None if best is None else (best[1], [best[2]])
-
-    def coming(self, count: int) -> list[str]:
+    def next_needed(self, count: int) -> list[str]:
         """Keys of the next objects of all look-ahead, the soonest first; the lock is held."""
-        needs = sorted((each for work in self.ahead for each in work.coming(count)), key=lambda each: each[0])
+        needs = sorted((each for work in self.ahead for each in work.next_needed(count)), key=lambda each: each[0])
         return list(dict.fromkeys(key for _, key in needs))
 
-    def is_made(self, work: Work, row: int) -> bool:
-        """Whether a row's object is there, made for somebody else; if so that is noted. The lock is held."""
-        made = self._ledger.has(work.key(row))
-        if made:
-            work.set_state(row, RowState.READY)
-        return made
-
-    def wanted_keys(self) -> set[str]:
-        """Keys of all that readers wait for."""
-        with self.changed:
-            return {waiting.work.key(row) for waiting in self._waiting for row in self._missing(waiting)}
-
-    def protected_keys(self) -> set[str]:
-        """Keys that must not be evicted: all that the oldest reader wants."""
-        with self.changed:
-            return {waiting.work.key(row) for waiting in self._waiting[:1] for row in waiting.rows}
-
-    def is_oldest(self, work: Work, rows: list[int]) -> bool:
+    def is_oldest(self, work: Work[str], rows: list[int]) -> bool:
         """Whether it is the oldest reader that waits for these rows."""
         with self.changed:
-            return any(waiting.work is work and not set(rows) - set(waiting.rows) for waiting in self._waiting[:1])
+            return any(demand.work is work and not set(rows) - set(demand.rows) for demand in self.demands[:1])
 
     def is_waited_on(self) -> bool:
         """Whether any reader waits."""
-        return bool(self._waiting)
+        return bool(self.demands)
 
     def waiting(self) -> int:
         """How many readers wait."""
-        return len(self._waiting)
+        return len(self.demands)
 
     def arrived(self, key: str, arrival: Arrival) -> None:
         """An object is about to be there: let who waits for it know how that came about."""
         with self.changed:
-            for waiting in self._waiting:
+            for waiting in self.demands:
                 if any(waiting.work.key(row) == key for row in waiting.rows):
                     waiting.arrivals.append(arrival)
 
@@ -242,38 +176,27 @@ class Board:
         if self._tight_since is None:
             return
         with self.changed:
-            for waiting in self._waiting:
+            for waiting in self.demands:
                 waiting.tight.append((self._tight_since, time.monotonic()))
             self._tight_since = None
 
-    def works(self) -> list[Work]:
-        """All work that readers or look-ahead know of."""
-        with self.changed:
-            return list({id(each): each for each in (*self.ahead, *(w.work for w in self._waiting))}.values())
-
-    def mark(self, work: Work, rows: list[int], state: RowState) -> None:
+    def mark(self, work: Work[str], rows: list[int], state: RowState) -> None:
         """Note how far rows are, and wake who waits."""
         with self.changed:
             for row in rows:
                 work.set_state(row, state)
             self.changed.notify_all()
 
-    def unmake(self, copy: Copy, works: list[Work]) -> None:
-        """An object is not in the store any more: whoever needs it has it made again."""
-        with self.changed:
-            for work in works:
-                work.set_state_of(copy.key, RowState.PLANNED)
-
-    def fail(self, work: Work, rows: list[int], error: ViewcacheError) -> None:
+    def fail(self, work: Work[str], rows: list[int], error: ViewcacheError) -> None:
         """Give an error to the readers that wait for any of the rows."""
         failed = set(rows)
         with self.changed:
-            for waiting in self._waiting:
+            for waiting in self.demands:
                 if waiting.work is work and failed.intersection(waiting.rows):
                     waiting.error = error
             self.changed.notify_all()
 
-    def counts(self, works: Sequence[Work]) -> dict[str, int]:
+    def counts(self, works: Sequence[Work[str]]) -> dict[str, int]:
         """How many rows are in each state."""
         with self.changed:
             total: Counter[str] = Counter()

@@ -5,7 +5,6 @@ waits for other videos, jobs that nobody waits for are paused; what cannot be pa
 """
 
 import logging
-import math
 import threading
 import time
 from collections import Counter
@@ -16,25 +15,18 @@ from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, Wor
 from viewcache.materializer.scheduling.bases import hold_bases
 from viewcache.materializer.scheduling.chooser import Chooser, EngineSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
-from viewcache.materializer.scheduling.evictor import Room
-from viewcache.materializer.scheduling.running import (
-    Running,
-    Wanted,
-    by_work,
-    bytes_of,
-    describe,
-    no_room,
-    reserve,
-    worth_making,
-)
-from viewcache.materializer.scheduling.work import RowState, Work
+from viewcache.materializer.scheduling.driver import Driver
+from viewcache.materializer.scheduling.evictor import Evictor
+from viewcache.materializer.scheduling.rules import Choice, Wanted, missing_keys, next_ahead
+from viewcache.materializer.scheduling.running import Running, by_work, describe, makeable, no_room
+from viewcache.materializer.scheduling.work import Position, RowState, Work
 from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import ENGINE_THREAD, Observer
 from viewcache.materializer.workers.job import Made, Report
 from viewcache.materializer.workers.pool import Event, Pool
-from viewcache.store import find_written
+from viewcache.store import Reservation, find_written
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Engine", "EngineSettings"]
@@ -50,10 +42,10 @@ TRIAL_EVERY = 16
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
-BadClip = Callable[[Work, list[int], str], ViewcacheError | None]
+BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
 
 
-class Engine:
+class Engine(Driver[str, Reservation]):
     """Makes objects when they are needed, or before. Thread-safe.
 
     ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
@@ -71,26 +63,28 @@ class Engine:
     ) -> None:
         """Start nothing yet; the first demand or look-ahead starts the thread."""
         self._ledger = ledger
-        self._tier = tiers.local
+        self._tier = self.space = tiers.local
         self._pool = pool
         self._settings = settings
         self.demand_reserve = settings.demand_reserve
         """As in the settings; larger when a task with larger batches joins."""
         self._on_bad_clip = on_bad_clip
-        self._board = Board(ledger)
-        self.room = Room(ledger, tiers, self._board, self._works, self._freed, observer or Observer())
-        """What leaves for what."""
+        self._board = self.state = Board(ledger)
+        self.lock = self._board.changed
+        self.evictor = Evictor(ledger, tiers, self._board, self._works, self._freed, observer or Observer())
+        """Makes room."""
         self.chooser = Chooser(self._board, settings)
         """Who is next; another may be put in its place before anybody reads."""
+        self.full = False
         self._thread: threading.Thread | None = None
         self._closing = False
         self._running: dict[int, Running] = {}
-        self._making: dict[str, Running] = {}
-        """Key → the job that makes it."""
         self._jobs = 0
         self._tries: Counter[str] = Counter()
-        self._full = False
-        """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+        self._preemptible = frozenset[int]()
+        """Numbers of the jobs that may be paused for the one that is being chosen."""
+        self._held_before = True, 0
+        """Whether readers held something when room was looked for, and how often they had taken hold."""
         self._choosing = False
         """The dispatcher is looking for work, and may be evicting for it."""
         self._moves = 0
@@ -111,7 +105,7 @@ class Engine:
     @contextmanager
     def fetch(
         self,
-        work: Work,
+        work: Work[str],
         rows: Iterable[int],
         timeout_s: float | None = None,
         cancelled: Cancelled | None = None,
@@ -141,13 +135,13 @@ class Engine:
             if not self._closing:
                 self._pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
-    def recognize(self, works: Sequence[Work]) -> None:
+    def mark_present(self, works: Sequence[Work[str]]) -> None:
         """Mark the rows whose objects are in the store already; otherwise that comes out when their turn comes."""
         with self._board.changed:
             for work in works:
-                work.recognize(self._ledger.has)
+                work.mark_present(self._ledger.has)
 
-    def look_ahead(self, works: Sequence[Work]) -> None:
+    def look_ahead(self, works: Sequence[Work[str]]) -> None:
         """Say what is worth making before anybody waits."""
         with self._board.changed:
             self._board.announce(works)
@@ -159,19 +153,14 @@ class Engine:
             self._board.withdraw(task_id)
             self._wake()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether look-ahead waits for room."""
-        return self._full
-
     def guard(self) -> AbstractContextManager[object]:
         """The lock that guards all work, for who changes where its rows stand."""
         return self._board.changed
 
-    def progressed(self, work: Work, rank: int, seq: int, pace_s: float) -> None:
-        """Note that a reader has passed ``rank`` rows and needs ``seq`` next, at ``pace_s`` an iteration."""
+    def progressed(self, work: Work[str], position: Position) -> None:
+        """Note where the reader of some work is now."""
         with self._board.changed:
-            self._board.reached(work, rank, seq, pace_s)
+            self._board.reached(work, position)
             self._wake()
 
     def wait_idle(self, timeout_s: float) -> bool:
@@ -185,7 +174,7 @@ class Engine:
                 self._board.changed.wait(left)
             return True
 
-    def counts(self, works: Sequence[Work]) -> dict[str, int]:
+    def counts(self, works: Sequence[Work[str]]) -> dict[str, int]:
         """How many rows of some work are in each state."""
         return self._board.counts(works)
 
@@ -216,16 +205,17 @@ class Engine:
 
     def _freed(self) -> None:
         """Look again: there is more room, or more to make; the board's lock is held."""
-        self._full = False
+        self.full = False
         self._moves += 1
         self._pool.wake()
 
     def _is_idle(self) -> bool:
         if self._running or self._choosing or self._board.is_waited_on() or self.is_moving():
             return False
-        return self._full or self._thread is None or self._board.next_ahead() is None
+        with self._board.changed:
+            return self.full or self._thread is None or next_ahead(self._board) is None
 
-    def _works(self) -> list[Work]:
+    def _works(self) -> list[Work[str]]:
         running = (work for each in list(self._running.values()) for work, _ in each.left())
         return list({id(each): each for each in (*self._board.works(), *running)}.values())
 
@@ -245,127 +235,80 @@ class Engine:
     def _dispatch(self) -> None:
         self._choosing = True
         try:
-            self._give_jobs()
+            lacks_room = self.give_jobs()
+            self._pool.request_preemption(self.chooser.to_preempt(self._pool.begun(), at_once=lacks_room))
+            self._pool.cancel(self.chooser.abandoned())
         finally:
             with self._board.changed:
                 self._choosing = False
                 if not self._running:
                     self._board.changed.notify_all()
 
-    def _give_jobs(self) -> None:
-        tight: int | None = None
-        lacks_room = False
-        while True:
-            self.chooser.measure(self._pool.held(), self._running)
-            choice = self.chooser.next(ahead=not self._full, only_soon=tight is not None)
-            if choice is None:
-                if tight is not None:
-                    self._found_no_room(tight)
-                break
-            # After a death jobs run alone until it is clear on whose video workers die. Paused jobs hold memory.
-            interrupts = choice.demanded and not self._tries and not self.chooser.pressure.on
-            unwanted = self.chooser.unwanted(self._running) if interrupts else frozenset[int]()
-            if not self._pool.has_room(unwanted):
-                break
-            work, rows = choice.work, choice.rows
-            if self._join(work, rows):
-                continue
-            moves, holds, held = self._moves, self._ledger.holds, self._ledger.held
-            running = self._prepare(work, rows, demanded=choice.demanded)
-            if running is not None:
-                try:
-                    self._pool.submit(running.job, unwanted)
-                except Full as error:
-                    self._not_begun(running, error)
-                    break
-                self._board.eased()
-            elif not choice.demanded and tight is None and not work.is_soon(rows[0]):
-                tight = moves  # what is only kept evicts nothing, but what is read soon does
-            elif not choice.demanded:
-                self._found_no_room(moves)
-            else:
-                # Final only if nobody else had, has or is about to have what could leave instead.
-                alone = not self._running and not held and holds == self._ledger.holds
-                if alone and self._board.is_oldest(work, rows):
-                    self._board.fail(work, rows, no_room(work, rows, self._tier))
-                lacks_room = True
-                break
-        self._pool.ask_to_yield(self.chooser.to_yield(self._running, self._pool.begun(), at_once=lacks_room))
-        self._pool.drop(self.chooser.forsaken(self._running))
+    def _choose(self, *, only_soon: bool) -> Choice[str] | None:
+        self.chooser.measure(self._pool.held(), self._running)
+        return self.chooser.next(ahead=not self.full, only_soon=only_soon)
+
+    def _has_worker(self, choice: Choice[str]) -> bool:
+        # After a death jobs run alone until it is clear on whose video workers die. Paused jobs hold memory.
+        interrupts = choice.demanded and not self._tries and not self.chooser.pressure.on
+        self._preemptible = self.chooser.preemptible() if interrupts else frozenset[int]()
+        return self._pool.has_room(self._preemptible)
+
+    def _before_start(self) -> int:
+        moves = self._moves
+        self._held_before = bool(self._ledger.held), self._ledger.holds
+        return moves
+
+    def _found_no_room(self, before: int) -> None:
+        with self._board.changed:
+            self.full = self._moves == before
+            self.on_change()
+            self._board.changed.notify_all()
+
+    def _lacks_room(self, choice: Choice[str]) -> None:
+        # Final only if nobody else had, has or is about to have what could leave instead.
+        alone = not self._running and self._held_before == (False, self._ledger.holds)
+        if alone and self._board.is_oldest(choice.work, choice.rows):
+            self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
+
+    def _allowance(self, choice: Choice[str]) -> int:
+        return self.chooser.allowance(sum(map(choice.work.held, choice.rows)), demanded=choice.demanded)
+
+    def _make_room(self, need: int, before_s: float | None, choice: Choice[str]) -> None:
+        self._board.tight(demanded=choice.demanded)
+        self.evictor.evict(need, before_s)
+
+    def _describe(
+        self, choice: Choice[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation]
+    ) -> int:
+        self._jobs += 1
+        bases, held = hold_bases(self._ledger, map(makeable, wanted.values()))
+        codecs = self._settings.codecs
+        trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
+        urgent = missing_keys(self._board)
+        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, bases, urgent, trial=trial)
+        self._running[job.number] = Running(job, wanted, promises, held)
+        return job.number
+
+    def _submit(self, number: int) -> bool:
+        running = self._running[number]
+        try:
+            self._pool.submit(running.job, self._preemptible)
+        except Full as error:
+            self._not_begun(running, error)
+            return False
+        self._board.eased()
+        return True
 
     def _not_begun(self, running: Running, error: Full) -> None:
         """No worker could be started: jobs that are on go on; if there are none, readers are told and may ask again."""
         _log.warning("%s", error, extra={"action": "worker_not_started"})
         self._release(running)
-        self._put_back(running, full=True)
+        self._end(running, full=True)
         self.failure = str(error)
         if not self._running:
             for work, rows in running.left():
                 self._board.fail(work, rows, error)
-
-    def _found_no_room(self, moves: int) -> None:
-        """Look-ahead waits until a job ends or a reader moves on, unless one has moved since."""
-        with self._board.changed:
-            self._full = self._moves == moves
-            self.on_change()
-            self._board.changed.notify_all()
-
-    def _join(self, work: Work, rows: list[int]) -> bool:
-        """Let rows whose objects are being made for others wait for those; True if there were any."""
-        with self._board.changed:
-            joined = False
-            for row in rows:
-                running = self._making.get(work.key(row))
-                if running is not None:
-                    running.wanted[work.key(row)].append((work, row))
-                    work.set_state(row, RowState.MAKING)
-                    joined = True
-            return joined
-
-    def _prepare(self, work: Work, rows: list[int], *, demanded: bool) -> Running | None:
-        """Choose what the job makes beside ``rows``, make room for it and describe it; None if there is no room."""
-        keep_free = 0 if demanded else max(self.demand_reserve, work.free_bytes(rows[0]))
-        least = sum(work.bound(row) for row in rows)
-        memory = self.chooser.allowance(sum(work.held(row) for row in rows), demanded=demanded)
-        if not memory:
-            return None
-        soon = demanded or work.is_soon(rows[0])
-        before_s = None if demanded else work.need_s(rows[0]) if soon else math.inf
-        # One decode for all that is needed next of the video, or that is kept of it, and not one for each clip. What is
-        # only kept waits until there is room for all of it.
-        with self._board.changed:
-            whole = bytes_of(worth_making(work, rows, self._board.works()), self._ledger.has, only_next=soon)
-        whole = max(least, min(whole, memory))
-        for size in (whole, least) if soon else (whole,):
-            if self._tier.free_bytes < size + keep_free:
-                self._board.tight(demanded=demanded)
-                self.room.evict(size + keep_free, before_s)
-            if self._tier.free_bytes >= size + keep_free:
-                break
-        with self._board.changed:
-            if self._tier.free_bytes < size + keep_free:
-                return None
-            room = self._tier.free_bytes - keep_free
-            return self._start(worth_making(work, rows, self._board.works()), room, memory)
-
-    def _start(self, candidates: Iterator[Wanted], room: int, memory: int) -> Running | None:
-        wanted, reservations = reserve(
-            candidates, lambda key: self._ledger.has(key) or key in self._making, self._tier, room, memory
-        )
-        if not wanted:
-            return None
-        for same in wanted.values():
-            for work, row in same:
-                work.set_state(row, RowState.MAKING)
-        self._jobs += 1
-        bases, held = hold_bases(self._ledger, (same[0] for same in wanted.values()))
-        codecs = self._settings.codecs
-        trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
-        urgent = self._board.wanted_keys()
-        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, bases, urgent, trial=trial)
-        running = self._running[job.number] = Running(job, wanted, reservations, held)
-        self._making.update(dict.fromkeys(wanted, running))
-        return running
 
     # What workers say ----------------------------------------------------------------------------------------------
 
@@ -385,9 +328,9 @@ class Engine:
         counted = made.written.existed and self._ledger.has(made.key)
         running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
         wanted = self._take(running, made.key)
-        work, row = wanted[0]
+        making, row = makeable(wanted)
         self._board.arrived(made.key, running.took(made))  # before readers can find it
-        self._ledger.add(work.copy(made, row), made.written)
+        self._ledger.add(making.copy(made, row), made.written)
         self.frames.update(objects=1, object_bytes=made.written.raw_bytes)
         self.busy.update(made.seconds)
         for work, rows in by_work(wanted):
@@ -408,7 +351,7 @@ class Engine:
         for copy in running.held:
             if copy.key in report.damaged:
                 _log.warning("rebuilding kept pictures: %s", copy.key, extra={"action": "rebuild"})
-                self.room.damaged(copy)
+                self.evictor.damaged(copy)
         for key, why in report.failed.items():
             for work, rows in by_work(self._take(running, key)):
                 self._bad(work, rows, why)
@@ -421,15 +364,15 @@ class Engine:
             for work, rows in running.left():
                 self._ledger.add_error(work.task_id, len(rows), error)
                 self._board.fail(work, rows, error)
-        self._put_back(running, full=bool(report.error))
+        self._end(running, full=bool(report.error))
 
-    def _take(self, running: Running, key: str) -> list[Wanted]:
+    def _take(self, running: Running, key: str) -> list[Wanted[str]]:
         """Who wants a key of a job, which has nothing more to do with it."""
         with self._board.changed:  # readers that find damage look through `wanted`
-            self._making.pop(key, None)
+            self._board.objects.making.pop(key, None)
             return running.wanted.pop(key, [])
 
-    def _bad(self, work: Work, rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
+    def _bad(self, work: Work[str], rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
         """A video cannot give these rows: the task's policy decides; ``failure`` is what readers get if it gives up."""
         error = self._on_bad_clip(work, rows, why)
         self._board.mark(work, rows, RowState.PLANNED if error is None else RowState.FAILED)
@@ -447,7 +390,7 @@ class Engine:
             why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
             for work, rows in left:
                 self._bad(work, rows, why, WorkerDied(why))
-        self._put_back(running, full=False)
+        self._end(running, full=False)
 
     def _salvage(self, running: Running) -> None:
         """Take in what a worker published but did not live to say: it lies there and must be counted."""
@@ -461,16 +404,11 @@ class Engine:
             reservation.release()
         self._ledger.release(running.held)
 
-    def _put_back(self, running: Running, *, full: bool) -> None:
+    def _end(self, running: Running, *, full: bool) -> None:
         """What was not made is planned again; after an error look-ahead waits for a reader to move on."""
         with self._board.changed:
-            for work, rows in running.left():
-                for row in rows:
-                    if work.state(row) == RowState.MAKING:
-                        work.set_state(row, RowState.PLANNED)
-            for key in running.wanted:
-                self._making.pop(key, None)
+            self._put_back(running.job.number)
             # In one step, or `wait_idle` would see no job and a finding of no room from before this one ended.
             self._running.pop(running.job.number, None)
-            self._full = full
+            self.full = full
             self._board.changed.notify_all()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
 from viewcache.materializer.planning.plan import clip_bound
 from viewcache.materializer.scheduling.dispatcher import Engine
-from viewcache.materializer.scheduling.evictor import SHARE
+from viewcache.materializer.scheduling.rules import SHARE
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
@@ -25,7 +25,7 @@ from viewcache.materializer.workers.job import Made
 from viewcache.store import Reservation, Tier, copy_object
 from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
-__all__ = ["Mover", "Water"]
+__all__ = ["Mover", "Watermarks"]
 
 _log = logging.getLogger("viewcache.moving")
 
@@ -46,7 +46,7 @@ PAGES = 2 * 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Water:
+class Watermarks:
     """When the local tier is emptied in advance and how far, as fractions of its budget."""
 
     high: float = 0.95
@@ -69,7 +69,14 @@ class Mover:
     """Moves objects in threads of its own, as long as there is more than one tier; else it only clears what is over."""
 
     def __init__(
-        self, tiers: Tiers, ledger: Ledger, engine: Engine, codecs: CodecChooser, water: Water, *, durable: bool
+        self,
+        tiers: Tiers,
+        ledger: Ledger,
+        engine: Engine,
+        codecs: CodecChooser,
+        watermarks: Watermarks,
+        *,
+        durable: bool,
     ) -> None:
         """Move nothing yet; `start` does.
 
@@ -78,15 +85,15 @@ class Mover:
             ledger: what lies where.
             engine: knows what is needed when, and is told what left.
             codecs: chooses how copies are packed.
-            water: when the local tier is emptied in advance.
+            watermarks: when the local tier is emptied in advance.
             durable: whether copies are flushed before they count.
         """
         self._tiers = tiers
         self._ledger = ledger
         self._engine = engine
-        self._room = engine.room
+        self._evictor = engine.evictor
         self._codecs = codecs
-        self._water = water
+        self._watermarks = watermarks
         self._durable = durable
         self._awake = threading.Event()
         self._looking = False
@@ -132,7 +139,7 @@ class Mover:
                 _, running = wait(running, IDLE_S, FIRST_COMPLETED)
             else:
                 self._looking = False
-                self._room.rested()
+                self._evictor.rested()
                 self._awake.wait(IDLE_S)
         wait(running)
 
@@ -157,8 +164,8 @@ class Mover:
         if memory is None:
             return
         window: dict[str, Copy] = {}
-        left = int(memory.budget_bytes * self._water.low)
-        for key in self._room.coming(WINDOW):
+        left = int(memory.budget_bytes * self._watermarks.low)
+        for key in self._evictor.next_needed(WINDOW):
             copy = self._ledger.find(key, MEMORY) or self._lower(key)
             if copy is not None:
                 left -= copy.bytes if copy.tier == MEMORY else _bound(copy)
@@ -168,7 +175,9 @@ class Mover:
         for copy in window.values():
             if copy.tier != MEMORY and (copy.key, MEMORY) not in self._moving:
                 if memory.free_bytes < _bound(copy):
-                    self._room.drop([each for each in self._ledger.copies(MEMORY).values() if each.key not in window])
+                    self._evictor.give_up(
+                        [each for each in self._ledger.copies(MEMORY).values() if each.key not in window]
+                    )
                 move = self._begin(copy, memory, falls=False)
                 if move is None:
                     return
@@ -185,7 +194,7 @@ class Mover:
                 continue
             size = _bound(copy) + self._engine.demand_reserve
             if local.free_bytes < size:
-                self._room.evict(size, self._room.need_s(key) or 0.0, only_copied=True)
+                self._evictor.evict(size, self._evictor.next_due_in_s(key) or 0.0, only_copied=True)
             move = self._begin(copy, local, falls=False) if local.free_bytes >= size else None
             if move is None:
                 return
@@ -195,7 +204,7 @@ class Mover:
         """What is read next, as much as a quarter of the local tier holds: it stays there, or is brought there."""
         left = self._tiers.local.budget_bytes // 4
         near = []
-        for key in self._room.coming(NEAR):
+        for key in self._evictor.next_needed(NEAR):
             copy = self._lower(key)
             left -= 0 if copy is None else copy.bytes
             if left < 0:
@@ -206,14 +215,14 @@ class Mover:
     def _out_of_local(self) -> Iterator[_Move]:
         """Above the high mark, or without room to make more: what nothing wants leaves, the rest moves down."""
         local, remote = self._tiers.local, self._tiers.get(REMOTE)
-        over = local.used_bytes - int(local.budget_bytes * self._water.high)
-        if over <= 0 and not (remote is not None and self._engine.is_full):
+        over = local.used_bytes - int(local.budget_bytes * self._watermarks.high)
+        if over <= 0 and not (remote is not None and self._engine.full):
             return
-        need = max(local.used_bytes - int(local.budget_bytes * self._water.low), local.budget_bytes // SHARE)
+        need = max(local.used_bytes - int(local.budget_bytes * self._watermarks.low), local.budget_bytes // SHARE)
         near = set(self._near())
-        for copy, wanted in self._ledger.candidates(LOCAL, need, self._room.protected() | near):
+        for copy, wanted in self._ledger.candidates(LOCAL, need, self._evictor.protected() | near):
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
-                self._room.drop([copy])
+                self._evictor.give_up([copy])
             elif remote is not None and (copy.key, REMOTE) not in self._moving:
                 move = self._begin(copy, remote, falls=True)
                 if move is None:
@@ -227,9 +236,9 @@ class Mover:
         What is wanted stays, also when it is needed later than what has no room: else two that want one place would
         push each other out, and be made again, for ever.
         """
-        share = max(size, int(remote.budget_bytes * (self._water.high - self._water.low)))
-        candidates = self._ledger.candidates(REMOTE, share, self._room.protected())
-        self._room.drop([copy for copy, wanted in candidates if not wanted])
+        share = max(size, int(remote.budget_bytes * (self._watermarks.high - self._watermarks.low)))
+        candidates = self._ledger.candidates(REMOTE, share, self._evictor.protected())
+        self._evictor.give_up([copy for copy, wanted in candidates if not wanted])
 
     def _lower(self, key: str) -> Copy | None:
         return self._ledger.find(key, LOCAL) or self._ledger.find(key, REMOTE)
@@ -258,12 +267,12 @@ class Mover:
                 move.reservation.commit(0 if counted else written.bytes)
             stored = Made(copy.key, written, {}).stored
             self._ledger.add(Copy(copy.object_id, copy.key, stored, written.bytes, target.name), written)
-            self._room.observer.moved(begun, copy, target.name)
+            self._evictor.observer.moved(begun, copy, target.name)
         except ChunkDamaged as damage:
             _log.warning("rebuilding an object: %s", damage, extra={"action": "rebuild"})
-            self._room.damaged(copy)
+            self._evictor.damaged(copy)
         except StoreUnreachable as error:
-            self._tiers.pass_over(target.name if target.name == REMOTE else copy.tier, error)
+            self._tiers.mark_unreachable(target.name if target.name == REMOTE else copy.tier, error)
         except Full as error:
             _log.warning("an object stays where it is: %s", error, extra={"action": "move_failed"})
         except Exception:  # whatever it is, the next object may move
@@ -272,7 +281,7 @@ class Mover:
             self._ledger.release([copy])
             self._moving.discard((copy.key, target.name))
         if move.falls and self._ledger.find(copy.key, target.name) is not None:
-            self._room.drop([copy])
+            self._evictor.give_up([copy])
         self.wake()
 
 

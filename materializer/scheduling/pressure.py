@@ -4,7 +4,7 @@ Pure logic over numbers that others measure. What a job may come to hold is decl
 bounded, so pressure is rare; what nobody declares (a decoder's own frames, an operation's scratch) is measured.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 
 from viewcache.materializer.workers.pool import Held
 
@@ -64,8 +64,8 @@ class Pace:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._seconds: dict[str, float] = {}
-        self._edges: dict[str, int] = {}
+        self._seconds: dict[Hashable, float] = {}
+        self._edges: dict[Hashable, int] = {}
         self._all_seconds, self._all_edges = 0.0, 0
 
     def note(self, video: str, edges: int, seconds: float) -> None:
@@ -75,7 +75,7 @@ class Pace:
         self._all_seconds += seconds
         self._all_edges += edges
 
-    def cost(self, video: str, edges: int) -> float:
+    def cost(self, video: Hashable, edges: int) -> float:
         """Seconds that so many edges of a video should take; in units of an edge when nothing was measured at all."""
         seconds, known = self._seconds.get(video, 0.0), self._edges.get(video, 0)
         if not known:

@@ -1,27 +1,39 @@
-"""What the dispatcher works on: rows, each a clip or a frame to be made, whoever asked for them.
+"""What the scheduling rules decide on: rows, each a clip or a frame to be made, whoever asked for them.
 
-The states live in memory and are the dispatcher's own; what the catalog says of an object is derived from its copies.
+An object's state follows from where it is: it lies in the store, a job makes it, or neither. A row has a note of that,
+which is put right when its turn comes, so that a plan of a million rows need not be told of every object.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
-from viewcache.materializer.planning.recipe import Recipe, Source
+from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.workers.job import Made
 
-if TYPE_CHECKING:
-    from viewcache.materializer.planning.recipe import BaseObject
-
-__all__ = ["READ_TRIES", "SECONDS_PER_FRAME", "RowState", "Work", "edges_of"]
+__all__ = [
+    "READ_TRIES",
+    "SECONDS_PER_FRAME",
+    "Key",
+    "Makeable",
+    "ObjectStates",
+    "Position",
+    "RowState",
+    "Work",
+    "edges_of",
+]
 
 SECONDS_PER_FRAME = 0.1
 """A generous guess for decoding, converting and storing one frame, used only to tell a hung worker from a slow one."""
 
 READ_TRIES = 5
 """How often objects are read again when they turn out damaged; each time they have been made anew."""
+
+Key = TypeVar("Key", bound=Hashable)
+"""What names an object: its content key, or its number in a simulation."""
 
 
 class RowState(IntEnum):
@@ -35,57 +47,81 @@ class RowState(IntEnum):
     """Behind the last batch of its epoch, as the order stands."""
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a task's reader is: the batch that it needs next, and its pace."""
+
+    epoch: int = 0
+    iteration: int = 0
+    pace_s: float = 0.0
+    """Seconds an iteration; 0 = not known yet."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Epoch and iteration."""
+        return self.epoch, self.iteration
+
+
+class ObjectStates(Generic[Key]):
+    """How far each object is: ready, being made, or planned."""
+
+    def __init__(self, has: Callable[[Key], bool]) -> None:
+        """Start with nothing being made; ``has`` says whether an object lies in the store."""
+        self.has = has
+        self.making: dict[Key, int] = {}
+        """Key → number of the job that makes it."""
+
+    def is_planned(self, key: Key) -> bool:
+        """Whether an object is neither there nor being made."""
+        return key not in self.making and not self.has(key)
+
+
 def edges_of(recipe: Recipe) -> int:
     """Edges of the view graph that making an object takes: each frame decoded, and each operation on it."""
     return len(recipe.frames) * (1 + len(recipe.program.instructions))
 
 
-class Work(ABC):
-    """Rows to be made. Not thread-safe: the engine's lock guards it."""
+class Work(ABC, Generic[Key]):
+    """Rows to be made, as the rules see them. Not thread-safe: whoever drives the rules guards it."""
 
     task_id: int
-    born: int = -1
+    group_generation: int = -1
     """The group's generation that it belongs to, whose clips are decoded together; negative = none."""
-    at_seq: int = 0
-    """What the task's reader needs next, counted in iterations over all epochs."""
-    from_rank: int = 0
-    """So many of the rows, in the order of need, have been read."""
+    position: Position = Position()
+    """Where the task's reader is."""
+
+    @abstractmethod
+    def key(self, row: int) -> Key:
+        """What names a row's object."""
+
+    @abstractmethod
+    def video(self, row: int) -> Hashable:
+        """What names the video that a row is made of."""
 
     @abstractmethod
     def bound(self, row: int) -> int:
         """Most bytes that a row's object takes on disk."""
 
     @abstractmethod
-    def key(self, row: int) -> str:
-        """Content key of a row's object."""
-
-    @abstractmethod
-    def video(self, row: int) -> str:
-        """Content key of the video that a row is made of."""
-
-    @abstractmethod
     def state(self, row: int) -> RowState:
-        """How far a row is."""
+        """How far a row is, as far as it was noted."""
 
     @abstractmethod
     def set_state(self, row: int, state: RowState) -> None:
         """Note how far a row is."""
 
     @abstractmethod
-    def set_state_of(self, key: str, state: RowState) -> None:
-        """The same for all rows of an object, unless it is being made."""
+    def rows_of(self, key: Key) -> Sequence[int]:
+        """The rows that need an object; empty if none does."""
 
-    @abstractmethod
-    def source(self, row: int) -> Source:
-        """The video that a row is made of."""
+    def mark_missing(self, key: Key) -> None:
+        """An object is to be made, unless it is being made already: its rows are planned again."""
+        for row in self.rows_of(key):
+            if self.state(row) != RowState.MAKING:
+                self.set_state(row, RowState.PLANNED)
 
-    @abstractmethod
-    def recipe(self, row: int) -> Recipe:
-        """How a row's object is made."""
-
-    @abstractmethod
-    def copy(self, made: Made, row: int) -> Copy:
-        """The catalog's and the store's view of an object that was just made for a row."""
+    def mark_present(self, has: Callable[[Key], bool]) -> None:
+        """Mark the planned rows whose object is there, given whether an object is."""
 
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row."""
@@ -103,13 +139,6 @@ class Work(ABC):
         """Whether a row is of what its task needs next of the row's video."""
         return False
 
-    def bases(self, row: int) -> "Sequence[BaseObject]":
-        """Kept pictures that a row may be made from instead of its source."""
-        return ()
-
-    def recognize(self, has: Callable[[str], bool]) -> None:  # noqa: B027  -- a hook: single frames are always asked
-        """Mark the rows whose object is there, given whether an object is."""
-
     def counts(self) -> dict[str, int]:
         """How many rows are in each state."""
         return {}
@@ -118,30 +147,52 @@ class Work(ABC):
         """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
         return None
 
-    def unmade(self) -> list[tuple[int, int]]:
+    def edges_left(self) -> list[tuple[int, int]]:
         """Videos of which something is worth making ahead: the soonest row of each, and how many edges are left."""
-        row = self.next_planned()
-        return [] if row is None else [(row, edges_of(self.recipe(row)))]
+        return []
 
-    def coming(self, count: int) -> list[tuple[float, str]]:
+    def next_needed(self, count: int) -> list[tuple[float, Key]]:
         """(seconds until it is needed, key) of the next ``count`` objects from where the reader is, soonest first."""
         return []
 
-    def planned_of(self, video: str) -> list[int]:
-        """Rows of one video that are worth making while it is being decoded; soonest first."""
+    def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
+        """Rows of one video that are worth making while it is being decoded, soonest first.
+
+        Each with the seconds until it is needed before it, and after it whether it `is_next`.
+        """
         return []
 
-    def next_need_s(self, key: str) -> float | None:
+    def next_due_in_s(self, key: Key) -> float | None:
         """Seconds until an object is needed next; None if it is not."""
         return None
 
-    def need_s(self, row: int) -> float:
+    def due_in_s(self, row: int) -> float:
         """Seconds until a row is needed."""
         return 0.0
 
-    def last_need_s(self) -> float:
+    def last_due_in_s(self) -> float:
         """Seconds until the last row is needed."""
         return 0.0
 
-    def at(self, seq: int, pace_s: float) -> None:  # noqa: B027  -- a hook: single frames have no deadline
-        """Note that the task's reader needs ``seq`` next, and its pace in seconds an iteration."""
+    def at(self, position: Position) -> None:
+        """Note where the task's reader is."""
+
+
+class Makeable(Work[str]):
+    """Rows that a worker can make: each has a recipe."""
+
+    @abstractmethod
+    def source(self, row: int) -> Source:
+        """The video that a row is made of."""
+
+    @abstractmethod
+    def recipe(self, row: int) -> Recipe:
+        """How a row's object is made."""
+
+    @abstractmethod
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
+
+    def bases(self, row: int) -> Sequence[BaseObject]:
+        """Kept pictures that a row may be made from instead of its source."""
+        return ()

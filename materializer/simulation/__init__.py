@@ -3,10 +3,10 @@
 In the order of work:
 
 - ``simulated_uses``: planned reading as numbers, for simulations
-- ``simulated_engine``: the dispatcher and its workers in a simulation
-- ``simulated_room``: a budget in a simulation, and what leaves it
+- ``simulated_keeping``: what would be kept, in a simulation
+- ``simulated_store``: a budget in a simulation, and what leaves it
+- ``simulated_dispatcher``: the dispatcher and its workers in a simulation
 - ``simulate``: reading under a budget, simulated: readers and what they wait for
-- ``rehearse``: what would be kept, in a simulation
 """
 
 __all__: list[str] = []

@@ -15,9 +15,12 @@ import numpy as np
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.keeper import KeepSettings
 from viewcache.materializer.retention.options import Kept
-from viewcache.materializer.simulation.rehearse import BaseNeeds, Decision, decide
-from viewcache.materializer.simulation.simulated_engine import Dispatcher, Made, Waiting, Worker
-from viewcache.materializer.simulation.simulated_room import PLANNED, READY, Base, Reading, Room
+from viewcache.materializer.scheduling.bases import BaseSchedule
+from viewcache.materializer.scheduling.rules import Demand
+from viewcache.materializer.scheduling.work import Position
+from viewcache.materializer.simulation.simulated_dispatcher import Dispatcher, Made, Worker
+from viewcache.materializer.simulation.simulated_keeping import BaseNeeds, Decision, decide
+from viewcache.materializer.simulation.simulated_store import Base, Item, Reading, SimulatedStore
 from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, Trace, groups_of
 
 __all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
@@ -89,13 +92,14 @@ class _Consumer:
 
     readings: list[Reading]
     pace_s: float
-    batches: Iterator[tuple[int, int, range]]
-    """(generation, epoch, ranks)."""
+    batches: Iterator[tuple[int, int, int, range]]
+    """(generation, epoch, iteration, ranks)."""
     ends: list[float] = field(default_factory=list)
     """When the consumer was done with each batch."""
     number: int = 0
     """Of the generation that it is in."""
     epoch: int = 0
+    iteration: int = 0
     ranks: range = range(0)
     asked_s: float = 0.0
     waited_s: float = 0.0
@@ -114,8 +118,15 @@ class _Consumer:
         """Go to the next batch; False if there is none."""
         found = next(self.batches, None)
         if found is not None:
-            self.number, self.epoch, self.ranks = found
+            self.number, self.epoch, self.iteration, self.ranks = found
         return found is not None
+
+    def pass_batch(self) -> None:
+        """The reader has had its batch, and needs the next one."""
+        last = self.iteration + 1 >= self.reading.iterations
+        place = (self.epoch + 1, 0) if last else (self.epoch, self.iteration + 1)
+        for reading in self.readings[self.number : self.number + 2]:
+            reading.at(Position(*place))
 
 
 Place = tuple[tuple[int, int], ...]
@@ -141,32 +152,33 @@ class _Run:
         self._consumers = []
         for sections, pace_s in zip(trace.tasks, setting.paces_s, strict=True):
             # Without a pace, deadlines only have an order.
-            readings = [Reading.of(trace, each, pace_s or 1.0) for each in sections]
+            begin = Position(sections[0].first_epoch, 0, pace_s or 1.0)
+            readings = [Reading(trace, each, begin) for each in sections]
             batches = ((k, *each) for k, section in enumerate(sections) for each in section.batches())
             self._consumers.append(_Consumer(readings, pace_s, batches))
         uses: list[list[tuple[float, Reading, int]]] = [[] for _ in clips.video]
         for reading in (each for consumer in self._consumers for each in consumer.readings):
             for rank, clip in enumerate(reading.clips):
-                uses[clip].append((reading.when[rank], reading, rank))
+                uses[clip].append((reading.due_in_s(rank), reading, rank))
         if len(trace.tasks) > 1:
             for of_clip in uses:
                 of_clip.sort(key=lambda use: use[0])
-        self._state = bytearray(len(clips.video))
         sizes = zip(clips.bound, clips.raw, strict=True)
         stored = [min(bound, int(raw * setting.disk_share) + OBJECT_BYTES) for bound, raw in sizes]
-        self._room = Room(setting.keep.budget_bytes, stored, uses, self._state)
+        self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses)
         self._work = Dispatcher(
             trace,
-            self._room,
+            self._store,
             setting.cost,
             setting.keep.most_bytes,
             setting.demand_reserve,
             setting.start_s,
-            [Worker() for _ in range(setting.workers)],
+            setting.workers,
             self._at,
         )
-        self._decided: dict[int, tuple[Place, list[Base], int]] = {}
-        """Generation of the group → what was weighed, the bases that are kept, and the room that they leave."""
+        self._decided: dict[int, tuple[Place, list[Base], BaseSchedule[Item]]] = {}
+        """Generation of the group → what was weighed, and the bases that are kept."""
+        self._waiting: list[tuple[Demand[Item], _Consumer]] = []
         self._events: list[tuple[float, int, _Consumer | Worker, int]] = []
         self._order = count()
         self._now = 0.0
@@ -185,7 +197,7 @@ class _Run:
             else:
                 self._ask(who)
         figures = self._figures
-        figures.made, figures.most_bytes, figures.evictions = self._work.made, self._room.most, self._room.evictions
+        figures.made, figures.most_bytes, figures.evictions = self._work.made, self._store.most, self._store.evictions
         figures.wall_s = max(consumer.ends[-1] for consumer in self._consumers)
         return figures
 
@@ -201,17 +213,19 @@ class _Run:
             self._at(max(self._now, consumer.ends[before] if before >= 0 else 0.0), consumer, 0)
 
     def _ask(self, consumer: _Consumer) -> None:
-        if consumer.ranks.start % consumer.reading.section.per_epoch == 0:
+        if consumer.ranks.start % consumer.reading.visit == 0:
             self._begin_epoch()
         clips = consumer.clips
-        missed = [clip for clip in clips if self._state[clip] != READY]
+        missed = [clip for clip in clips if clip not in self._store.ready]
         epoch = self._figures.epochs.setdefault(consumer.epoch, EpochFigures())
         epoch.uses += len(clips)
         epoch.hits += len(clips) - len(missed)
         epoch.begun_s = min(epoch.begun_s, self._now)
         consumer.asked_s = self._now
         if missed:
-            self._work.waiting.append(Waiting(consumer.reading, consumer.ranks, set(missed)))
+            demand = Demand[Item](consumer.reading, list(consumer.ranks))
+            self._waiting.append((demand, consumer))
+            self._work.state.demands.append(demand)
             self._wake()
         else:
             self._load(consumer)
@@ -222,26 +236,27 @@ class _Run:
 
     def _step(self, worker: Worker) -> None:
         item = self._work.step(worker, self._now)
-        for waiting in [each for each in self._work.waiting if item in each.missing]:
-            waiting.missing.discard(item)
-            if not waiting.missing:
-                self._work.waiting.remove(waiting)
-                self._load(next(each for each in self._consumers if each.reading is waiting.reading))
+        for each in list(self._waiting) if item is not None else ():
+            demand, consumer = each
+            if all(clip in self._store.ready for clip in map(demand.work.key, demand.rows)):
+                self._waiting.remove(each)
+                self._work.state.demands.remove(demand)
+                self._load(consumer)
         self._work.dispatch(self._now)
 
     def _load(self, consumer: _Consumer) -> None:
         consumer.waited_s = self._now - consumer.asked_s
-        self._room.hold(consumer.clips)
+        self._store.hold(consumer.clips)
         seconds = sum(map(self._trace.clips.raw.__getitem__, consumer.clips)) * self._setting.cost.load_s_per_byte
         self._figures.load_s += seconds
         self._at(self._now + seconds, consumer, 1)
 
     def _loaded(self, consumer: _Consumer) -> None:
         clips = consumer.clips
-        self._room.let_go(clips)
-        consumer.reading.read = consumer.ranks.stop
+        self._store.let_go(clips)
+        consumer.pass_batch()
         for clip in dict.fromkeys(clips):
-            self._room.note(clip)
+            self._store.note(clip)
         self._note_bases(map(self._trace.clips.video.__getitem__, clips))
         before = consumer.ends[-1] if consumer.ends else 0.0
         consumed = max(self._now, before)
@@ -261,53 +276,57 @@ class _Run:
         ahead = [each for consumer in self._consumers for each in consumer.readings[consumer.number :][:2]]
         together: dict[int, list[Reading]] = {}
         for reading in ahead:
-            together.setdefault(reading.section.born, []).append(reading)
-        for born in self._decided.keys() - together.keys():
-            self._choose_bases(self._decided.pop(born)[1], ())
-        for born, readings in together.items():
-            place = tuple((id(each), each.epochs_read) for each in readings)
-            if born not in self._decided or self._decided[born][0] != place:
-                self._decide(born, readings, place)
-        self._work.ahead = ahead
-        self._work.bases = [(bases, free) for _, bases, free in self._decided.values()]
+            together.setdefault(reading.group_generation, []).append(reading)
+        for generation in self._decided.keys() - together.keys():
+            self._choose_bases(self._decided.pop(generation)[1], ())
+        for generation, readings in together.items():
+            place = tuple((id(each), each.epochs_read()) for each in readings)
+            if generation not in self._decided or self._decided[generation][0] != place:
+                self._decide(generation, readings, place)
+        self._work.state.ahead = [*(bases for _, _, bases in self._decided.values()), *ahead]
         self._work.full = False
 
-    def _decide(self, born: int, readings: list[Reading], place: Place) -> None:
-        old = {base.needs.video: base for base in self._decided[born][1]} if born in self._decided else {}
-        before = {video: Kept(b.needs.way, b.needs.bound, b.state == READY) for video, b in old.items()}
-        made = np.frombuffer(self._state, np.uint8) != PLANNED
-        works = [(each.section, each.read) for each in readings]
+    def _decide(self, generation: int, readings: list[Reading], place: Place) -> None:
+        ready, making = self._store.ready, self._work.state.objects.making
+        old = {base.needs.video: base for base in self._decided[generation][1]} if generation in self._decided else {}
+        before = {video: Kept(b.needs.way, b.needs.bound, b in ready) for video, b in old.items()}
+        made = np.zeros(len(self._trace.clips.video), bool)
+        made[[item for item in (*ready, *making) if isinstance(item, int)]] = True
+        works = [(each.section, each.from_rank) for each in readings]
         decision = decide(self._trace, works, made, before, self._setting.keep, self._setting.cost)
         self._figures.decision = self._figures.decision or decision
         for reading, keeping in zip(readings, decision.sections, strict=True):
-            reading.keep(keeping, decision.free_bytes)
+            reading.keep(keeping)
         stays = {video: base for video, base in old.items() if decision.ways.get(video) == base.needs.way}
-        fresh = {needs.video: self._base(needs, born, readings) for needs in decision.bases}
+        fresh = {needs.video: self._base(needs, readings) for needs in decision.bases}
         for video, base in fresh.items():
             self._work.bases_of.setdefault(video, []).append(base)
         chosen = stays | fresh
         order = [chosen[video] for video in decision.ways if video in chosen]
         self._choose_bases(old.values(), order)
-        self._decided[born] = place, order, decision.free_bytes
+        objects = [(base, base.needs.video, base.needs.bound) for base in order]
+        due = [reading.unkept_due_in_s for reading in readings]
+        bases = BaseSchedule[Item](generation, objects, due, decision.free_bytes)
+        bases.mark_present(ready.__contains__)
+        self._decided[generation] = place, order, bases
 
     def _choose_bases(self, before: Iterable[Base], now: Iterable[Base]) -> None:
         stays = set(map(id, now))
         for base in before:
             base.chosen = id(base) in stays
-            if base.state == READY:
-                self._room.note(base)
+            if base in self._store.ready:
+                self._store.note(base)
 
-    def _base(self, needs: BaseNeeds, born: int, readings: list[Reading]) -> Base:
+    def _base(self, needs: BaseNeeds, readings: list[Reading]) -> Base:
         clips, frames, runs = self._trace.clips, 0, set[tuple[int, int]]()
         for reading in readings:
-            for rank in reading.to_come(needs.video):
-                if not reading.is_kept(rank):
-                    frames |= clips.frames[reading.clips[rank]]
-                    runs.update(clips.runs[reading.clips[rank]])
-        return Base(needs, born, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
+            for clip in map(reading.key, reading.unkept_ranks(needs.video)):
+                frames |= clips.frames[clip]
+                runs.update(clips.runs[clip])
+        return Base(needs, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
 
     def _note_bases(self, videos: Iterable[int]) -> None:
         for video in self._work.bases_of.keys() & set(videos):
             for base in self._work.bases_of[video]:
-                if base.state == READY:
-                    self._room.note(base)
+                if base in self._store.ready:
+                    self._store.note(base)

@@ -30,7 +30,7 @@ class Section:
 
     task: int
     """Which of the tasks."""
-    born: int
+    group_generation: int
     """The group's generation, whose clips are decided together."""
     first_epoch: int
     iterations: int
@@ -53,12 +53,12 @@ class Section:
         """How many it has."""
         return len(self.rows) // self.per_epoch
 
-    def batches(self) -> Iterator[tuple[int, range]]:
-        """Epoch and ranks of each batch."""
+    def batches(self) -> Iterator[tuple[int, int, range]]:
+        """Epoch, iteration and ranks of each batch."""
         for epoch in range(self.epochs):
             start = epoch * self.per_epoch
-            for first in range(start, start + self.per_epoch, self.batch):
-                yield self.first_epoch + epoch, range(first, min(first + self.batch, start + self.per_epoch))
+            for iteration, first in enumerate(range(start, start + self.per_epoch, self.batch)):
+                yield self.first_epoch + epoch, iteration, range(first, min(first + self.batch, start + self.per_epoch))
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class Ledger:
         self._down: dict[str, float] = {}
         """Tiers that are passed over → until when, monotonic seconds."""
 
-    def pass_over(self, tier: str, until: float) -> bool:
+    def mark_unreachable(self, tier: str, until: float) -> bool:
         """Treat what lies in a tier as missing until then (monotonic seconds); False if it was so already."""
         with self._lock:
             before = self._down.get(tier, 0.0)

@@ -113,7 +113,7 @@ class Tiers:
                 [copy.stored for copy in chosen], slots if whole else [slots[position] for position in positions]
             )
         except StoreUnreachable as error:
-            self.pass_over(name, error)
+            self.mark_unreachable(name, error)
             return dict.fromkeys(positions, error)
         seconds = time.perf_counter() - begun
         total = sum(slots[position].nbytes for position in positions)
@@ -122,9 +122,9 @@ class Tiers:
             loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
         return {positions[k]: damage for k, damage in found.items()}
 
-    def pass_over(self, name: str, error: StoreUnreachable) -> None:
+    def mark_unreachable(self, name: str, error: StoreUnreachable) -> None:
         """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
-        if self._ledger.pass_over(name, time.monotonic() + RETRY_S):
+        if self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S):
             _log.warning("tier %s is passed over for %.0f s: %s", name, RETRY_S, error, extra={"action": "tier_down"})
 
     def delete(self, copy: Copy) -> None:
@@ -133,7 +133,7 @@ class Tiers:
             self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
         except StoreUnreachable as error:
             self.strays = True
-            self.pass_over(copy.tier, error)
+            self.mark_unreachable(copy.tier, error)
 
     def close(self) -> None:
         """Let go of memory, connections and threads."""

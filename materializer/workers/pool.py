@@ -25,7 +25,7 @@ from viewcache.materializer.child import start_child
 from viewcache.materializer.limits import private_bytes
 from viewcache.materializer.workers.job import Job, Made, Report
 
-__all__ = ["Event", "Held", "JobObserver", "Pool", "Word", "Worker", "WorkerPool", "job_bytes"]
+__all__ = ["Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
 
 _log = logging.getLogger("viewcache.pool")
 
@@ -35,7 +35,7 @@ DEPTH = 4
 GRACE_S = 30.0
 """Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
 
-Word = tuple[int, Made | Report]
+Message = tuple[int, Made | Report]
 """What a worker says: the number of a job, and what became of it."""
 
 
@@ -96,7 +96,7 @@ class Worker(ABC):
         self.first = self.first or job.number
         self.silent_since = time.monotonic()
         try:
-            self.tell(replace(job, laps=True) if laps else job)
+            self.send(replace(job, laps=True) if laps else job)
         except BlockingIOError:
             self.silent_since = -math.inf  # it does not listen: poll() gives it up at once
         except OSError:
@@ -107,21 +107,21 @@ class Worker(ABC):
         if number not in self.asked:
             self.asked.add(number)
             with contextlib.suppress(OSError):
-                self.tell(number)
+                self.send(number)
 
-    def heard(self, number: int, said: Made | Report) -> Iterator[Event]:
+    def on_message(self, number: int, message: Made | Report) -> Iterator[Event]:
         """Take what it said of a job; a report ends the job."""
         self.silent_since = time.monotonic()
         job = next((job for job in self.jobs if job.number == number), None)
-        if job is not None and isinstance(said, Made):
-            yield Event("made", job, made=said, worker=self.id, fresh=number == self.first)
-        elif job is not None and isinstance(said, Report):
+        if job is not None and isinstance(message, Made):
+            yield Event("made", job, made=message, worker=self.id, fresh=number == self.first)
+        elif job is not None and isinstance(message, Report):
             self.jobs.remove(job)
             self.asked.discard(number)
-            yield Event("report", job, report=said, worker=self.id, fresh=number == self.first)
+            yield Event("report", job, report=message, worker=self.id, fresh=number == self.first)
 
     @abstractmethod
-    def tell(self, what: Job | int) -> None:
+    def send(self, what: Job | int) -> None:
         """Send a job, or the number of one to give up.
 
         Raises:
@@ -130,7 +130,7 @@ class Worker(ABC):
         """
 
     @abstractmethod
-    def words(self) -> Iterator[Word]:
+    def receive(self) -> Iterator[Message]:
         """What it has said and nobody has heard yet; does not wait.
 
         Raises:
@@ -213,12 +213,12 @@ class Pool(ABC):
         """Numbers of each busy worker's jobs, the one it is on last."""
         return [tuple(job.number for job in worker.jobs) for worker in self._workers if worker.jobs]
 
-    def has_room(self, unwanted: Set[int] = frozenset()) -> bool:
-        """Whether `submit` can take a job, if the jobs ``unwanted`` may be paused for it."""
-        return self.busy < self._size or self._least(unwanted) is not None
+    def has_room(self, preemptible: Set[int] = frozenset()) -> bool:
+        """Whether `submit` can take a job, if the jobs ``preemptible`` may be paused for it."""
+        return self.busy < self._size or self._least(preemptible) is not None
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
-        """Give a job to an idle worker, else to one whose job is among ``unwanted``, which pauses that for it.
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
+        """Give a job to an idle worker, else to one whose job is among ``preemptible``, which pauses that for it.
 
         There must be one (`has_room`). Pausing loses nothing, where giving up a job loses what it has half made.
 
@@ -229,7 +229,7 @@ class Pool(ABC):
         if worker is None and len(self._workers) < self._size:
             worker = self._started()
             self._workers.append(worker)
-        worker = worker or self._least(unwanted)
+        worker = worker or self._least(preemptible)
         assert worker is not None, "there was no room for a job"
         paused = worker.number
         worker.give(job, laps=self._observer is not None and self._observer.laps)
@@ -244,18 +244,18 @@ class Pool(ABC):
                 f"no worker could be started: {error}; close files, or raise the limit (ulimit -n, -u)"
             ) from error
 
-    def _least(self, unwanted: Set[int]) -> Worker | None:
+    def _least(self, preemptible: Set[int]) -> Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
-        able = [worker for worker in self._workers if worker.number in unwanted and len(worker.jobs) < DEPTH]
+        able = [worker for worker in self._workers if worker.number in preemptible and len(worker.jobs) < DEPTH]
         return min(able, key=lambda worker: len(worker.jobs), default=None)
 
-    def ask_to_yield(self, unwanted: Set[int]) -> None:
+    def request_preemption(self, preemptible: Set[int]) -> None:
         """Ask the workers on these jobs to give them up: a reader waits, and nothing more can be paused."""
         for worker in self._workers:
-            if worker.number in unwanted:
+            if worker.number in preemptible:
                 worker.ask(worker.number)
 
-    def drop(self, numbers: Set[int]) -> None:
+    def cancel(self, numbers: Set[int]) -> None:
         """Ask that these jobs be given up, also where they are paused: nobody wants what they make."""
         for worker in self._workers:
             for job in worker.jobs:
@@ -281,10 +281,10 @@ class Pool(ABC):
     def _receive(self, worker: Worker) -> list[Event]:
         events: list[Event] = []
         try:
-            for number, said in worker.words():
-                events += worker.heard(number, said)
+            for number, message in worker.receive():
+                events += worker.on_message(number, message)
         except (EOFError, OSError):
-            events += self._buried(worker, "")
+            events += self._remove_dead(worker, "")
         return events
 
     def _hung(self) -> list[Event]:
@@ -292,10 +292,10 @@ class Pool(ABC):
         events: list[Event] = []
         for worker in list(self._workers):
             if worker.jobs and now - worker.silent_since > self._grace_s + worker.jobs[-1].estimate_s:
-                events += self._buried(worker, "silent for too long, ")
+                events += self._remove_dead(worker, "silent for too long, ")
         return events
 
-    def _buried(self, worker: Worker, before: str) -> list[Event]:
+    def _remove_dead(self, worker: Worker, before: str) -> list[Event]:
         self._workers.remove(worker)
         reason = before + worker.end()
         _log.warning("a worker ended: %s", reason, extra={"action": "worker_died"})
@@ -354,16 +354,16 @@ class _Process(Worker):
         """Its anonymous memory above its size before any job."""
         return 0 if self._idle_bytes is None else max(0, private_bytes(self.process.pid) - self._idle_bytes)
 
-    def tell(self, what: Job | int) -> None:
+    def send(self, what: Job | int) -> None:
         self.connection.send(what)
 
-    def words(self) -> Iterator[Word]:
+    def receive(self) -> Iterator[Message]:
         while self.connection.poll():
-            said = self.connection.recv()
-            if isinstance(said, int):
-                self._idle_bytes, self.silent_since = said, time.monotonic()
+            message = self.connection.recv()
+            if isinstance(message, int):
+                self._idle_bytes, self.silent_since = message, time.monotonic()
             else:
-                yield said
+                yield message
 
     def end(self) -> str:
         """Kill it, for certain."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 from viewcache.materializer.workers.job import Job, Made, Report
-from viewcache.materializer.workers.pool import GRACE_S, Event, JobObserver, Pool, Word, Worker
+from viewcache.materializer.workers.pool import GRACE_S, Event, JobObserver, Message, Pool, Worker
 from viewcache.materializer.workers.worker import serve
 
 __all__ = ["ThreadPool"]
@@ -24,33 +24,33 @@ CLOSE_S = 10.0
 """How long closing waits for threads: they stop after the group of pictures that they are on."""
 
 
-class _Line:
+class _Channel:
     """What a thread hears and says."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self.said: deque[Word] = deque()
-        self.told: SimpleQueue[Job | int | None] = SimpleQueue()
+        self.messages: deque[Message] = deque()
+        self.requests: SimpleQueue[Job | int | None] = SimpleQueue()
         self.closed = False
         self._wake = wake
 
     def poll(self) -> bool:
-        return self.closed or not self.told.empty()
+        return self.closed or not self.requests.empty()
 
     def recv(self) -> Job | int:
-        said = None if self.closed else self.told.get()
-        if said is None:
+        message = None if self.closed else self.requests.get()
+        if message is None:
             raise EOFError
-        return said
+        return message
 
     def send(self, obj: tuple[int, Made | Report]) -> None:
         if self.closed:
             raise BrokenPipeError
-        self.said.append(obj)
+        self.messages.append(obj)
         self._wake()
 
     def close(self) -> None:
         self.closed = True
-        self.told.put(None)  # it may be waiting
+        self.requests.put(None)  # it may be waiting
 
 
 class _Thread(Worker):
@@ -58,7 +58,7 @@ class _Thread(Worker):
 
     def __init__(self, wake: Callable[[], None]) -> None:
         super().__init__()
-        self.line = _Line(wake)
+        self.channel = _Channel(wake)
         self.failure = ""
         self._wake = wake
         self.thread = threading.Thread(target=self._run, name="viewcache-worker", daemon=True)
@@ -66,9 +66,9 @@ class _Thread(Worker):
 
     def _run(self) -> None:
         try:
-            serve(self.line)
+            serve(self.channel)
         except BaseException as error:
-            if not self.line.closed:  # it was not told to end: an operation called sys.exit, say
+            if not self.channel.closed:  # it was not told to end: an operation called sys.exit, say
                 self.failure = f"{type(error).__name__}: {error}"
                 self._wake()
 
@@ -76,18 +76,18 @@ class _Thread(Worker):
     def id(self) -> int:
         return self.thread.native_id or 0  # never None: `start` waits until it runs
 
-    def tell(self, what: Job | int) -> None:
-        self.line.told.put(what)
+    def send(self, what: Job | int) -> None:
+        self.channel.requests.put(what)
 
-    def words(self) -> Iterator[Word]:
+    def receive(self) -> Iterator[Message]:
         over = bool(self.failure)  # looked at first: nothing is said after it
-        while self.line.said:
-            yield self.line.said.popleft()
+        while self.channel.messages:
+            yield self.channel.messages.popleft()
         if over:
             raise EOFError
 
     def end(self) -> str:
-        self.line.close()
+        self.channel.close()
         return f"a thread ended by {self.failure}" if self.failure else "a thread was left behind: none can be killed"
 
 
@@ -103,10 +103,10 @@ class ThreadPool(Pool):
     def _start(self) -> Worker:
         return _Thread(self.wake)
 
-    def _buried(self, worker: Worker, before: str) -> list[Event]:
+    def _remove_dead(self, worker: Worker, before: str) -> list[Event]:
         assert isinstance(worker, _Thread)
         self._left.append(worker.thread)
-        return super()._buried(worker, before)
+        return super()._remove_dead(worker, before)
 
     def close(self) -> bool:
         """Tell all threads to end and wait, not for ever; False if some are still at it, which may publish objects."""

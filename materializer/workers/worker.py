@@ -16,10 +16,10 @@ from viewcache.materializer.limits import limit_worker, private_bytes
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.make import make
 
-__all__ = ["Line", "main", "serve"]
+__all__ = ["Channel", "main", "serve"]
 
 
-class Line(Protocol):
+class Channel(Protocol):
     """A worker's end of what jobs come by, and words about them go by."""
 
     def poll(self) -> bool:
@@ -40,42 +40,42 @@ class Line(Protocol):
         """
 
 
-def serve(line: Line) -> None:
-    """Run jobs until the line closes; then SystemExit."""
+def serve(channel: Channel) -> None:
+    """Run jobs until the channel closes; then SystemExit."""
     while True:
-        said = _hear(line)
-        if isinstance(said, Job):  # else a request to give up a job that was done before it arrived
-            _run(line, said, set())
+        message = _receive(channel)
+        if isinstance(message, Job):  # else a request to give up a job that was done before it arrived
+            _run(channel, message, set())
 
 
-def _run(line: Line, job: Job, unwanted: set[int]) -> None:
-    """Run a job; ``unwanted`` are numbers of jobs to give up, of this one or of those that are paused for it."""
+def _run(channel: Channel, job: Job, cancelled: set[int]) -> None:
+    """Run a job; ``cancelled`` are numbers of jobs to give up, of this one or of those that are paused for it."""
 
     def pause() -> bool:
         """Do what came meanwhile; True when this job shall give up the rest."""
-        while line.poll():
-            said = _hear(line)
-            if isinstance(said, Job):
-                _run(line, said, unwanted)
+        while channel.poll():
+            message = _receive(channel)
+            if isinstance(message, Job):
+                _run(channel, message, cancelled)
             else:
-                unwanted.add(said)
-        return job.number in unwanted
+                cancelled.add(message)
+        return job.number in cancelled
 
-    for said in make(job, pause):
-        _say(line, (job.number, said))
+    for message in make(job, pause):
+        _send(channel, (job.number, message))
 
 
-def _hear(line: Line) -> Job | int:
+def _receive(channel: Channel) -> Job | int:
     try:
-        said: Job | int = line.recv()
+        message: Job | int = channel.recv()
     except (EOFError, OSError):
         raise SystemExit(0) from None  # not an error that the job below could take for its own
-    return said
+    return message
 
 
-def _say(line: Line, what: tuple[int, Made | Report]) -> None:
+def _send(channel: Channel, what: tuple[int, Made | Report]) -> None:
     try:
-        line.send(what)
+        channel.send(what)
     except OSError:
         raise SystemExit(0) from None  # the owner is gone
 

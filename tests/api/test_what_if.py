@@ -80,7 +80,6 @@ def test_too_small_a_budget_is_an_error_of_its_row(tmp_path: Path, videos: Path)
     found = what_if(load(asked(tmp_path, videos, 10**9)), Question((1000, 10**9)))
     small, large = found.budgets
     assert "the minimum is 82560" in small.error
-    assert small.row()[1] == small.error
     assert not large.error
     assert large.hits_later is not None
 

@@ -49,7 +49,7 @@ def needs(cache: Cache, active: ActiveGeneration) -> list[tuple[int, float, floa
     for epoch, iteration, position, sample, object_id, need_s in uses:
         row = active.rows(epoch, iteration)[position % active.batch * active.samples + sample]
         assert active.object_ids[row] == object_id
-        found.append((object_id, active.need_s(row), need_s))
+        found.append((object_id, active.due_in_s(row), need_s))
     return found
 
 

@@ -153,12 +153,12 @@ def _evidence(names: tuple[str, ...], crops: bool) -> Evidence:
 def test_no_panel_is_empty_and_no_labels_overlap(names: tuple[str, ...], crops: bool) -> None:
     """Every panel of a plot shows something, and no title or label lies on another one, however long the names are."""
     figure = plots.draw_figure(_evidence(names, crops))
-    FigureCanvasAgg(figure).draw()
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # matplotlib types it partly
     per_task = 4 if crops else 3
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert len(panels) == len(names) * per_task + (len(names) > 1)
     assert all(axes.has_data() for axes in figure.axes)
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     texts = [
         (text.get_text(), text.get_window_extent(renderer))
         for axes in figure.axes

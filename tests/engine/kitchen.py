@@ -58,20 +58,20 @@ class ScriptedPool(WorkerPool):
         """How many jobs run now."""
         return len(self.running)
 
-    def has_room(self, unwanted: Set[int] = frozenset()) -> bool:
+    def has_room(self, preemptible: Set[int] = frozenset()) -> bool:
         """Whether a worker is idle; nothing is paused here."""
         return self.busy < self.size
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
         """Note the job."""
         with self._news:
             self.given.append(job)
             self.running.append(job)
 
-    def ask_to_yield(self, unwanted: Set[int]) -> None:
+    def request_preemption(self, preemptible: Set[int]) -> None:
         """Note who was asked."""
         with self._news:
-            self.asked += [job.number for job in self.running if job.number in unwanted - set(self.asked)]
+            self.asked += [job.number for job in self.running if job.number in preemptible - set(self.asked)]
 
     def wake(self) -> None:
         """End a poll."""
@@ -242,7 +242,7 @@ class Kitchen:
 
     def waiting(self) -> int:
         """How many readers wait."""
-        return len(self.engine._board._waiting)
+        return len(self.engine._board.demands)
 
     def assert_counted(self) -> None:
         """The count of the budget is what lies on disk, and nothing is promised any more."""
@@ -252,7 +252,7 @@ class Kitchen:
         """Treat objects as damaged: they are deleted and planned again."""
         for copy in self.ledger.hold(list(keys)) or []:
             self.ledger.release([copy])
-            self.engine.room.damaged(copy)
+            self.engine.evictor.damaged(copy)
 
     def close(self) -> None:
         """Engine and catalog."""

@@ -32,9 +32,9 @@ class StoppedPool(Pool):
     def go(self) -> None:
         """Let it run."""
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
         """Give the job, and stop the worker if it is the first."""
-        super().submit(job, unwanted)
+        super().submit(job, preemptible)
         if not self.given:
             self.stop()
         self.given.append(job)
@@ -78,14 +78,14 @@ class StoppedThread(StoppedPool, ThreadPool):
         self._post: list[Job | int] = []
         self._deliver: Callable[[Job | int], None] = self._post.append
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
         """Start the worker, hold its post back, then give the job."""
         if not self._workers:
             worker = self._start()
-            self._really = worker.tell
-            worker.tell = lambda what: self._deliver(what)  # type: ignore[method-assign]
+            self._really = worker.send
+            worker.send = lambda what: self._deliver(what)  # type: ignore[method-assign]
             self._workers.append(worker)
-        super().submit(job, unwanted)
+        super().submit(job, preemptible)
 
     def stop(self) -> None:
         """It has not got anything yet."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
 from viewcache.errors import BadVideo, Broken, Closed, Full, Timeout, WorkerDied
-from viewcache.materializer.scheduling import chooser
+from viewcache.materializer.scheduling import rules
 from viewcache.materializer.scheduling.work import RowState
 from viewcache.materializer.workers.job import Report
 from viewcache.store.format import physical_of
@@ -60,7 +60,7 @@ def test_a_reader_of_other_videos_makes_look_ahead_yield(
     kitchen: Kitchen, pool: ScriptedPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that nobody waits for is asked to stop; what it gave back is made later, and nothing is made twice."""
-    monkeypatch.setattr(chooser, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(rules, "PATIENCE_S", 0.0)
     kitchen.engine.look_ahead([kitchen.active])
     first = pool.nth(0)
     reading = Reading(kitchen, kitchen.rows_of(_other_video(kitchen, 0))[:1])

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
 from tests.engine.stopped import KINDS, STOPPED, StoppedPool, StoppedProcess, plain_pool
 from tests.engine.trace_events import check, end, inner, read, tracks
-from viewcache.materializer.scheduling import chooser
+from viewcache.materializer.scheduling import rules
 from viewcache.materializer.scheduling.pressure import Pressure
 from viewcache.materializer.telemetry.trace import Trace
 from viewcache.materializer.workers import pool as pools
@@ -83,7 +83,7 @@ def test_what_cannot_be_paused_gives_up_the_rest(
 ) -> None:
     """With as many jobs begun as a worker may have, the innermost returns what it has not made; it is made later."""
     monkeypatch.setattr(pools, "DEPTH", 1)
-    monkeypatch.setattr(chooser, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(rules, "PATIENCE_S", 0.0)
     reading = Reading(kitchen, [_row_of_another_video(kitchen)])
     until(lambda: bool(pool.asked()), "the job to be asked to give up")
     pool.go()
@@ -101,9 +101,9 @@ def test_a_reader_waits_a_while_for_the_rest(
 ) -> None:
     """A job that cannot be paused is done whole if that is soon: nothing that is half made is made again."""
     monkeypatch.setattr(pools, "DEPTH", 1)
-    monkeypatch.setattr(chooser, "PATIENCE_S", 600.0)
+    monkeypatch.setattr(rules, "PATIENCE_S", 600.0)
     reading = Reading(kitchen, [_row_of_another_video(kitchen)])
-    until(lambda: kitchen.engine.chooser._stuck is not None, "the dispatcher to see the reader")
+    until(lambda: kitchen.engine.chooser._patience.stuck is not None, "the dispatcher to see the reader")
     pool.go()
     assert reading.end() is None
     _decoded(kitchen)
@@ -117,14 +117,14 @@ def test_a_paused_job_does_not_wait_long_for_what_nobody_waits_for(
     kitchen: Kitchen, pool: StoppedPool, monkeypatch: pytest.MonkeyPatch, patience_s: float, asked: set[int]
 ) -> None:
     """A reader comes to a job that was paused for another reader, who has gone: what is over it gives up its rest."""
-    monkeypatch.setattr(chooser, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(rules, "PATIENCE_S", patience_s)
     other = Reading(kitchen, [_row_of_another_video(kitchen)])
     until(lambda: len(pool.given) == 2, "the other reader's job")
     other.cancelled.set()
     assert other.end() is not None
     assert not pool.asked()  # it makes what is needed next of that video
     reading = Reading(kitchen, [0])
-    until(lambda: kitchen.engine.chooser._buried_since.keys() == {1}, "the dispatcher to see the reader")
+    until(lambda: kitchen.engine.chooser._patience.below_since.keys() == {1}, "the dispatcher to see the reader")
     until(lambda: pool.asked() == asked, "the job to be asked to give up, or not")
     pool.go()
     assert reading.end() is None

@@ -107,7 +107,7 @@ def read_slowly(store: Path, videos: Path, truth: Truth, delay_us: int, worker: 
     with viewcache.open(config(store, videos)) as cache, ExitStack() as faults:
         assert dict(read_all(cache, 1)).items() <= truth.items()
         for copy in list(cache._ledger.copies().values()):
-            cache._engine_now().room.damaged(copy)
+            cache._engine_now().evictor.damaged(copy)
         writer = cache.catalog._writer
         assert writer is not None
         assert writer._thread.native_id is not None

@@ -166,7 +166,7 @@ def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, capl
         lost = set(cache.task("t").describe(1, 0).keys)
         for copy in cache._ledger.hold(list(lost)) or []:
             cache._ledger.release([copy])
-            cache._engine_now().room.damaged(copy)
+            cache._engine_now().evictor.damaged(copy)
         fill(small_disk)
         unread = {place for place in truth if lost & set(cache.task("t").describe(*place).keys)}
         assert refused(cache, truth) == unread != set(truth), "what is stored can be read, and nothing else"

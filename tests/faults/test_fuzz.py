@@ -91,7 +91,7 @@ class Fuzz:
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
-            faulthandler.dump_traceback(file=sys.__stderr__)
+            faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr)
             raise AssertionError("threads hang; their stacks were written to stderr")
         assert not self.wrong, self.wrong
 

@@ -42,7 +42,7 @@ def survive(server: Server, store: Path, videos: Path, kills: int) -> tuple[int,
         for number in range(kills):
             for copy in cache._ledger.hold(list(cache.task("t").describe(number % EPOCHS, 0).keys)) or []:
                 cache._ledger.release([copy])
-                cache._engine_now().room.damaged(copy)
+                cache._engine_now().evictor.damaged(copy)
             assert digest_of(cache.read("t", number % EPOCHS, 1)) == truth[number % EPOCHS, 1]
             cache.catalog.flush()
             known = committed(cache)

@@ -26,10 +26,10 @@ class Noting(WorkerPool):
         super().__init__(1, memory_bytes=1 << 30)
         self.jobs: list[Job] = []
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
         """Note it, and have it done."""
         self.jobs.append(job)
-        super().submit(job, unwanted)
+        super().submit(job, preemptible)
 
 
 def contents(store: Path) -> dict[str, dict[str, bytes]]:

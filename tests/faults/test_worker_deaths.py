@@ -44,9 +44,9 @@ class Watched(WorkerPool):
         self.died += [event.reason for event in events if event.kind == "died"]
         return events
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
         """Look who gets it."""
-        super().submit(job, unwanted)
+        super().submit(job, preemptible)
         self.last = next(pid for pid, worker in zip(self.pids(), self._workers, strict=True) if job in worker.jobs)
         self.given += 1
 

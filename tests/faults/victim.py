@@ -78,8 +78,8 @@ def _pool_of(life: Life) -> type[WorkerPool]:
     class Pool(WorkerPool):
         """Says who works, and passes a worker's death on."""
 
-        def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
-            super().submit(job, unwanted)
+        def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
+            super().submit(job, preemptible)
             _say("job", *self.pids())
 
         def poll(self, timeout_s: float) -> list[Event]:

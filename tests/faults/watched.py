@@ -19,10 +19,10 @@ class WatchedPool(WorkerPool):
         self.stopped: set[int] = set()
         """Process ids of workers that the test stopped: for them the time of patience is over at once."""
 
-    def submit(self, job: Job, unwanted: Set[int] = frozenset()) -> None:
+    def submit(self, job: Job, preemptible: Set[int] = frozenset()) -> None:
         """Note it."""
         self.jobs.append(job)
-        super().submit(job, unwanted)
+        super().submit(job, preemptible)
 
     def _hung(self) -> list[Event]:
         for worker in self._workers:

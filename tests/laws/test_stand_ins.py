@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def lose_catalog(store: Path) -> None:
 @pytest.mark.parametrize("policy", ["skip", "replace"])
 def test_a_video_gone_from_a_place_that_is_dropped(tmp_path: Path, folder: Path, originals: Path, policy: str) -> None:
     """With ``drop_last`` the cache opens without a drawn video, also where an epoch drops that very video."""
-    options = {"on_bad_video": policy, "drop_last": True}
+    options: dict[str, Any] = {"on_bad_video": policy, "drop_last": True}
     for epoch in range(3):
         store = tmp_path / f"store{epoch}"
         with open_cache(store, folder, **options) as cache:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def own(videos: Path, tmp_path: Path) -> Iterator[Callable[..., Cache]]:
     """Opens the same tasks in a store of this test, as often as it likes; the settings may differ."""
     opened: list[Cache] = []
 
-    def open_one(**settings: object) -> Cache:
+    def open_one(**settings: Any) -> Cache:
         opened.append(viewcache.open(tasks(tmp_path / "store", videos, **settings)))
         return opened[-1]
 

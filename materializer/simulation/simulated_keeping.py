@@ -1,21 +1,22 @@
-"""What would be kept while reading is simulated: the decisions of `keep.choose`, on what is made by then.
+"""What would be kept while reading is simulated: the decisions of `keeper.choose`, on what is made by then.
 
 The keeper itself decides for a catalog and a running engine; here are only its inputs and what follows from a choice.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import clip_bound
-from viewcache.materializer.retention.keeper import Chosen, KeepSettings, choose, free_bytes_for
+from viewcache.materializer.retention.keeper import Chosen, KeepSettings, choose, free_bytes_for, keepings
 from viewcache.materializer.retention.options import Kept, ToCome, Way
+from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.simulation.simulated_uses import Section, Trace
 
-__all__ = ["BaseNeeds", "Decision", "SectionKeeping", "decide"]
+__all__ = ["BaseNeeds", "Decision", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +32,11 @@ class BaseNeeds:
 
 
 @dataclass(frozen=True, slots=True)
-class SectionKeeping:
-    """What is kept of one generation of one task."""
-
-    clips: bytes
-    """One byte a use by rank: whether its clip is kept."""
-    window: int
-    """So many uses from the reader on are made ahead though they are not kept."""
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """What is kept of one generation of all tasks; without ``chosen`` every clip is."""
 
-    sections: tuple[SectionKeeping | None, ...]
+    sections: tuple[Keeping | None, ...]
+    """What is kept of each task's clips, by rank; None = there is nothing left to decide."""
     bases: tuple[BaseNeeds, ...] = ()
     """What must be made; a base that was chosen before and stays is not among them."""
     free_bytes: int = 0
@@ -84,33 +76,15 @@ def decide(
     free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
     known = {trace.videos.keys[video]: each for video, each in before.items()}
     chosen = choose(plans, cost, settings, free, known)
+    found = keepings([each.plan for each in plans], chosen, free)
+    kept = tuple(replace(each, clips=each.clips[section.rows]) for each, section in zip(found, sections, strict=True))
     if chosen is None:
-        windows = (_window(free, works, section.plan.bound) for section in sections)
-        pairs = zip(sections, windows, strict=True)
-        return Decision(tuple(SectionKeeping(b"\1" * len(each), window) for each, window in pairs), (), free)
-    weighed, option = chosen.weighed, chosen.choice.option
-    numbers = [trace.videos.numbers[key] for key in weighed.videos]
-    ways = {video: weighed.ways[k] for video, k in zip(numbers, option.tolist(), strict=True)}
-    kept: list[SectionKeeping | None] = [None] * len(works)
-    for kind_number, kind in enumerate(weighed.kinds):
-        for k in kind.plans:
-            videos = sections[k].plan.videos.keys
-            leaf = np.array([_keeps(ways.get(trace.videos.numbers.get(key, -1)), kind_number) for key in videos])
-            mine = leaf[sections[k].plan.video[sections[k].rows]]
-            kept[k] = SectionKeeping(mine.tobytes(), _window(free, works, kind.bound))
-    bases = []
-    for place, video in enumerate(numbers):
-        way, was = ways[video], before.get(video)
+        return Decision(kept, (), free)
+    ways = {trace.videos.numbers[key]: way for key, way in chosen.way_of().items()}
+    option, once, bases = chosen.choice.option, chosen.weighed.once, []
+    for place, (video, way) in enumerate(ways.items()):
+        was = before.get(video)
         if way.base != "nothing" and (was is None or was.way != way):
-            raw = int(weighed.once.base_bytes[place, option[place]])
-            frames = int(weighed.once.frames[place])
-            bases.append(BaseNeeds(video, way, clip_bound(raw, frames), raw))
-    return Decision(tuple(kept), tuple(bases), free, ways, chosen)
-
-
-def _window(free: int, works: Sequence[object], bound: int) -> int:
-    return max(1, free // len(works) // bound)
-
-
-def _keeps(way: Way | None, kind: int) -> bool:
-    return way is not None and kind < way.kept
+            raw = int(once.base_bytes[place, option[place]])
+            bases.append(BaseNeeds(video, way, clip_bound(raw, int(once.frames[place])), raw))
+    return Decision(kept, tuple(bases), free, ways, chosen)

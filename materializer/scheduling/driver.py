@@ -1,0 +1,159 @@
+"""The loop that gives jobs to workers by the rules, whoever drives it: the dispatcher, or the simulation.
+
+What differs between the two (workers, room, time) is what a driver says; the order of decisions is written here once.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Generic, Protocol, TypeVar
+
+from viewcache.materializer.scheduling.rules import Choice, State, Wanted, fits, need_of, worth_making
+from viewcache.materializer.scheduling.work import Key, RowState
+
+__all__ = ["Driver"]
+
+Promise = TypeVar("Promise")
+Promised = TypeVar("Promised", covariant=True)
+
+
+class Space(Protocol[Promised]):
+    """Where objects go."""
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that can be promised."""
+
+    def reserve(self, size: int) -> Promised | None:
+        """Promise bytes to an object; None if they are not free any more."""
+
+
+class Driver(ABC, Generic[Key, Promise]):
+    """Gives jobs to workers. One thread runs `give_jobs`."""
+
+    state: State[Key]
+    lock: AbstractContextManager[object]
+    """Guards the state."""
+    space: Space[Promise]
+    demand_reserve: int
+    """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
+    full: bool
+    """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+
+    def give_jobs(self) -> bool:
+        """Give out all that there is to make and room for; returns whether a reader lacks room."""
+        tight: int | None = None
+        while True:
+            choice = self._choose(only_soon=tight is not None)
+            if choice is None:
+                if tight is not None:
+                    self._found_no_room(tight)
+                return False
+            if not self._has_worker(choice):
+                return False
+            if self._join(choice):
+                continue
+            before = self._before_start()
+            number = self._start(choice)
+            if number is not None:
+                if not self._submit(number):
+                    return False
+                continue
+            if choice.demanded:
+                self._lacks_room(choice)
+                return True
+            if tight is None and not choice.work.is_soon(choice.rows[0]):
+                tight = before  # what is only kept evicts nothing, but what is read soon does
+            else:
+                self._found_no_room(before)
+
+    def _join(self, choice: Choice[Key]) -> bool:
+        """Let rows whose objects are being made for others wait for those; True if there were any."""
+        work, joined = choice.work, False
+        with self.lock:
+            for row in choice.rows:
+                number = self.state.objects.making.get(work.key(row))
+                if number is not None:
+                    self.state.jobs[number][work.key(row)].append((work, row))
+                    work.set_state(row, RowState.MAKING)
+                    joined = True
+        return joined
+
+    def _start(self, choice: Choice[Key]) -> int | None:
+        """Choose what a job makes beside the rows, make room for it and describe it; None if there is no room."""
+        memory = self._allowance(choice)
+        if not memory:
+            return None
+        with self.lock:
+            candidates = worth_making(self.state, choice)
+            need = need_of(self.state, choice, candidates, memory, self.demand_reserve)
+        evicted = False
+        for size in need.sizes:
+            if self.space.free_bytes < size + need.keep_free:
+                self._make_room(size + need.keep_free, need.before_s, choice)
+                evicted = True
+            if self.space.free_bytes >= size + need.keep_free:
+                break
+        with self.lock:
+            room = self.space.free_bytes - need.keep_free
+            if room < size:
+                return None
+            if evicted:  # what has left may be worth making
+                candidates = worth_making(self.state, choice)
+            wanted, promises = fits(self.state, candidates, self.space.reserve, room, memory)
+            if not wanted:
+                return None
+            for same in wanted.values():
+                for work, row in same:
+                    work.set_state(row, RowState.MAKING)
+            number = self._describe(choice, wanted, promises)
+            self.state.jobs[number] = wanted
+            self.state.objects.making.update(dict.fromkeys(wanted, number))
+        return number
+
+    def _put_back(self, number: int) -> None:
+        """What a job was to make and has not made is planned again; the lock is held."""
+        wanted = self.state.jobs.pop(number)
+        for key in wanted:
+            self.state.objects.making.pop(key, None)
+        for same in wanted.values():
+            for work, row in same:
+                if work.state(row) == RowState.MAKING:
+                    work.set_state(row, RowState.PLANNED)
+
+    # What a driver says --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _choose(self, *, only_soon: bool) -> Choice[Key] | None:
+        """What is made next, see `next_job`."""
+
+    @abstractmethod
+    def _has_worker(self, choice: Choice[Key]) -> bool:
+        """Whether a worker can take a job for it, now or by pausing another; `_submit` gives it to that one."""
+
+    @abstractmethod
+    def _allowance(self, choice: Choice[Key]) -> int:
+        """Most raw bytes that a new job may hold; 0 = it must wait for others."""
+
+    @abstractmethod
+    def _make_room(self, need: int, before_s: float | None, choice: Choice[Key]) -> None:
+        """Evict what may leave for the choice (see `Need`) so that ``need`` bytes are free, as far as that goes."""
+
+    @abstractmethod
+    def _describe(self, choice: Choice[Key], wanted: dict[Key, list[Wanted[Key]]], promises: dict[Key, Promise]) -> int:
+        """Describe the job for `_submit` and return its number; the lock is held."""
+
+    @abstractmethod
+    def _submit(self, number: int) -> bool:
+        """Give a job to the worker that `_has_worker` found; False if it could not be started."""
+
+    @abstractmethod
+    def _lacks_room(self, choice: Choice[Key]) -> None:
+        """There is no room for what a reader waits for; it fails if there never will be."""
+
+    def _before_start(self) -> int:
+        """A number that tells whether a reader has asked or moved on since; what is held may be noted."""
+        return 0
+
+    def _found_no_room(self, before: int) -> None:
+        """Look-ahead waits until a job ends or a reader moves on, unless one has since `_before_start`."""
+        self.full = True

@@ -1,0 +1,328 @@
+"""Where the clips of one generation of one task stand, where its reader is, and how far each clip is.
+
+The dispatcher's generations and the simulation's are both schedules, so what is due when, and what is worth making
+ahead, is decided by the same lines. All of it is arrays over rows: a plan may have a million of them.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.planning.order import Order
+from viewcache.materializer.planning.recipe import BaseObject
+from viewcache.materializer.scheduling.work import Key, Position, RowState, Work
+
+__all__ = ["SCAN", "Keeping", "Schedule"]
+
+_NONE = np.zeros(0, np.int64)
+
+_STATES: tuple[RowState, ...] = tuple(RowState)
+_PLANNED = int(RowState.PLANNED)
+
+SCAN = 8192
+"""Rows that are looked at together for the next one to be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What is kept of one task's generation; all others of its clips are made shortly before they are read."""
+
+    clips: NDArray[np.bool_]
+    """(n,) rows whose clips are kept."""
+    window: int
+    """So many clips from the reader on are made ahead though they are not kept."""
+    free_bytes: int
+    """Room that making what is kept leaves for those."""
+    bases: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
+    """Content key of a video → what its clips are made from."""
+
+
+class Schedule(Work[Key]):
+    """One generation of one task. Not thread-safe.
+
+    A row is a clip as it was planned; its *rank* is its place in the order of need, which drawing may still change.
+    """
+
+    def __init__(self, order: Order, first_epoch: int, iterations: int, samples: int, batch: int) -> None:
+        """Begin before the first batch; nothing is made and every clip is kept. `_fill` says what the rows are of.
+
+        Args:
+            order: of the videos of each epoch.
+            first_epoch: of the generation.
+            iterations: batches in an epoch.
+            samples: clips of a video in an epoch.
+            batch: videos in a batch.
+        """
+        self.order = order
+        self.first_epoch = first_epoch
+        self.iterations = iterations
+        self.samples = samples
+        self.batch = batch
+        self.used = min(iterations * batch, order.positions)
+        """Positions of an epoch that its batches have; `drop_last` leaves out the rest."""
+        self.visit = order.positions * samples
+        """Clips in an epoch."""
+        self.position = Position(first_epoch, 0, 1.0)
+        self.from_rank = 0
+        """So many of the clips, in the order of need, have been read."""
+        self.keeping: Keeping | None = None
+        """What is kept; None = every clip."""
+
+    def _fill(self, videos: NDArray[np.int64], count: int) -> None:
+        """Take the number of each row's video, of so many videos; every row is planned."""
+        self._states = np.zeros(len(videos), np.uint8)
+        self._cursor = self._near = 0
+        self._by_video = np.argsort(videos, kind="stable")
+        self._video_starts = np.searchsorted(videos[self._by_video], np.arange(count + 1)).tolist()
+
+    def video_number(self, video: Hashable) -> int:
+        """The number of a video among those of the rows; -1 if it is not among them."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._states)
+
+    # Where clips stand ---------------------------------------------------------------------------------------------
+
+    def rows(self, epoch: int, iteration: int) -> list[int]:
+        """The clips of one batch, in batch order; what is not settled may still change."""
+        first, last = self._slots(epoch, iteration)
+        return [int(row) for row in self._rows_at(first * self.samples, last * self.samples)]
+
+    def rank_after(self, epoch: int, iteration: int) -> int:
+        """The rank of the first clip after a batch."""
+        return self._slots(epoch, iteration)[1] * self.samples
+
+    def _slots(self, epoch: int, iteration: int) -> tuple[int, int]:
+        start = (epoch - self.first_epoch) * self.order.positions
+        first = iteration * self.batch
+        return start + first, start + min(first + self.batch, self.used)
+
+    def _rows_at(self, first: int, last: int) -> NDArray[np.int64]:
+        """Rows of ranks first…last (exclusive)."""
+        ranks = np.arange(first, last)
+        if not self.order.moved:
+            return ranks
+        slots, samples = np.divmod(ranks, self.samples)
+        return self.order.seats(0, self.order.ids.size)[slots] * self.samples + samples
+
+    def _ranks(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not self.order.moved:
+            return rows
+        seats, samples = np.divmod(rows, self.samples)
+        return self.order.slots(seats) * self.samples + samples
+
+    def _rank(self, row: int) -> int:
+        return int(self._ranks(np.array([row]))[0]) if self.order.moved else row
+
+    def _leave_out(self, rows: NDArray[np.int64]) -> None:
+        """Rows behind the last batch of an epoch are not made; those that came from there are."""
+        if self.used == self.order.positions:
+            return
+        behind = self._ranks(rows) // self.samples % self.order.positions >= self.used
+        states = self._states[rows]
+        self._states[rows[behind & (states == _PLANNED)]] = RowState.LEFT_OUT
+        self._states[rows[~behind & (states == RowState.LEFT_OUT)]] = RowState.PLANNED
+
+    # Where the reader is -------------------------------------------------------------------------------------------
+
+    def at(self, position: Position) -> None:
+        """Note where the task's reader is, in this generation or in another one, whose end is this one's beginning."""
+        self.position = Position(*position.place, position.pace_s or self.position.pace_s)
+        epoch = position.epoch - self.first_epoch
+        if 0 <= epoch < self.order.epochs or position.place == (self.first_epoch + self.order.epochs, 0):
+            done = min(position.iteration * self.batch, self.used)
+            self.from_rank = (epoch * self.order.positions + done) * self.samples
+
+    def is_soon(self, row: int) -> bool:
+        """Whether the reader is about to need a row; what is only kept evicts nothing that is needed."""
+        return self.keeping is None or self._rank(row) < self.from_rank + self.keeping.window
+
+    def is_next(self, row: int) -> bool:
+        """Whether a row is in the epoch in which the task needs the row's video next."""
+        ranks = self._to_come(self.video(row))[1]
+        return len(ranks) > 0 and self._rank(row) // self.visit == int(ranks[0]) // self.visit
+
+    def due_in_s(self, row: int) -> float:
+        """Seconds until a row is needed (SAND §5.4, with the task's own pace)."""
+        return self._due_in_s(self._rank(row))
+
+    def _due_in_s(self, rank: int) -> float:
+        at = self.position
+        return float(self.batches_before(rank) - at.epoch * self.iterations - at.iteration) * at.pace_s
+
+    def batches_before(self, rank: int) -> int:
+        """Batches of the task, counted over all epochs, before the one that a rank is in."""
+        epoch, place = divmod(rank // self.samples, self.order.positions)
+        return int((self.first_epoch + epoch) * self.iterations + place // self.batch)
+
+    def last_due_in_s(self) -> float:
+        """Seconds until the generation's last row is needed."""
+        return self._due_in_s(len(self) - 1)
+
+    def next_due_in_s(self, key: Key) -> float | None:
+        """Seconds until an object is needed next; None if it is not."""
+        ranks = self._ranks(np.array(self.rows_of(key), np.int64))
+        ranks = ranks[ranks >= self.from_rank]
+        return self._due_in_s(int(ranks.min())) if len(ranks) else None
+
+    def unkept_due_in_s(self, video: Hashable) -> float | None:
+        """Seconds until a clip of a video that is not kept is needed next; None if none is."""
+        ranks = self.unkept_ranks(video)
+        return self._due_in_s(ranks[0]) if ranks else None
+
+    def unkept_ranks(self, video: Hashable) -> list[int]:
+        """The ranks of a video's clips to come that are not kept, soonest first."""
+        if self.keeping is None:
+            return []
+        rows, ranks = self._to_come(video)
+        found: list[int] = ranks[~self.keeping.clips[rows]].tolist()
+        return found
+
+    def next_needed(self, count: int) -> list[tuple[float, Key]]:
+        """(seconds until it is needed, key) of the next ``count`` clips from where the reader is, soonest first."""
+        last = min(self.from_rank + count, len(self))
+        rows = self._rows_at(self.from_rank, last)
+        wanted = self._states[rows] != RowState.LEFT_OUT
+        ranks = np.arange(self.from_rank, last)[wanted].tolist()
+        return [(self._due_in_s(rank), self.key(row)) for rank, row in zip(ranks, rows[wanted].tolist(), strict=True)]
+
+    def rows_of_video(self, video: Hashable) -> NDArray[np.int64]:
+        """All rows of one video."""
+        number = self.video_number(video)
+        return self._by_video[self._video_starts[number] : self._video_starts[number + 1]] if number >= 0 else _NONE
+
+    def _to_come(self, video: Hashable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of one video from where the reader is, and their ranks, soonest first."""
+        rows = ranks = self.rows_of_video(video)
+        if self.order.moved:
+            ranks = self._ranks(rows)
+            order = np.argsort(ranks)
+            rows, ranks = rows[order], ranks[order]
+        first = int(ranks.searchsorted(self.from_rank))
+        rows, ranks = rows[first:], ranks[first:]
+        if self.used < self.order.positions:
+            there = self._states[rows] != RowState.LEFT_OUT
+            rows, ranks = rows[there], ranks[there]
+        return rows, ranks
+
+    def to_come(self) -> NDArray[np.bool_]:
+        """(n,) whether the reader has not had a row yet."""
+        behind = self._ranks(np.arange(len(self))) < self.from_rank
+        return np.asarray(~behind & (self._states != RowState.LEFT_OUT))
+
+    def epochs_read(self) -> int:
+        """How many of its epochs the reader is through with."""
+        left_out = (self.order.positions - self.used) * self.samples  # behind the last batch of each epoch
+        return int((self.from_rank + left_out) // max(1, self.visit))
+
+    # How far clips are ---------------------------------------------------------------------------------------------
+
+    def state(self, row: int) -> RowState:
+        """How far a row's clip is, as far as it was noted."""
+        return _STATES[int(self._states[row])]
+
+    def set_state(self, row: int, state: RowState) -> None:
+        """Note how far a row's clip is."""
+        self._states[row] = state
+        if state == RowState.PLANNED:
+            self._plan_from(self._rank(row))
+            if self.used < self.order.positions:
+                self._leave_out(np.array([row]))
+
+    def _plan_from(self, rank: int) -> None:
+        """Something may be planned at a rank: what is worth making is sought from there on."""
+        self._cursor, self._near = min(self._cursor, rank), min(self._near, rank)
+
+    def mark_present(self, has: Callable[[Key], bool]) -> None:
+        """Mark the planned rows whose object is there, given whether an object is."""
+        for row in np.flatnonzero(self._states == _PLANNED).tolist():
+            if has(self.key(row)):
+                self._states[row] = RowState.READY
+
+    def ready(self) -> NDArray[np.bool_]:
+        """(n,) whether a row's clip is known to be in the store, or on its way there."""
+        return np.asarray(np.isin(self._states, (RowState.READY, RowState.MAKING)))
+
+    def counts(self) -> dict[str, int]:
+        """How many clips are in each state; without those that are left out."""
+        counts = np.bincount(self._states, minlength=len(RowState)).tolist()
+        return {state.name.lower(): counts[state] for state in RowState if state != RowState.LEFT_OUT}
+
+    # What is worth making ahead ------------------------------------------------------------------------------------
+
+    def keep(self, keeping: Keeping | None) -> None:
+        """Keep these clips from now on; None = all."""
+        self.keeping = keeping
+        self._cursor = self._near = 0
+
+    def free_bytes(self, row: int) -> int:
+        """Room that making a row ahead leaves to clips that are not kept."""
+        keeping = self.keeping
+        return 0 if keeping is None or not keeping.clips[row] else keeping.free_bytes
+
+    def next_planned(self) -> int | None:
+        """The first row, from where the reader is, that is worth making ahead and that nobody has made or is making."""
+        self._cursor = self._seek(max(self._cursor, self.from_rank), len(self), kept=True)
+        if self.keeping is not None:
+            end = min(self.from_rank + self.keeping.window, self._cursor)
+            self._near = self._seek(max(self._near, self.from_rank), end, kept=False)
+            if self._near < end:
+                return self._row_at(self._near)
+        return self._row_at(self._cursor) if self._cursor < len(self) else None
+
+    def _row_at(self, rank: int) -> int:
+        return int(self._rows_at(rank, rank + 1)[0]) if self.order.moved else rank
+
+    def _seek(self, rank: int, end: int, *, kept: bool) -> int:
+        """The first rank from one on that is planned, and to be kept if that is asked; ``end`` if there is none."""
+        mask = self.keeping.clips if kept and self.keeping is not None else None
+        count = 8  # most of the time it is the first of all
+        while rank < end:
+            last = min(rank + count, end)
+            rows = self._rows_at(rank, last) if self.order.moved else slice(rank, last)
+            found = self._states[rows] == _PLANNED
+            if mask is not None:
+                found &= mask[rows]
+            first = int(found.argmax())
+            if found[first]:
+                return rank + first
+            rank, count = last, min(8 * count, SCAN)
+        return max(rank, end)
+
+    def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
+        """The rows of one video worth making ahead that nobody has made or is making; soonest first.
+
+        What is read next of the video is so also when it is not so soon: it will not be decoded again before that.
+        """
+        rows, ranks = self._to_come(video)
+        if not len(rows):
+            return []
+        end, wanted = (int(ranks[0]) // self.visit + 1) * self.visit, self._states[rows] == _PLANNED
+        if self.keeping is not None:
+            wanted &= self.keeping.clips[rows] | (ranks < max(end, self.from_rank + self.keeping.window))
+        found = zip(ranks[wanted].tolist(), rows[wanted].tolist(), strict=True)
+        return [(self._due_in_s(rank), row, rank < end) for rank, row in found]
+
+    def _soonest_of_videos(self) -> tuple[list[int], list[int]]:
+        """The soonest row worth making ahead of each video, and how many there are of it, of the next `SCAN` rows.
+
+        What is needed much later is not next, however short it is.
+        """
+        if self.next_planned() is None:
+            return [], []
+        start = min(self._cursor, self.from_rank) if self.keeping is not None else self._cursor
+        rows = self._rows_at(start, min(start + SCAN, len(self)))
+        wanted = self._states[rows] == _PLANNED
+        if self.keeping is not None:
+            wanted &= self.keeping.clips[rows] | (np.arange(len(rows)) < self.keeping.window)
+        rows = rows[wanted]
+        _, first, count = np.unique(self._video_of(rows), return_index=True, return_counts=True)
+        return rows[first].tolist(), count.tolist()
+
+    def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The numbers of the videos of some rows."""
+        raise NotImplementedError

@@ -1,0 +1,163 @@
+"""The dispatcher and the simulation decide the same: both are given one state, and their jobs are compared."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
+from viewcache.catalog.records import ProgressRow
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.scheduling.rules import Demand
+from viewcache.materializer.scheduling.schedule import Keeping
+from viewcache.materializer.scheduling.work import Position
+from viewcache.materializer.simulation import simulated_dispatcher, simulated_store
+from viewcache.materializer.simulation.simulated_dispatcher import Dispatcher, Worker
+from viewcache.materializer.simulation.simulated_store import SimulatedStore
+from viewcache.materializer.simulation.simulated_uses import Trace, section_of, trace_of
+from viewcache.store import ArrayMeta, LocalTier, write_object
+
+
+class Recorded(Dispatcher):
+    """A simulated dispatcher whose one worker does a job when the test says so."""
+
+    def __init__(self, trace: Trace, store: SimulatedStore, reserve: int) -> None:
+        self.given: list[list[int]] = []
+        """The clips of all jobs so far, in the order in which they are made."""
+        self._due: tuple[float, Worker] = 0.0, Worker()
+        super().__init__(trace, store, CostModel(), 1 << 28, reserve, 0.0, 1, self._note_due)
+
+    def _note_due(self, when: float, worker: Worker, turn: int) -> None:
+        self._due = when, worker
+
+    def _submit(self, number: int) -> bool:
+        self.given.append([item for item, _ in self._jobs[number].items if isinstance(item, int)])
+        return super()._submit(number)
+
+    def do_job(self) -> None:
+        """Make all of the job that is running."""
+        now, worker = self._due
+        while worker.jobs:
+            now = max(now, self._due[0])
+            self.step(worker, now)
+
+
+def clip_bytes(folder: Path, kitchen: Kitchen) -> int:
+    """What a clip takes on disk."""
+    recipe = kitchen.active.recipe(0)
+    tier, meta = LocalTier(folder / "one", 1 << 20), ArrayMeta(recipe.shape, recipe.shape, "raw", {})
+    return write_object(tier.root, recipe.key, np.full(recipe.shape, 7, np.uint8), meta).bytes
+
+
+class Both:
+    """One generation in a real engine over a scripted pool, and the same in a simulation."""
+
+    def __init__(self, kitchen: Kitchen, pool: ScriptedPool, clip_bytes: int) -> None:
+        self.kitchen, self.pool = kitchen, pool
+        task, active = kitchen.task, kitchen.active
+        section = section_of(0, active, task.index_of(active.plan))
+        self.trace = trace_of([[section]])
+        self.reading = simulated_store.Reading(self.trace, section, Position(0, 0, 1.0))
+        uses = [[] for _ in self.trace.clips.video]  # type: list[list[tuple[float, simulated_store.Reading, int]]]
+        for rank, clip in enumerate(self.reading.clips):
+            uses[clip].append((self.reading.due_in_s(rank), self.reading, rank))
+        budget = kitchen.tier.budget_bytes
+        self.store = SimulatedStore(budget, [clip_bytes] * len(uses), uses)
+        self.simulated = Recorded(self.trace, self.store, kitchen.engine.demand_reserve)
+        self.simulated.state.ahead = [self.reading]
+        self.rows = section.rows.tolist()
+        self.waiting: list[tuple[Reading, Demand[simulated_store.Item]]] = []
+
+    def keep(self, clips: "np.ndarray", window: int, free_bytes: int) -> None:
+        """Keep some clips of both."""
+        self.kitchen.active.keep(Keeping(clips, window, free_bytes))
+        self.reading.keep(Keeping(clips[self.rows], window, free_bytes))
+
+    def begin(self) -> None:
+        """Let both look for work."""
+        self.kitchen.engine.look_ahead([self.kitchen.active])
+        self.simulated.dispatch(0.0)
+
+    def wait_for(self, ranks: list[int]) -> None:
+        """A reader waits for some clips in both."""
+        reading, demand = Reading(self.kitchen, [self.rows[rank] for rank in ranks]), Demand(self.reading, ranks)
+        if all(self.reading.key(rank) in self.store.ready for rank in ranks):
+            assert reading.end() is None
+        else:
+            self.waiting.append((reading, demand))
+            self.simulated.state.demands.append(demand)
+        self.look_again()
+
+    def had(self, position: Position) -> None:
+        """The task's reader has come to a position."""
+        seq = position.epoch * self.kitchen.active.iterations + position.iteration
+        progress = ProgressRow(self.kitchen.task.task_id, 0, *position.place, seq, position.pace_s)
+        self.kitchen.catalog.advance(progress)
+        self.kitchen.engine.progressed(self.kitchen.active, position)
+        self.reading.at(position)
+        for item in self.store.ready:
+            self.store.note(item)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """As the dispatcher does by itself, the simulation looks for work."""
+        self.simulated.full = False
+        self.simulated.dispatch(0.0)
+
+    def do_job(self, number: int) -> None:
+        """Both do their job; who has what he waits for goes."""
+        job = self.pool.nth(number)
+        self.pool.make(job)
+        self.simulated.do_job()
+        until(lambda: all(map(self.kitchen.ledger.has, job.keys)), "the clips to be counted")
+        for each in list(self.waiting):
+            reading, demand = each
+            if all(self.reading.key(row) in self.store.ready for row in demand.rows):
+                assert reading.end() is None
+                self.waiting.remove(each)
+                self.simulated.state.demands.remove(demand)
+        self.pool.end(job)
+        self.look_again()
+
+    def compare(self, jobs: int) -> None:
+        """Assert that both have given out the same jobs, and as many."""
+        if len(self.simulated.given) < jobs:
+            assert self.kitchen.engine.wait_idle(3), "the simulation has no more to do, but the dispatcher has"
+        names = [tuple(self.kitchen.active.key(self.rows[self.reading.clips.index(c)]) for c in each)
+                 for each in self.simulated.given]  # fmt: skip
+        until(lambda: len(self.pool.given) >= len(names), "the dispatcher to do what the simulation does")
+        assert [job.keys for job in self.pool.given] == names
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5, 0.0])
+@pytest.mark.parametrize("clips", [4, 7, 10, 16])
+def test_both_drivers_decide_the_same(
+    tmp_path: Path, store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch, clips: int, kept: float
+) -> None:
+    """Look-ahead, readers elsewhere, a reader that moves on, and room for a part: job for job the same clips.
+
+    One worker pauses nothing here, since a scripted one cannot.
+    """
+    monkeypatch.setattr(simulated_dispatcher, "DEPTH", 1)
+    pool = ScriptedPool()
+    with Kitchen(store, videos, pool) as kitchen:
+        bound = kitchen.bound
+        kitchen.tier.budget_bytes = clips * bound
+        kitchen.engine.demand_reserve = bound
+        both = Both(kitchen, pool, clip_bytes(tmp_path, kitchen))
+        count, chance = len(kitchen.active.plan), np.random.default_rng(clips)
+        if kept < 1:
+            both.keep(chance.random(count) < kept, 3, 2 * bound)
+        both.begin()
+        number = 0
+        for step in range(12):
+            both.compare(step + 1)
+            if step in (1, 4):
+                both.wait_for([count - 1, count - 2, 3] if step == 1 else [9, 5])
+            if step == 3:
+                both.had(Position(0, 1, 1.0))
+            if number < len(both.simulated.given):
+                both.do_job(number)
+                number += 1
+        assert not both.waiting
+        assert number >= 4
