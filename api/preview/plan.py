@@ -19,7 +19,8 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
-from viewcache.materializer.retention.keeper import Keeper, KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.spec import BranchType, OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task

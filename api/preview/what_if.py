@@ -18,7 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BudgetTooSmall, Full
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.keeper import KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
 from viewcache.materializer.simulation.simulated_uses import Section, Trace, section_of, trace_of
 from viewcache.materializer.tasks.opening import share_among

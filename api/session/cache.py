@@ -31,7 +31,8 @@ from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
 from viewcache.materializer.reading.reader import Reader, Spent
-from viewcache.materializer.retention.keeper import Keeper, KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
 from viewcache.materializer.scheduling.migration import Mover, Watermarks

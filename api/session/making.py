@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
+from viewcache.materializer.retention.chosen import IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast
-from viewcache.materializer.retention.keeper import IndexOf, Keeper, to_come
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task

@@ -5,6 +5,7 @@ In the order of work:
 - ``options``: what each way of keeping a video takes and costs
 - ``choice``: choosing among them under the budget; the rival rules
 - ``forecast``: what making ahead will take
+- ``chosen``: what is kept of a generation, as a value
 - ``keeper``: what is kept of a generation, decided again when that changes
 """
 

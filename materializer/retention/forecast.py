@@ -7,7 +7,7 @@ import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.sharing import sample_of_videos
-from viewcache.materializer.retention.keeper import Chosen
+from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.options import ToCome, weigh
 
 __all__ = ["Forecast", "forecast"]

@@ -13,7 +13,7 @@ from itertools import count
 import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.keeper import KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.options import Kept
 from viewcache.materializer.scheduling.bases import BaseSchedule
 from viewcache.materializer.scheduling.rules import Demand

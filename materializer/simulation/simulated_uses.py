@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.retention.keeper import IndexOf
+from viewcache.materializer.retention.chosen import IndexOf
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
 __all__ = ["OBJECT_BYTES", "ClipNeeds", "Section", "Trace", "VideoNeeds", "groups_of", "section_of", "trace_of"]

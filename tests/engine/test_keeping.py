@@ -21,7 +21,8 @@ from viewcache.materializer.planning.plan import content_key
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Base, Recipe
 from viewcache.materializer.retention.choice import RULES
-from viewcache.materializer.retention.keeper import Keeper, KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.workers.job import Job, Made, Place, Report
 from viewcache.materializer.workers.make import make
 from viewcache.store import read_into

@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.tree import ROOT, own_files, room_files, short, syntax
 
-LONGEST_MODULE = 465
+LONGEST_MODULE = 450
 """Lines; near 400 is the aim. Past that, look for the second thing in the module."""
 
 SQL = re.compile(
@@ -35,7 +35,7 @@ def tracked() -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("path", own_files(), ids=short)
 def test_modules_are_short(path: Path) -> None:
-    """A module holds one thing, in at most 465 lines."""
+    """A module holds one thing, in at most 450 lines."""
     assert len(path.read_text().splitlines()) <= LONGEST_MODULE
 
 

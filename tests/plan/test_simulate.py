@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.keeper import KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
 from viewcache.materializer.simulation.simulated_uses import Section, Trace, groups_of, trace_of
 

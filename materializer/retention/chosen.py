@@ -1,0 +1,177 @@
+"""What is kept of a generation, as a value: chosen under the budget by one rule, without a catalog or workers."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.recipe import BaseObject
+from viewcache.materializer.retention.choice import RULES, Choice
+from viewcache.materializer.retention.options import Kept, ToCome, Way, Weighed, weigh
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.scheduling.schedule import Keeping
+from viewcache.materializer.spec import CacheSpec
+from viewcache.materializer.workers.pool import job_bytes
+from viewcache.store.tier import REMOTE
+
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "choose", "free_bytes_for", "keepings", "to_come"]
+
+_NEVER = np.iinfo(np.int64).max
+
+IndexOf = Callable[[int], VideoIndex]
+"""Gives the packet index of a row of a plan's videos."""
+
+WINDOW_BATCHES = 2
+"""Room for so many batches of each task is for clips that are made shortly before they are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSettings:
+    """What the cache's settings say about keeping."""
+
+    budget_bytes: int
+    """Of all tiers but memory, where only second copies lie."""
+    rule: str
+    """A name in `RULES`."""
+    codec: str
+    """Of the objects, ``auto`` if that is chosen for each."""
+    most_bytes: int
+    """Raw bytes of the largest object that a worker can hold."""
+    remote_bytes: int = 0
+    """Of the budget, where nothing is made."""
+
+    def local_bytes(self) -> int:
+        """Of the budget, where objects are made."""
+        return self.budget_bytes - self.remote_bytes
+
+    @classmethod
+    def of(cls, cache: CacheSpec) -> "KeepSettings":
+        """What the settings of a cache say."""
+        most = job_bytes(cache.memory_bytes, cache.worker_count)
+        remote = sum(tier.budget_bytes for tier in cache.tiers if tier.name == REMOTE)
+        return cls(cache.room_bytes, cache.keep, cache.local.codec, most, remote)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a rule chose for some plans."""
+
+    weighed: Weighed
+    choice: Choice
+    budget_bytes: int
+    """For what is kept; the rest of the cache's budget is for what is about to be read."""
+    clip_bytes: int
+    """Most bytes that all clips take, without those of the epoch that is being read."""
+    rivals: dict[str, Choice]
+    """What each rule would choose, this one's among them."""
+
+    def way_of(self) -> dict[str, Way]:
+        """What is kept of each video, by its content key."""
+        ways = map(self.weighed.ways.__getitem__, self.choice.option.tolist())
+        return dict(zip(self.weighed.videos, ways, strict=True))
+
+    @property
+    def byte_s(self) -> float:
+        """Seconds of work that the byte saves which is the least worth keeping: about what one byte more is worth."""
+        options, video = self.weighed.options, np.arange(len(self.choice.option))
+        size = options.bytes[video, self.choice.option]
+        saved = options.cost_s[:, options.nothing] - options.cost_s[video, self.choice.option]
+        kept = size > 0
+        return max(0.0, float((saved[kept] / size[kept]).min())) if kept.any() else 0.0
+
+    def ways(self) -> dict[str, int]:
+        """What is kept of a video → of how many; the videos of which all clips are kept first."""
+        names = [_named(way, len(self.weighed.kinds)) for way in self.weighed.ways]
+        order = [self.weighed.options.leaf, *range(len(names))]
+        counts = np.bincount(self.choice.option, minlength=len(names)).tolist()
+        return {names[each]: counts[each] for each in order if counts[each]}
+
+    def describe(self) -> str:
+        """What is kept, in words."""
+        ways = ", ".join(f"{what} of {count}" for what, count in self.ways().items())
+        return f"{self.choice.bytes} bytes, where all clips take {self.clip_bytes}; of the videos {ways}"
+
+
+def _named(way: Way, kinds: int) -> str:
+    base = {"nothing": "nothing", "frames": "decoded frames", "aug": "resized frames"}[way.base]
+    if not way.kept:
+        return base
+    return "all clips" if way.kept == kinds else f"small clips and {base}"
+
+
+def choose(
+    plans: Sequence[ToCome],
+    cost: CostModel,
+    settings: KeepSettings,
+    free_bytes: int,
+    before: Mapping[str, Kept] = MappingProxyType({}),
+    refused: Set[str] = frozenset(),
+) -> Chosen | None:
+    """Choose what to keep of the clips to come; None if the budget holds all of them.
+
+    Args:
+        plans: one generation of each task.
+        cost: seconds of each kind of work.
+        settings: of the cache.
+        free_bytes: of the budget, for clips that are about to be read.
+        before: bases that were chosen before, by the content key of the video.
+        refused: videos of which no base can be made.
+    """
+    budget = settings.budget_bytes - free_bytes
+    later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
+    keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
+    bounds = np.concatenate(
+        [np.full(int(rows.sum()), each.plan.bound) for each, rows in zip(plans, later, strict=True)]
+    )
+    total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
+    if total <= budget:
+        return None
+    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before)
+    unusable = np.flatnonzero([video in refused for video in weighed.videos])
+    for column in (k for k, way in enumerate(weighed.ways) if way.base != "nothing"):
+        weighed.options.cost_s[unusable, column] = np.inf
+    rivals = {name: rule(weighed.options, budget) for name, rule in RULES.items()}
+    return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
+
+
+def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
+    """How far some generations are; their lock is held."""
+    return [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in works]
+
+
+def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
+    """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most.
+
+    At least what the engine leaves free for readers that wait: a batch, a quarter of the budget at most.
+    """
+    batches = [len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans]
+    return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
+
+
+def keepings(
+    plans: Sequence[GenerationPlan],
+    chosen: Chosen | None,
+    free_bytes: int,
+    bases: Mapping[str, tuple[BaseObject, ...]] = MappingProxyType({}),
+) -> list[Keeping]:
+    """What is kept of each of some plans' clips, after `choose`; without a choice every clip is.
+
+    Args:
+        plans: one generation of each task.
+        chosen: what was chosen for them.
+        free_bytes: as for `choose`; shared by the tasks.
+        bases: content key of a video → what its clips are made from.
+    """
+    clips = [np.ones(len(plan), np.bool_) for plan in plans]
+    if chosen is not None:
+        ways = chosen.way_of()
+        for number, kind in enumerate(chosen.weighed.kinds):
+            for k in kind.plans:
+                kept = np.array([key in ways and number < ways[key].kept for key in plans[k].videos.keys])
+                clips[k] = kept[plans[k].video]
+    windows = [max(1, free_bytes // len(plans) // plan.bound) for plan in plans]
+    return [Keeping(mine, window, free_bytes, bases) for mine, window in zip(clips, windows, strict=True)]
