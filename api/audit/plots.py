@@ -83,12 +83,12 @@ def plotter(file: str) -> Callable[[Evidence], None]:
 def draw_figure(evidence: Evidence) -> "Figure":
     """All panels that have something to show, task by task, without a gap for those that have not."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     panels = list(_panels(evidence))
     across = min(_COLUMNS, max(len(panels), 1))
     down = max(-(-len(panels) // across), 1)
-    figure = Figure(figsize=(4.4 * across, 3.8 * down), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
+    figure = Figure(figsize=(4.4 * across, 3.8 * down), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     if not panels:
         figure.text(0.5, 0.5, "nothing was drawn yet", ha="center", va="center")
     for at, draw in enumerate(panels):
