@@ -88,8 +88,7 @@ def draw_figure(evidence: Evidence) -> "Figure":
     panels = list(_panels(evidence))
     across = min(_COLUMNS, max(len(panels), 1))
     down = max(-(-len(panels) // across), 1)
-    engine = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12)
-    figure = Figure(figsize=(4.4 * across, 3.8 * down), layout=engine)
+    figure = Figure(figsize=(4.4 * across, 3.8 * down), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12))
     if not panels:
         figure.text(0.5, 0.5, "nothing was drawn yet", ha="center", va="center")
     for at, draw in enumerate(panels):

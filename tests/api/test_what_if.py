@@ -11,7 +11,7 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, single
-from viewcache.api.cli.tables import what_if_lines
+from viewcache.api.cli.tables import what_if_lines, what_if_rows
 from viewcache.api.config.load import load
 from viewcache.api.preview.what_if import Question, what_if
 from viewcache.catalog.records import ProgressRow
@@ -80,6 +80,7 @@ def test_too_small_a_budget_is_an_error_of_its_row(tmp_path: Path, videos: Path)
     found = what_if(load(asked(tmp_path, videos, 10**9)), Question((1000, 10**9)))
     small, large = found.budgets
     assert "the minimum is 82560" in small.error
+    assert what_if_rows(found)[0][1] == small.error
     assert not large.error
     assert large.hits_later is not None
 
