@@ -190,8 +190,11 @@ def _train(args: Namespace, folder: str, policy: str, share: int) -> dict[str, A
             for iteration in range(-(-videos // 2)):
                 for task in opened.tasks:
                     opened.read(task, epoch, iteration)
-        assert opened._engine is not None
-        misses, decoded = sum(opened.task(task).spent.misses for task in opened.tasks), opened._engine.frames["decoded"]
+        assert opened.owner.engine is not None
+        misses, decoded = (
+            sum(opened.task(task).spent.misses for task in opened.tasks),
+            opened.owner.engine.frames["decoded"],
+        )
     # No clip is read twice, their crops are random: what comes again is the video, so that is what a replay keeps.
     order = "select video_id from uses join objects using (object_id) order by seq, task_id, position, sample"
     evicted = run_query(folder, "select count(*) as n from evictions where reason = 'evict'").table()["n"][0].as_py()

@@ -190,7 +190,7 @@ def one(run: Run) -> Took:
 
     took = Took()
     with viewcache.open(_config(run)) as cache, Stopwatch() as watch:
-        engine = cache._engine_now()
+        engine = cache.owner.engine_now()
         if run.system == IN_ORDER:
             engine.chooser = InOrder(engine._board, engine._settings)
         elif run.system == DEADLINES:

@@ -34,15 +34,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
     with open_cache(config(folder / "store", encode_videos(folder / "videos"))) as cache:
         for iteration in (0, 1, 1):
             cache.read("t", 0, iteration)
-        assert cache._engine is not None
-        assert cache._engine.wait_idle(60)
+        assert cache.owner.engine is not None
+        assert cache.owner.engine.wait_idle(60)
         cache.catalog.flush()
         yield cache
 
 
 def known(cache: Cache) -> Values:
     """What the cache itself says, by Prometheus' names."""
-    spent, engine = cache.task("t").spent, cache._engine
+    spent, engine = cache.task("t").spent, cache.owner.engine
     assert engine is not None
     task, tier = {("task", "t")}, {("tier", "local")}
     one: dict[str, tuple[set[tuple[str, str]], float]] = {
@@ -55,7 +55,7 @@ def known(cache: Cache) -> Values:
         "viewcache_store_reserved_bytes": (tier, 0),
         "viewcache_store_budget_bytes": (tier, 10**8),
         "viewcache_store_objects": (set(), 16),
-        "viewcache_jobs_total": (set(), cache.observer.jobs),
+        "viewcache_jobs_total": (set(), cache.owner.observer.jobs),
         "viewcache_jobs_running": (set(), 0),
         "viewcache_jobs_died_total": (set(), 0),
         "viewcache_packets_total": (set(), engine.frames["packets"]),
@@ -64,7 +64,7 @@ def known(cache: Cache) -> Values:
         "viewcache_objects_made_total": (set(), 16),
         "viewcache_made_bytes_total": (set(), 16 * 4 * 3 * 16 * 16),
         "viewcache_generations_total": (task, 1),
-        "viewcache_planning_seconds_total": (task, cache.observer.planning_s["t"]),
+        "viewcache_planning_seconds_total": (task, cache.owner.observer.planning_s["t"]),
         "viewcache_catalog_backlog": (set(), 0),
     }
     values = {(name, frozenset(labels)): float(value) for name, (labels, value) in one.items()}

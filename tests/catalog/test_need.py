@@ -31,11 +31,11 @@ def three(tmp_path: Path, where: str) -> dict[str, Any]:
 
 def announced(cache: Cache) -> list[ActiveGeneration]:
     """What the engine works on ahead, once all that was asked for is planned."""
-    cache._ahead._planner.submit(lambda: None).result()
+    cache.owner.look_ahead._planner.submit(lambda: None).result()
     cache.catalog.flush()
-    assert cache._engine is not None
-    found = [each for each in cache._engine._board.ahead if isinstance(each, ActiveGeneration)]
-    assert len(found) == len(cache._engine._board.ahead)
+    assert cache.owner.engine is not None
+    found = [each for each in cache.owner.engine._board.ahead if isinstance(each, ActiveGeneration)]
+    assert len(found) == len(cache.owner.engine._board.ahead)
     return found
 
 
@@ -86,7 +86,7 @@ def test_what_is_announced_late_is_not_needed_at_once(tmp_path: Path, where: str
     """Planning took until its reader was two batches on: what it needs next is due next, not what it has passed by."""
     with viewcache.open(three(tmp_path, where)) as cache:
         slow_planner = Event()
-        cache._ahead._planner.submit(slow_planner.wait, 60)
+        cache.owner.look_ahead._planner.submit(slow_planner.wait, 60)
         read_some(cache)
         slow_planner.set()
         for active in announced(cache):

@@ -28,7 +28,7 @@ def _cycle(cache: Cache, ending: str, batches: int) -> None:
     for _ in range(batches):
         next(loader)
     if ending == "kill":
-        engine = cache._engine
+        engine = cache.owner.engine
         assert engine is not None
         for pid in engine._pool.pids():
             os.kill(pid, signal.SIGKILL)
@@ -61,7 +61,7 @@ def test_going_away_in_the_middle(tmp_path: Path, videos: Path, cycles: int) -> 
         store = tmp_path / str(number // 20)
         with viewcache.open(config(store, videos, worker_kind=kind, budget=150_000)) as cache:
             _cycle(cache, ending, chance.randint(1, 3))
-            ledger, tier = cache._ledger, cache.tier
+            ledger, tier = cache.owner.ledger, cache.tier
         assert not ledger.held
         assert tier.reserved_bytes == 0
         assert_at_rest(store)
@@ -71,6 +71,6 @@ def test_going_away_in_the_middle(tmp_path: Path, videos: Path, cycles: int) -> 
 def test_a_read_that_comes_with_the_close_is_told(tmp_path: Path, videos: Path) -> None:
     """Where the planner has ended and the cache is not closed yet, a reader gets the error of a closed cache."""
     with viewcache.open(config(tmp_path / "store", videos)) as cache:
-        cache._ahead.close()
+        cache.owner.look_ahead.close()
         with pytest.raises(Closed):
             cache.read("t", 0, 0)

@@ -117,7 +117,7 @@ def test_another_budget_takes_effect_at_the_next_opening(tmp_path: Path, videos:
     for share, unkept in ((3, False), (0.3, True), (3, False)):
         with opened(tmp_path, videos, share) as cache:
             cache.read("train", 0, 0)
-            cache._ahead._planner.submit(lambda: None).result()
+            cache.owner.look_ahead._planner.submit(lambda: None).result()
             assert bool(sql(cache, "select 1 from objects where kind = 'clip' and not keep")) == unkept
             assert same(pixels(cache), plenty)
             assert cache.tier.used_bytes <= cache.tier.budget_bytes

@@ -9,7 +9,7 @@ import viewcache
 from tests.engine.kitchen import WAIT_S, Kitchen, Reading, until
 from tests.engine.stopped import KINDS, STOPPED, StoppedPool
 from tests.faults.caches import config
-from viewcache.api.session import cache as session
+from viewcache.api.session import owner as session
 from viewcache.errors import Closed
 
 
@@ -109,4 +109,4 @@ def test_leaving_a_cache_in_the_middle(
         assert list(steps)[-1]["planned"] > 0
         assert len(pool.given) == 1
         assert cache.tier.reserved_bytes == 0
-        assert not cache._ledger.held
+        assert not cache.owner.ledger.held

@@ -224,7 +224,7 @@ def cache(tmp_path: Path, large: Path) -> Iterator[viewcache.Cache]:
 
 def test_a_workers_memory_is_bounded_by_its_job(cache: viewcache.Cache) -> None:
     """Clips that wait for late frames take what a job may hold and no more: jobs are split, frames are freed."""
-    engine = cache._engine_now()
+    engine = cache.owner.engine_now()
     pool = engine._pool
     assert isinstance(pool, WorkerPool)
     engine.chooser._job_bytes = most = 64 << 20

@@ -12,7 +12,7 @@ import viewcache
 from tests.engine.kitchen import Kitchen, Reading, until
 from tests.engine.stopped import plain_pool
 from tests.faults.caches import assert_at_rest, config, truth_of
-from viewcache.api.session import cache as session
+from viewcache.api.session import owner as session
 from viewcache.errors import Closed, ConfigError, WorkerDied
 from viewcache.materializer.scheduling import running
 from viewcache.materializer.workers.thread_pool import ThreadPool
@@ -149,7 +149,7 @@ def test_closing_does_not_wait_for_a_thread_that_hangs(
     until(lambda: not [each for each in threading.enumerate() if each.name == "viewcache-worker"], "the thread to end")
     given["cache"]["worker_kind"] = "processes"
     with viewcache.open(given) as again:
-        assert again.recovered.walked
+        assert again.owner.recovered.walked
 
 
 def _closed(cache: viewcache.Cache) -> None:

@@ -47,7 +47,7 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with viewcache.open(config(folder / "store", videos, budget=68_112, **more)) as cache:
         places = [(epoch, i) for epoch in range(2) for i in range(cache.task("t").iterations(epoch))]
         batches = [cache.read("t", *place) for place in places]
-        until(lambda: not cache.observer.running, "all jobs to end")
+        until(lambda: not cache.owner.observer.running, "all jobs to end")
         busy = cache.busy_seconds()
     return path, busy, [batch.waited_s for batch in batches]
 
@@ -285,7 +285,7 @@ def test_without_a_trace_no_laps_are_noted(tmp_path: Path, videos: Path) -> None
     assert not clock.take()[1].laps
     with viewcache.open(config(tmp_path / "store", videos)) as cache:
         cache.read("t", 0, 0)
-        assert not cache.observer.laps
+        assert not cache.owner.observer.laps
     assert not [each for each in os.listdir(tmp_path) if "trace" in each]
 
 

@@ -29,12 +29,12 @@ from tests.faults.damage import KINDS, shard_of
 from tests.faults.site import EPOCHS, MINIMUM, Place, Site, WatchedTier, digest, names_of, single, stop
 from tests.faults.watched import WatchedPool
 from viewcache.api.queries.ask import ask
-from viewcache.api.session import cache as session
+from viewcache.api.session import owner as session
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo, Full, WorkerDied
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.dispatcher import TRIES
-from viewcache.materializer.workers import pool
+from viewcache.materializer.workers import start
 from viewcache.store import read_slots
 
 ROOMY = 68_112
@@ -158,7 +158,7 @@ class CacheMachine(RuleBasedStateMachine):
             task = self._open_cache.task("t").task
             for active in (task.generation(number) for number in range(task.last_generation() + 1)):
                 left = range(active.from_rank, len(active.plan))
-                assert not [row for row in left if not self._open_cache._ledger.has(active.key(row))]
+                assert not [row for row in left if not self._open_cache.owner.ledger.has(active.key(row))]
 
     @precondition(lambda self: not self.holding and self.budget >= ROOMY)
     @rule(n=st.integers(0, 2 * EPOCHS - 1))
@@ -187,7 +187,7 @@ class CacheMachine(RuleBasedStateMachine):
         rows = active.rows(epoch, iteration)
         lease = ExitStack()
         try:
-            fetched = lease.enter_context(self._open_cache._engine_now().fetch(active, rows))
+            fetched = lease.enter_context(self._open_cache.owner.engine_now().fetch(active, rows))
         except EXPECTED as error:
             self._expected(error, set(task.describe(epoch, iteration).videos))
             return
@@ -208,7 +208,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.asked = True
         self._settle()
         answer = ask(str(self.store), "select count(*) from objects where state = 'ready'")
-        assert answer.rows == [(len(self._open_cache._ledger),)]
+        assert answer.rows == [(len(self._open_cache.owner.ledger),)]
 
     # What happens to it --------------------------------------------------------------------------------------------
 
@@ -221,10 +221,10 @@ class CacheMachine(RuleBasedStateMachine):
     def damage(self, kind: str, seed: int, many: int, at_once: bool) -> None:
         """Damage a few objects on disk, behind the cache's back; what needs them is read at once, or later."""
         dice = random.Random(seed)
-        if not len(self._open_cache._ledger):
+        if not len(self._open_cache.owner.ledger):
             self._read(self._place(seed))
         self._settle()
-        copies = self._open_cache._ledger.copies()
+        copies = self._open_cache.owner.ledger.copies()
         whole = sorted(copies.keys() - self.hurt)
         if len(whole) < 2:
             return
@@ -281,7 +281,7 @@ class CacheMachine(RuleBasedStateMachine):
         self._count("reopen")
         self._close()
         self._open(budget, epochs)
-        assert not self._open_cache.recovered.walked
+        assert not self._open_cache.owner.recovered.walked
 
     @precondition(lambda self: self.since >= self.life)
     @rule(budget=st.sampled_from(BUDGETS), epochs=st.integers(1, EPOCHS), lost=st.integers(0, 3))
@@ -301,7 +301,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.store = image
         refused_first = self.hidden is not None  # that start has walked the store already
         self._open(budget, epochs)
-        assert self._open_cache.recovered.walked != refused_first
+        assert self._open_cache.owner.recovered.walked != refused_first
         self._assert_at_rest()
 
     # What always holds ---------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class CacheMachine(RuleBasedStateMachine):
     def only_leases_hold(self) -> None:
         """A read that is over holds nothing; what is held is there."""
         held = {copy.key for _, fetched, _ in self.leases for copy in fetched.copies}
-        assert self._open_cache._ledger.held == held
+        assert self._open_cache.owner.ledger.held == held
         hurt = set().union(*(hurt for _, _, hurt in self.leases))
         assert held - hurt <= objects_of(self.store).keys()
 
@@ -336,7 +336,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @property
     def _pool(self) -> WatchedPool:
-        pool = self._open_cache._engine_now()._pool
+        pool = self._open_cache.owner.engine_now()._pool
         assert isinstance(pool, WatchedPool)
         return pool
 
@@ -368,9 +368,9 @@ class CacheMachine(RuleBasedStateMachine):
             with pytest.raises(BadVideo):
                 viewcache.open(wanted)
             self._bring_back()
-        with patch.object(session, "LocalTier", WatchedTier), patch.object(pool, "WorkerPool", WatchedPool):
+        with patch.object(session, "LocalTier", WatchedTier), patch.object(start, "WorkerPool", WatchedPool):
             self.cache = viewcache.open(wanted)
-            self.cache._engine_now()
+            self.cache.owner.engine_now()
         for epoch in range(epochs):
             names = names_of(self.cache, epoch)
             assert names == self.site.orders[epoch]
@@ -410,16 +410,16 @@ class CacheMachine(RuleBasedStateMachine):
     def _settle(self) -> None:
         """Wait until nothing is planned, made or evicted any more, and all of it is committed."""
         cache = self._open_cache
-        cache._ahead._planner.submit(lambda: None).result()
-        if cache._engine is not None:
-            assert cache._engine.wait_idle(IDLE_S), "making ahead does not end"
+        cache.owner.look_ahead._planner.submit(lambda: None).result()
+        if cache.owner.engine is not None:
+            assert cache.owner.engine.wait_idle(IDLE_S), "making ahead does not end"
         cache.catalog.flush()
 
     def _assert_at_rest(self) -> None:
         """Ledger, catalog, count and folders are the same objects, apart from those that were damaged."""
         self._settle()
         cache = self._open_cache
-        copies = {copy.key: copy.bytes for copy in cache._ledger.copies().values()}
+        copies = {copy.key: copy.bytes for copy in cache.owner.ledger.copies().values()}
         rows = {row["key"]: row["bytes"] for row in cache.catalog.query("read_stored", tier="local").to_pylist()}
         assert rows == copies
         assert (cache.tier.used_bytes, cache.tier.reserved_bytes) == (sum(copies.values()), 0)

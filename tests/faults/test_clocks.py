@@ -78,7 +78,7 @@ def test_clocks_jump(store: Path, videos: Path, truth: Truth, days: list[int]) -
     for before, after, one, next_one in zip(times, times[1:], days, days[1:], strict=False):
         assert abs(after - before - 86_400 * (next_one - one)) < 600, "the clock did not jump"
     with viewcache.open(config(store, videos)) as cache:
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
         assert dict(read_all(cache)) == truth
         assert cache.task("t").spent.rebuilt == 0
     assert_at_rest(store)
@@ -106,12 +106,12 @@ def read_slowly(store: Path, videos: Path, truth: Truth, delay_us: int, worker: 
     hits: list[Hits] = []
     with viewcache.open(config(store, videos)) as cache, ExitStack() as faults:
         assert dict(read_all(cache, 1)).items() <= truth.items()
-        for copy in list(cache._ledger.copies().values()):
-            cache._engine_now().evictor.damaged(copy)
+        for copy in list(cache.owner.ledger.copies().values()):
+            cache.owner.engine_now().evictor.damaged(copy)
         writer = cache.catalog._writer
         assert writer is not None
         assert writer._thread.native_id is not None
-        (pid,) = cache._engine_now()._pool.pids()
+        (pid,) = cache.owner.engine_now()._pool.pids()
         for thread, calls in ((pid, worker), (writer._thread.native_id, LOGGING)):
             log = store.parent / f"strace.{next(numbers)}"
             slow = Fault(calls, f"delay_enter={delay_us}")

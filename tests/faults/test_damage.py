@@ -37,8 +37,8 @@ def test_every_damage_is_noticed_and_rebuilt(tmp_path: Path, videos: Path, truth
                 place = dice.choice(list(truth))
                 keys = cache.task("t").describe(*place).keys
                 key, other = dice.choice(keys), dice.choice([each for each in objects_of(tmp_path) if each not in keys])
-                (copy,) = cache._ledger.hold([key]) or []
-                cache._ledger.release([copy])
+                (copy,) = cache.owner.ledger.hold([key]) or []
+                cache.owner.ledger.release([copy])
                 damage(objects_of(tmp_path)[key], copy, objects_of(tmp_path)[other], dice)
                 before = _rebuilt(cache)
                 assert digest_of(cache.read("t", *place)) == truth[place], kind
@@ -85,7 +85,7 @@ def test_damage_between_two_runs(tmp_path: Path, videos: Path, truth: Truth) -> 
     dice = random.Random(5)
     with viewcache.open(config(tmp_path, videos)) as cache:
         dict(read_all(cache))
-        copies = {key: (cache._ledger.hold([key]) or [])[0] for key in objects_of(tmp_path)}
+        copies = {key: (cache.owner.ledger.hold([key]) or [])[0] for key in objects_of(tmp_path)}
     for clean in ("yes", "no"):
         for (kind, damage), key in zip(KINDS.items(), sorted(objects_of(tmp_path)), strict=False):
             if kind != "link":
@@ -94,7 +94,7 @@ def test_damage_between_two_runs(tmp_path: Path, videos: Path, truth: Truth) -> 
             catalog.set_setting("clean_end", clean)
         with viewcache.open(config(tmp_path, videos)) as cache:
             assert dict(read_all(cache)) == truth
-            assert _rebuilt(cache) + cache.recovered.forgotten == len(KINDS) - 1
+            assert _rebuilt(cache) + cache.owner.recovered.forgotten == len(KINDS) - 1
             assert cache.tier.used_bytes == cache.tier.measure()
         assert_at_rest(tmp_path)
 
@@ -118,7 +118,7 @@ def test_recovery_does_not_adopt_damaged_metadata(tmp_path: Path, videos: Path, 
             with pytest.raises(ChunkDamaged):
                 scan_object(tmp_path, f"objects/{key[:2]}/{key}")
         with viewcache.open(config(tmp_path, videos)) as cache:
-            assert (cache.recovered.adopted, cache.recovered.deleted) == (11, 5)
+            assert (cache.owner.recovered.adopted, cache.owner.recovered.deleted) == (11, 5)
             assert dict(read_all(cache)) == truth
             assert _rebuilt(cache) == 0
             assert cache.tier.used_bytes == cache.tier.measure()

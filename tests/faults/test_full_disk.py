@@ -65,7 +65,7 @@ def assert_reading_goes_on(
             assert "free disk space" in said or fault.what.removeprefix("error=") not in NO_ROOM, fault
     cache.catalog.flush(timeout_s=20)
     assert cache.catalog.failure is None
-    assert known <= committed(cache) == cache._ledger.copies().keys(), fault
+    assert known <= committed(cache) == cache.owner.ledger.copies().keys(), fault
     assert dict(read_all(cache)) == truth, fault
 
 
@@ -164,9 +164,9 @@ def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, capl
         cache.catalog.flush()
         known = committed(cache)
         lost = set(cache.task("t").describe(1, 0).keys)
-        for copy in cache._ledger.hold(list(lost)) or []:
-            cache._ledger.release([copy])
-            cache._engine_now().evictor.damaged(copy)
+        for copy in cache.owner.ledger.hold(list(lost)) or []:
+            cache.owner.ledger.release([copy])
+            cache.owner.engine_now().evictor.damaged(copy)
         fill(small_disk)
         unread = {place for place in truth if lost & set(cache.task("t").describe(*place).keys)}
         assert refused(cache, truth) == unread != set(truth), "what is stored can be read, and nothing else"
@@ -182,7 +182,7 @@ def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, capl
         assert dict(read_all(cache)) == truth
         assert cache.catalog.setting("test") == before
         cache.catalog.flush(timeout_s=20)
-        assert known == committed(cache) == cache._ledger.copies().keys()
+        assert known == committed(cache) == cache.owner.ledger.copies().keys()
     assert_at_rest(store)
 
 
@@ -191,11 +191,11 @@ def test_opening_on_a_full_disk(small_disk: Path, videos: Path, truth: Truth) ->
     store = small_disk / "store"
     with viewcache.open(config(store, videos)) as cache:
         assert dict(read_all(cache)) == truth
-        known = set(cache._ledger.copies())
+        known = set(cache.owner.ledger.copies())
     fill(small_disk)
     for _ in range(2):
         with viewcache.open(config(store, videos)) as cache:
             assert refused(cache, truth) == set()
-            assert known == cache._ledger.copies().keys()
+            assert known == cache.owner.ledger.copies().keys()
     (small_disk / "ballast").unlink()
     assert_at_rest(store)

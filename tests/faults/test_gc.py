@@ -243,14 +243,14 @@ def test_a_collection_may_be_killed(store: Path, videos: Path, truth: dict[tuple
     for place in ("gc.recorded:1", "store.mid-delete:3"):
         assert gc(store, place) == -signal.SIGKILL
         with viewcache.open(config(store, videos)) as cache:
-            assert cache.recovered.walked
+            assert cache.owner.recovered.walked
             assert cache.tier.used_bytes == cache.tier.measure()
-            assert len(cache._ledger) == len(objects_of(store))
+            assert len(cache.owner.ledger) == len(objects_of(store))
     assert 0 < len(objects_of(store)) < made
     assert gc(store) == 0
     assert not objects_of(store)
     with viewcache.open(config(store, videos)) as cache:
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
         assert dict(read_all(cache)) == truth
     assert_at_rest(store)
 

@@ -145,7 +145,7 @@ def assert_goes_on(store: Path, videos: Path, truth: Truth, how: Kill, left: Lef
     with viewcache.open(config(store, videos, budget=how.life.budget, epochs=EPOCHS)) as cache:
         assert not cache.catalog.quarantined, how
         assert _objects(store) == left.objects, how
-        assert cache._ledger.copies().keys() == left.objects.keys(), how
+        assert cache.owner.ledger.copies().keys() == left.objects.keys(), how
         for key in left.committed.keys() & left.objects.keys():
             assert verify_object(store, left.committed[key]).key == key, how
         assert left.draws <= _draws_of(cache.catalog), how
@@ -272,8 +272,8 @@ def test_recovery_is_killed_again_and_again(store: Path, videos: Path, whole_tru
         kills += 1
     assert kills == 2 + len(COMMITS)
     with viewcache.open(config(store, videos, epochs=EPOCHS)) as cache:
-        assert cache.recovered.walked
-        assert cache._ledger.copies().keys() == before.keys() - {path.name for path in broken}
+        assert cache.owner.recovered.walked
+        assert cache.owner.ledger.copies().keys() == before.keys() - {path.name for path in broken}
         assert dict(read_all(cache, EPOCHS)) == whole_truth
         assert cache.task("t").spent.rebuilt == 0
     assert_at_rest(store)

@@ -117,17 +117,17 @@ def test_a_lost_catalog_is_rebuilt(tmp_path: Path, videos: Path, lose: Callable[
     made = objects_of(store).keys()
     lose(store)
     with viewcache.open(two(store, videos)) as cache:
-        assert cache.recovered.unknown == len(made)
+        assert cache.owner.recovered.unknown == len(made)
         assert known(cache) == before
         assert read(cache, 7) == seen
-        assert cache._engine is None or cache._engine.frames["packets"] == 0
+        assert cache.owner.engine is None or cache.owner.engine.frames["packets"] == 0
         read(cache, 18)
     aside = [path.name for path in cache.catalog.quarantined]
     assert bool(aside) == (lose is not delete_database)
     assert all((store / name).exists() for name in aside)
     assert_at_rest(store)
     with viewcache.open(two(store, videos)) as cache:  # once is enough
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
 
 
 def test_a_video_that_came_later_changes_nothing(tmp_path: Path, videos: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_lost_postgresql_catalog_is_rebuilt(tmp_path: Path, videos: Path, empt
     with viewcache.open(whole) as cache:
         assert known(cache) == before
         assert read(cache, 7) == seen
-        assert cache._engine is None or cache._engine.frames["packets"] == 0
+        assert cache.owner.engine is None or cache.owner.engine.frames["packets"] == 0
     with viewcache.open(whole) as cache:
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
 
 
 def test_an_older_catalog_catches_up(tmp_path: Path, videos: Path) -> None:
@@ -175,7 +175,7 @@ def test_an_older_catalog_catches_up(tmp_path: Path, videos: Path) -> None:
         with viewcache.open(two(store, videos)) as cache:
             assert read(cache, 9) == seen
             assert known(cache)["draws"] == before["draws"]
-            assert cache._engine is None or cache._engine.frames["packets"] == 0
+            assert cache.owner.engine is None or cache.owner.engine.frames["packets"] == 0
 
 
 def test_what_nothing_claims_leaves_first(tmp_path: Path, videos: Path) -> None:

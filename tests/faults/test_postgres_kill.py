@@ -40,9 +40,9 @@ def survive(server: Server, store: Path, videos: Path, kills: int) -> tuple[int,
     with viewcache.open(wanted) as cache:
         truth: Truth = dict(read_all(cache, EPOCHS))
         for number in range(kills):
-            for copy in cache._ledger.hold(list(cache.task("t").describe(number % EPOCHS, 0).keys)) or []:
-                cache._ledger.release([copy])
-                cache._engine_now().evictor.damaged(copy)
+            for copy in cache.owner.ledger.hold(list(cache.task("t").describe(number % EPOCHS, 0).keys)) or []:
+                cache.owner.ledger.release([copy])
+                cache.owner.engine_now().evictor.damaged(copy)
             assert digest_of(cache.read("t", number % EPOCHS, 1)) == truth[number % EPOCHS, 1]
             cache.catalog.flush()
             known = committed(cache)
@@ -57,10 +57,10 @@ def survive(server: Server, store: Path, videos: Path, kills: int) -> tuple[int,
                 starting.result()
             acknowledged += len(known)
             assert known <= committed(cache), "what was acknowledged is lost"
-            assert committed(cache) == cache._ledger.copies().keys()
+            assert committed(cache) == cache.owner.ledger.copies().keys()
             assert cache.catalog.failure is None
     with viewcache.open(wanted) as cache:
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
         assert dict(read_all(cache, EPOCHS)) == truth
     return acknowledged, back
 

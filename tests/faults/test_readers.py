@@ -73,7 +73,7 @@ def crowd(store: Path, videos: Path, readers: int, for_s: float) -> Seen:
             seen.whole = int(said)
         assert sql(cache, "select count(*) > 0 from evictions") == [(True,)]
         assert cache.task("t").spent.rebuilt == 0, "nobody ever read a damaged object"
-        assert not cache._ledger.held
+        assert not cache.owner.ledger.held
     assert_at_rest(store)
     return seen
 

@@ -60,7 +60,7 @@ class WorldMachine(CacheMachine):
     def duplicate_job(self, n: int) -> None:
         """A job is done once more whose objects are all there: nothing changes, not even a file."""
         self._settle()
-        ledger, jobs = self._open_cache._ledger, self._pool.jobs
+        ledger, jobs = self._open_cache.owner.ledger, self._pool.jobs
         done = [
             job for job in jobs if not job.bases and not self.hurt & set(job.keys) and all(map(ledger.has, job.keys))
         ]

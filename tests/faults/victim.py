@@ -17,7 +17,7 @@ from unittest.mock import patch
 import viewcache
 from tests.faults.caches import config, digest_of
 from viewcache.api.session.cache import Cache
-from viewcache.materializer.workers import pool
+from viewcache.materializer.workers import start
 from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.pool import Event, WorkerPool
 
@@ -51,7 +51,7 @@ def main() -> None:
     """Read all batches again and again."""
     store, videos, life = Path(sys.argv[1]), Path(sys.argv[2]), Life(**json.loads(sys.argv[3]))
     _say("start")
-    with patch.object(pool, "WorkerPool", _pool_of(life)):
+    with patch.object(start, "WorkerPool", _pool_of(life)):
         cache = viewcache.open(config(store, videos, budget=life.budget, workers=life.workers, epochs=EPOCHS))
         _say("open")
         for _ in range(life.rounds):
@@ -67,7 +67,7 @@ def _read(cache: Cache, life: Life) -> None:
             _say("read", epoch, iteration, digest_of(cache.read("t", epoch, iteration)))
             number += 1
             if number % life.commit_every == 0:
-                known = list(cache._ledger.copies())
+                known = list(cache.owner.ledger.copies())
                 cache.catalog.flush()
                 _say("committed", *known)
                 if life.publish:

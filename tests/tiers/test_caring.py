@@ -33,7 +33,7 @@ def made(folder: Path, videos: Path, bucket: str) -> tuple[Located, int, int]:
     """A cache with everything made: where it is, and the copies in folder and bucket."""
     with viewcache.open(tiered(folder, videos, bucket)) as cache:
         make_all(cache, folder)
-        counts = len(cache._ledger.copies(LOCAL)), len(cache._ledger.copies(REMOTE))
+        counts = len(cache.owner.ledger.copies(LOCAL)), len(cache.owner.ledger.copies(REMOTE))
     return Located(str(folder), str(folder)), *counts
 
 
@@ -60,7 +60,7 @@ def test_gc_empties_folder_and_bucket_of_what_nobody_needs(
     assert not objects_in(seaweed, bucket)
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
         assert (cache.tiers[LOCAL].used_bytes, cache.tiers[REMOTE].used_bytes) == (0, 0)
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
 
 
 def test_gc_tells_strays_of_the_bucket_from_what_is_needed(
@@ -100,7 +100,7 @@ def test_evict_frees_the_tier_that_is_named(tmp_path: Path, videos: Path, bucket
     assert len(everything.leaves) == remote
     assert not objects_in(seaweed, bucket)
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
-        assert (len(cache._ledger.copies(LOCAL)), len(cache._ledger.copies(REMOTE))) == (local, 0)
+        assert (len(cache.owner.ledger.copies(LOCAL)), len(cache.owner.ledger.copies(REMOTE))) == (local, 0)
     with pytest.raises(NotFound, match="no memory tier"):
         evict(located, policy, 1, tier="memory")
 

@@ -72,9 +72,9 @@ def test_what_the_folder_has_no_room_for_lies_in_the_bucket(
     described = tiered(tmp_path / "cache", videos, bucket)
     with viewcache.open(described) as cache:
         make_all(cache, tmp_path / "cache")
-        assert len(cache._ledger.copies(REMOTE)) >= CLIPS // 3
+        assert len(cache.owner.ledger.copies(REMOTE)) >= CLIPS // 3
     with viewcache.open(described) as cache:
-        assert not cache.recovered.walked
+        assert not cache.owner.recovered.walked
         assert dict(read_all(cache, EPOCHS)) == truth
         assert cache.task("t").spent.misses == 0
         assert cache.busy_seconds().get("decode", 0.0) == 0.0
@@ -86,7 +86,7 @@ def test_each_tier_has_its_codec(tmp_path: Path, videos: Path, bucket: str, trut
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6, codecs=codecs)) as cache:
         make_all(cache, tmp_path / "cache")
         assert dict(read_all(cache, EPOCHS)) == truth
-        found = {name: {copy.stored.codec for copy in cache._ledger.copies(name).values()} for name in codecs}
+        found = {name: {copy.stored.codec for copy in cache.owner.ledger.copies(name).values()} for name in codecs}
     assert found == {name: {codec} for name, codec in codecs.items()}
 
 
@@ -95,13 +95,13 @@ def test_what_comes_next_lies_in_memory(tmp_path: Path, videos: Path, bucket: st
     described = tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6)
     with viewcache.open(described) as cache:
         make_all(cache, tmp_path / "cache")
-        assert cache._ledger.copies(MEMORY)
-        assert {copy.stored.codec for copy in cache._ledger.copies(MEMORY).values()} == {"raw"}
-        below = cache._ledger.copies(LOCAL).keys() | cache._ledger.copies(REMOTE).keys()
+        assert cache.owner.ledger.copies(MEMORY)
+        assert {copy.stored.codec for copy in cache.owner.ledger.copies(MEMORY).values()} == {"raw"}
+        below = cache.owner.ledger.copies(LOCAL).keys() | cache.owner.ledger.copies(REMOTE).keys()
     with Catalog.open(tmp_path / "cache", create=False, writable=False) as catalog:
         assert set(catalog.load_copies()["tier"].to_pylist()) == {LOCAL, REMOTE}
     with viewcache.open(described) as cache:
-        assert not cache._ledger.copies(MEMORY)
+        assert not cache.owner.ledger.copies(MEMORY)
         assert dict(read_all(cache, EPOCHS)) == truth
         assert cache.task("t").spent.misses <= CLIPS - len(below)
 
@@ -128,7 +128,7 @@ def test_damage_in_the_bucket_is_rebuilt(
     """A lost or changed object of the bucket is noticed when it is read, and made again."""
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
         make_all(cache, tmp_path / "cache")
-        hurt = set(cache._ledger.copies(REMOTE)) - set(cache._ledger.copies(LOCAL))
+        hurt = set(cache.owner.ledger.copies(REMOTE)) - set(cache.owner.ledger.copies(LOCAL))
         assert hurt
         with connected(seaweed) as client:
             for key in hurt:
@@ -144,8 +144,8 @@ def test_verify_reads_every_tier(tmp_path: Path, videos: Path, bucket: str, seaw
     """A changed byte in the bucket is found without reading a batch, and dropped."""
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
         make_all(cache, tmp_path / "cache")
-        key = next(iter(cache._ledger.copies(REMOTE)))
-        copies = len(cache._ledger.copies(REMOTE)) + len(cache._ledger.copies(LOCAL))
+        key = next(iter(cache.owner.ledger.copies(REMOTE)))
+        copies = len(cache.owner.ledger.copies(REMOTE)) + len(cache.owner.ledger.copies(LOCAL))
     with connected(seaweed) as client:
         _change(client, bucket, key)
     found = verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache")))
@@ -172,7 +172,7 @@ cache = viewcache.open(json.loads(sys.argv[1]))
 for counts in cache.materialize():
     pass
 cache.catalog.flush()
-remote, local = (cache._ledger.copies(name).keys() for name in ("remote", "local"))
+remote, local = (cache.owner.ledger.copies(name).keys() for name in ("remote", "local"))
 print(json.dumps([len(remote), len(remote | local)]), flush=True)
 sys.stdin.read()
 """
@@ -192,8 +192,8 @@ def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Pa
     victim.communicate()
     assert _shared_memory() <= before
     with viewcache.open(described) as cache:
-        assert cache.recovered.walked
-        assert len(cache._ledger.copies(REMOTE)) == remote > 0
+        assert cache.owner.recovered.walked
+        assert len(cache.owner.ledger.copies(REMOTE)) == remote > 0
         assert dict(read_all(cache, EPOCHS)) == truth
         assert cache.task("t").spent.misses <= CLIPS - below
 
@@ -221,5 +221,5 @@ def test_another_bucket_is_another_store(tmp_path: Path, videos: Path, bucket: s
         make_all(cache, tmp_path / "cache")
     described["cache"]["store"][1]["url"] = f"s3://{bucket}/elsewhere"
     with viewcache.open(described) as cache:
-        assert not cache._ledger.copies(REMOTE)
+        assert not cache.owner.ledger.copies(REMOTE)
         assert dict(read_all(cache, EPOCHS)) == truth

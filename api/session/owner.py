@@ -1,0 +1,305 @@
+"""Who owns a store: its locks, catalog, tiers, workers and open tasks, assembled in one readable order."""
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from viewcache.api.config.load import Config, Source, load_more
+from viewcache.api.session.placed import placed
+from viewcache.api.session.storage import Storage, forget_volatile, open_storage
+from viewcache.catalog import Catalog
+from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
+from viewcache.errors import BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
+from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.gate import Gate
+from viewcache.materializer.reading.frames import SingleWork
+from viewcache.materializer.reading.handle import OwnedTask
+from viewcache.materializer.reading.reader import Reader, Spent
+from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.scheduling.bases import BaseWork
+from viewcache.materializer.scheduling.chooser import EngineSettings
+from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.migration import Mover, Watermarks
+from viewcache.materializer.spec import Durability, TaskSpec
+from viewcache.materializer.storage.recover import claim
+from viewcache.materializer.tasks.group import Group
+from viewcache.materializer.tasks.look_ahead import LookAhead
+from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
+from viewcache.materializer.tasks.task import Task
+from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.telemetry.snapshot import Snapshot, TaskCounts, TierBytes, counter_tracks
+from viewcache.materializer.telemetry.trace import Trace
+from viewcache.materializer.workers.job import Place
+from viewcache.materializer.workers.pool import job_bytes
+from viewcache.materializer.workers.start import start_pool
+from viewcache.store import LocalTier
+
+__all__ = ["Owner", "assemble"]
+
+
+def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "Owner":
+    """Take a store into possession: lock it, recover it, open its tasks. Workers start with the first read.
+
+    Args:
+        config: the cache and its tasks.
+        gate: what callers come through; closed, it lets no worker be started any more.
+        progress: called while files are scanned, with (done, in all, name).
+
+    Raises:
+        CatalogBusy: another process owns the store.
+        DatasetNotFound: a dataset's folder or label table is not there, or holds no videos.
+        BadInput: the store and the catalog do not belong together, or a task is drawn otherwise.
+        BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
+    """
+    spec = config.cache
+    root = spec.local.url
+    local = LocalTier(root, spec.local.budget_bytes)
+    # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
+    lock = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
+    try:
+        catalog = Catalog.open(root if spec.catalog == "duckdb" else spec.catalog, beside=root)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+    storage: Storage | None = None
+    owner: Owner | None = None
+    try:
+        if lock is not None:
+            claim(catalog, local)
+        clean = catalog.setting(CLEAN) == "yes"
+        catalog.set_setting(CLEAN, "no")
+        storage = open_storage(config, catalog, local, clean=clean)
+        owner = Owner(storage, catalog, local, lock, gate)
+        owner.open_tasks(owner.config.tasks, progress)
+        plan_again(catalog, owner.opened)
+    except BaseException:
+        if storage is not None:
+            storage.tiers.close()
+        if owner is not None:
+            owner.observer.close()
+        _let_go(catalog, lock, clean=storage is not None)
+        raise
+    return owner
+
+
+def _let_go(catalog: Catalog, lock: OwnerLock | None, *, clean: bool) -> None:
+    """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
+    try:
+        if clean:
+            catalog.set_setting(CLEAN, "yes")
+    finally:
+        catalog.close()
+        if lock is not None:
+            lock.release()
+
+
+class Owner:
+    """The parts of an open cache. Made by `assemble`; users have `Cache`. Thread-safe."""
+
+    def __init__(
+        self, storage: Storage, catalog: Catalog, local: LocalTier, lock: OwnerLock | None, gate: Gate
+    ) -> None:
+        """Put together what `assemble` opened; no task is open yet."""
+        self.config = storage.config
+        """With the default budget filled in, and the tasks that joined."""
+        self.catalog = catalog
+        self.tier = local
+        """The local tier, in which objects are made."""
+        self.tiers = storage.tiers
+        self.ledger = storage.ledger
+        """What lies where, and who reads it."""
+        self.recovered = storage.recovered
+        """What was found in the local tier."""
+        self.observer: Observer = self._observer()
+        """Told of jobs, reads, plans and evictions."""
+        self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.has, self.observer)
+        self.look_ahead = LookAhead(self.engine_now, self.keeper)
+        self.engine: Engine | None = None
+        """The dispatcher; None until something is to be made."""
+        self.mover: Mover | None = None
+        """Moves objects between tiers; there with the engine."""
+        self._codecs = storage.codecs(catalog, self.keeper.byte_s)
+        self._lock = lock
+        self._gate = gate
+        self._joining = threading.RLock()
+        self._starting = threading.RLock()
+        """Held while workers are started, and when closing looks whether there are any."""
+        self._readers: dict[str, Reader] = {}
+        self._handles: dict[str, OwnedTask] = {}
+        self._groups: dict[int, Group] = {}
+
+    def _observer(self) -> Observer:
+        path = self.config.cache.trace
+        return Observer() if path is None else Trace(path, lambda: counter_tracks(self.snapshot()))
+
+    # Tasks ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks, in the order of the configuration."""
+        return tuple(self._readers)
+
+    @property
+    def opened(self) -> list[Task]:
+        """The tasks themselves."""
+        return [reader.task for reader in self._readers.values()]
+
+    def handle(self, name: str) -> OwnedTask:
+        """One task as its users see it.
+
+        Raises:
+            ViewNotFound: there is no such task; the message lists those that there are.
+        """
+        if name not in self._readers:
+            raise ViewNotFound(f"no task {name!r} in this cache; it has {', '.join(self._readers)}")
+        if name not in self._handles:
+            self._handles[name] = OwnedTask(self._readers[name], self.catalog, self._gate)
+        return self._handles[name]
+
+    def open_tasks(self, specs: Iterable[TaskSpec], progress: Progress | None = None) -> None:
+        """Open tasks and let them share with those that are open; see `assemble` for the errors."""
+        for spec in specs:
+            self._readers[spec.name] = self._reader(spec, progress)
+        self._check_budget()
+        cache = self.config.cache
+        share_among(self.opened, self.catalog, cache, self._groups, lambda: self.engine_now().guard())
+
+    def join(self, source: "Source | Iterable[Source]", progress: Progress | None = None) -> tuple[str, ...]:
+        """See `Cache.join`."""
+        with self._joining:
+            before = self.config, dict(self._readers)
+            self.config = load_more(source, self.config)
+            try:
+                fresh = [task for task in self.config.tasks if task.name not in self._readers]
+                self.open_tasks(fresh, progress)
+            except BaseException:
+                self.config, self._readers = before
+                raise
+            if self.engine is not None:
+                self.engine.demand_reserve = self._reserve()
+            return tuple(task.name for task in fresh)
+
+    def leave(self, name: str) -> None:
+        """See `Cache.leave`."""
+        task = self.handle(name).task
+        if task.group is not None:
+            task.group.leave(task)
+        last = task.spec.epochs * task.iterations(0)
+        self.catalog.limit_ranks(task.task_id, 1)
+        self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
+        self.look_ahead.forget(task)
+        if self.engine is not None:
+            self.engine.forget(task.task_id)
+
+    def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
+        with placed(spec):
+            task = open_task(
+                self.config.cache,
+                spec,
+                self.catalog,
+                budget_bytes=self.tier.budget_bytes,
+                progress=progress,
+                observer=self.observer,
+                tasks=self.config.tasks,
+            )
+        return Reader(
+            task,
+            self.catalog,
+            self.tiers,
+            self.engine_now,
+            lambda *place: self.look_ahead.reading(task, *place),
+            self.observer,
+        )
+
+    def _check_budget(self) -> None:
+        """A budget must hold the largest batch: less could never be read (law 7)."""
+        for reader in self._readers.values():
+            with placed(reader.spec):
+                need, clips = reader.task.batch_bound()
+            if need > self.tier.budget_bytes:
+                raise BudgetTooSmall(
+                    f"a batch of task {reader.spec.name!r} has {clips} clips that take up to {need} bytes, but "
+                    f"cache.budget is {self.tier.budget_bytes}; the minimum is {need}",
+                    need,
+                )
+
+    # Making --------------------------------------------------------------------------------------------------------
+
+    def engine_now(self) -> Engine:
+        """The dispatcher, started now if it is the first time.
+
+        Raises:
+            Closed: the cache was closed.
+        """
+        with self._starting:
+            self._gate.check()
+            if self.engine is None:
+                cache = self.config.cache
+                workers, memory = cache.worker_count, cache.memory_bytes
+                pool = start_pool(cache, self.observer)
+                place = Place(self.tier.root, cache.durability == Durability.DURABLE)
+                settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
+                watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
+                engine = Engine(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer)
+                mover = Mover(self.tiers, self.ledger, engine, self._codecs, watermarks, durable=place.durable)
+                mover.start()
+                self.engine, self.mover = engine, mover
+            return self.engine
+
+    def _reserve(self) -> int:
+        return max((task.demand_reserve(task.batch_bound()[0]) for task in self.opened), default=0)
+
+    def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
+        if isinstance(work, SingleWork | BaseWork):
+            # A frame that was asked for by name has no substitute, and nobody waits for bases.
+            return BadVideo(f"{why}; the frame cannot be made")
+        task = next(task for task in self.opened if task.task_id == work.task_id)
+        self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
+        return task.substitute(work, rows, why)
+
+    def snapshot(self) -> Snapshot:
+        """All counters, now; a closed cache goes on saying what it had counted."""
+        engine, observer = self.engine, self.observer
+        tiers = {name: self.tiers[name] for name in self.tiers.names()}
+        return Snapshot(
+            tasks={name: _counts(reader.spent) for name, reader in list(self._readers.items())},
+            tiers={
+                name: TierBytes(tier.used_bytes, tier.reserved_bytes, tier.budget_bytes) for name, tier in tiers.items()
+            },
+            objects=len(self.ledger),
+            evictions=dict(self.ledger.gone),
+            readers_waiting=0 if engine is None else engine.evictor.waiting(),
+            worker_seconds={} if engine is None else dict(engine.busy),
+            work={} if engine is None else dict(engine.frames),
+            jobs=observer.jobs,
+            jobs_running=observer.running,
+            jobs_died=observer.deaths,
+            generations=dict(observer.generations),
+            planning_s=dict(observer.planning_s),
+            catalog_backlog=self.catalog.backlog(),
+        )
+
+    # Ending --------------------------------------------------------------------------------------------------------
+
+    def close(self, leave_s: float) -> None:
+        """End planner, movers and workers, wait for callers at most ``leave_s`` seconds, commit and let go."""
+        self.look_ahead.close()
+        with self._starting:
+            engine, mover = self.engine, self.mover
+        if mover is not None:
+            mover.close()
+        clean = engine is None or engine.close()
+        self._gate.wait_left(leave_s)
+        self.ledger.note_reads()
+        self.tiers.close()
+        forget_volatile(self.catalog, self.tiers)
+        self.observer.close()
+        _let_go(self.catalog, self._lock, clean=clean and not self.tiers.strays)
+
+
+def _counts(spent: Spent) -> TaskCounts:
+    return TaskCounts(spent.batches, spent.hits, spent.misses, spent.rebuilt, dict(spent.stalls))
