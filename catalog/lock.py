@@ -12,7 +12,10 @@ from pathlib import Path
 
 from viewcache import errors
 
-__all__ = ["OwnerLock"]
+__all__ = ["OWNER_LOCK", "OwnerLock"]
+
+OWNER_LOCK = "owner.lock"
+"""File in the folder of a store whose catalog is in PostgreSQL; who holds its lock owns the cache."""
 
 
 class OwnerLock:

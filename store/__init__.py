@@ -5,7 +5,8 @@ from viewcache.store.budget import Budget, Reservation
 from viewcache.store.buffers import aligned_empty
 from viewcache.store.codec import CODECS, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
-from viewcache.store.local import MARKER, LocalTier
+from viewcache.store.local import LocalTier
+from viewcache.store.marker import MARKER
 from viewcache.store.memory import MemoryTier
 from viewcache.store.opening import open_tier
 from viewcache.store.reader import read_into, read_slots, scan_object, verify_object

@@ -26,6 +26,7 @@ from viewcache.store.checksum import crc32c
 from viewcache.store.fetch import Wanted, came_again
 from viewcache.store.format import (
     FORMAT,
+    MAX_METADATA_BYTES,
     METADATA_NAME,
     ArrayMeta,
     ChunkTable,
@@ -39,7 +40,7 @@ from viewcache.store.format import (
     remote_table,
     shard_name,
 )
-from viewcache.store.local import MARKER
+from viewcache.store.marker import MARKER
 from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks
 from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
 from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
@@ -56,7 +57,7 @@ _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OURS = re.compile(r"zarr\.json|c(\.0)+", re.ASCII)
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
 _LOOK_BYTES = 64 << 10  # of zarr.json at first: nearly always all of it
-_MOST_BYTES = 16 << 20  # of zarr.json at all
+_MOST_WHOLE = 1 << 30  # of a shard that is brought whole although nothing is known of it but what it says itself
 _LISTINGS = 16  # prefixes that are listed at once
 
 
@@ -148,12 +149,16 @@ class RemoteTier(Tier):
         self._check_process()
         text, meta, digest = self._metadata(physical)
         table = remote_table(text)
+        path = f"{physical}/{meta.shard_name}"
         if table is None:
+            if self._client.call(self._client.files(physical)).get(path, 0) > _MOST_WHOLE:
+                raise ChunkDamaged(f"{path} has no chunk table and more than {_MOST_WHOLE} bytes, too many to be checked")
             return self._whole(physical, text, meta, digest)
         if table.digest() != digest or len(table.offsets) != meta.chunks:
             raise ChunkDamaged(f"{physical}: the chunk table in {METADATA_NAME} is not of these chunks")
         end = max(place + aligned(size) for place, size in zip(table.offsets, table.sizes, strict=True))
-        path = f"{physical}/{meta.shard_name}"
+        if end > bound_bytes(meta, check_physical(physical)):
+            raise ChunkDamaged(f"{physical}: the chunk table in {METADATA_NAME} points outside any shard of its shape")
 
         def check(index: bytes) -> None:
             if index != table.index_bytes():
@@ -202,7 +207,7 @@ class RemoteTier(Tier):
         return size
 
     def sweep(self, dead_pid: int | None = None) -> int:
-        """Remove shards that never became objects, and what lies under ``tmp/``.
+        """Remove shards that never became objects.
 
         Only the owner's process writes here, so a worker that died left nothing.
 
@@ -215,10 +220,7 @@ class RemoteTier(Tier):
         self._check_process()
         if dead_pid is not None:
             return 0
-        left = self._client.call(self._client.files(TEMPORARY))
-        for path in left:
-            self._client.call(self._client.remove(path))
-        removed = sum(left.values())
+        removed = 0
         for folder, files in self._folders():
             if f"{folder}/{METADATA_NAME}" not in files:
                 with self._turns[int(check_physical(folder)[:2], 16)]:
@@ -283,7 +285,7 @@ class RemoteTier(Tier):
 
         def parse(text: bytes) -> tuple[bytes, ArrayMeta, int]:
             if len(text) == _LOOK_BYTES:
-                text += self._client.call(self._client.get(path, _LOOK_BYTES, _MOST_BYTES)) or b""
+                text += self._client.call(self._client.get(path, _LOOK_BYTES, MAX_METADATA_BYTES + 1)) or b""
             return text, *parse_metadata(text, key)
 
         return self._look(path, 0, _LOOK_BYTES, parse)

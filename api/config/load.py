@@ -324,12 +324,18 @@ def _dataset(entries: Entries, folder: str) -> DatasetSpec:
 
 def _keep_apart(cache: CacheSpec, task: TaskSpec, entries: Entries) -> None:
     """Refuse a store that holds the videos: what lies in a store may be evicted, sources never (law 6)."""
+    videos = _real(task.dataset.uri)
     for tier in cache.tiers:
-        if f"{task.dataset.uri}/".startswith(f"{tier.url.rstrip('/')}/"):
+        if f"{videos}/".startswith(f"{_real(tier.url).rstrip('/')}/"):
             raise error_at(
                 entries.place("video_dataset_path"),
                 f"the videos of task {task.name!r} lie inside the cache's store {tier.url}; choose another cache.store",
             )
+
+
+def _real(place: str) -> str:
+    """A path with its links resolved, as far as it exists; a URL as it is."""
+    return os.path.realpath(place) if os.path.isabs(place) else place
 
 
 def _trust(cache: CacheSpec, task: TaskSpec, place: Place) -> None:

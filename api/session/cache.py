@@ -23,7 +23,7 @@ from viewcache.api.session.making import Making
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
-from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import EventRow, ProgressRow, TaskRow
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound, WrongProcess
 from viewcache.materializer.dataset.dataset import Dataset, Progress
@@ -151,7 +151,7 @@ class Cache:
         where = root if spec.catalog == "duckdb" else spec.catalog
         tier = LocalTier(root, spec.local.budget_bytes)
         # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
-        self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
+        self._owner = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / OWNER_LOCK, exclusive=True)
         try:
             self.catalog = Catalog.open(where, beside=root)
         except BaseException:

@@ -16,7 +16,7 @@ from viewcache.errors import ChunkDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.storage.recover import copy_row, scan_each
 from viewcache.store import FoundObject, Tier
-from viewcache.store.temporary import TEMPORARY, is_abandoned
+from viewcache.store.temporary import TEMPORARY, abandoned
 
 __all__ = ["QUARANTINED", "Garbage", "Stray", "TierGarbage", "collect", "survey"]
 
@@ -189,8 +189,6 @@ def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Str
 
 
 def _unfinished(root: Path) -> Iterator[Path]:
-    temporary = root / TEMPORARY
-    names = sorted(os.listdir(temporary)) if temporary.is_dir() else []
-    yield from (temporary / name for name in names if is_abandoned(name))
+    yield from sorted(Path(entry.path) for entry in abandoned(root))
     for pattern in _UNFINISHED:
         yield from sorted(root.glob(pattern))

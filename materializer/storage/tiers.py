@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
-from viewcache.errors import StoreUnreachable
+from viewcache.errors import ChunkDamaged, StoreUnreachable
 from viewcache.materializer.storage.ledger import LOCAL, Copy, Ledger
 from viewcache.store import LocalTier, Tier
 
@@ -105,6 +105,12 @@ class Tiers:
         loaded: Loaded,
     ) -> dict[int, Exception]:
         begun = time.perf_counter()
+        wrong: dict[int, Exception] = {
+            k: ChunkDamaged(f"{copies[k].stored.physical} in {name} has shape {copies[k].stored.shape}, not as planned")
+            for k in positions
+            if copies[k].stored.shape != slots[k].shape
+        }
+        positions = [position for position in positions if position not in wrong]
         chosen = [copies[position] for position in positions]
         whole = len(chosen) == len(slots)
         try:
@@ -113,13 +119,13 @@ class Tiers:
             )
         except StoreUnreachable as error:
             self.pass_over(name, error)
-            return dict.fromkeys(positions, error)
+            return wrong | dict.fromkeys(positions, error)
         seconds = time.perf_counter() - begun
         total = sum(slots[position].nbytes for position in positions)
         for position, copy in zip(positions, chosen, strict=True):
             size = slots[position].nbytes
             loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
-        return {positions[k]: damage for k, damage in found.items()}
+        return wrong | {positions[k]: damage for k, damage in found.items()}
 
     def pass_over(self, name: str, error: StoreUnreachable) -> None:
         """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
