@@ -21,6 +21,7 @@ _HOME = Path(__file__).resolve().parent / "sql" / "queries"
 _POLICIES = _HOME.with_name("policies")
 _TYPES = ("bigint", "integer", "double", "text", "blob", "boolean", "integer[]")
 _SECTIONS = ("Parameters", "Given", "Columns")
+_NAME = re.compile(r"[a-z0-9_]+", re.ASCII)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
 
@@ -90,7 +91,7 @@ def load(name: str, dialect: str) -> Statement:
         NotFound: no such statement; the message lists them.
     """
     for path in (_HOME / dialect / f"{name}.sql", _HOME / f"{name}.sql"):
-        if path.is_file():
+        if _NAME.fullmatch(name) and path.is_file():
             return _parse(name, dialect, path.read_text(encoding="utf-8"))
     raise NotFound(f"no query named {name!r}; there are: {', '.join(names())}")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, Full, Misuse
+from viewcache.errors import BadInput, Broken, Full
 from viewcache.failpoints import failpoint
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical, is_physical
 from viewcache.store.marker import MARKER, UNFINISHED, write_marker
@@ -128,7 +128,7 @@ class LocalTier(Tier):
     def sweep(self, dead_pid: int | None = None) -> int:
         """Remove what dead writers and interrupted deletions left in ``tmp/``.
 
-        The folders of living writers stay, and so does whatever has a name that no writer gives. Links are not followed.
+        The folders of living writers stay, and so does what has a name that no writer gives. Links are not followed.
 
         Args:
             dead_pid: a worker that the caller saw die, though the system may still list it.
@@ -168,7 +168,7 @@ class LocalTier(Tier):
                 sync_folder(str(folder))
 
     def _refuse_foreign(self, root: Path) -> None:
-        """Refuse a folder without a marker, unless all that lies there is a store's: then only the marker was deleted."""
+        """Refuse a folder without a marker, unless all that lies there is a store's: then the marker was deleted."""
         foreign = next((name for name in _OTHERS if os.path.lexists(root / name)), None)
         foreign = foreign or next(self._not_ours(), None)
         if foreign is not None:

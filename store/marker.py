@@ -1,7 +1,7 @@
 """The file in a local store's root that says which format lies there; without it nothing in the folder is ours.
 
-It is written under another name first, so that it is whole or absent. Who publishes an object puts it back: a store that
-was emptied while it was in use must open again.
+It is written under another name first, so that it is whole or absent. Whoever publishes an object puts it back, since a
+store that was emptied while it was in use must open again.
 """
 
 import json

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -93,12 +92,13 @@ def revision_of(where: str) -> str:
     from viewcache import migrations
     from viewcache.api.queries.ask import copy_catalog
     from viewcache.catalog.opening import is_postgresql
+    from viewcache.catalog.private import private_folder
 
     if is_postgresql(where):
         from viewcache.catalog.postgres import sqlalchemy_url
 
         return migrations.current(sqlalchemy_url(where)) or ""
-    with tempfile.TemporaryDirectory(prefix="viewcache-look-") as folder:
+    with private_folder() as folder:
         if not copy_catalog(where, folder):
             raise NotFound(f"no catalog in {where}; `viewcache run` makes one")
         return migrations.current(f"duckdb:///{folder}/catalog.duckdb") or ""

@@ -21,6 +21,7 @@ from viewcache.store import MARKER, LocalTier, Tier, open_tier
 
 __all__ = ["Owned", "owned_cache", "owner_lock"]
 
+
 @dataclass(frozen=True)  # no slots: tiers is cached
 class Owned:
     """A closed cache while it is owned."""

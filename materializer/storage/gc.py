@@ -4,7 +4,6 @@ It owns the catalog while it works, so nobody makes or reads anything meanwhile:
 than any run. The trade-off: what was read for the last time is garbage too, although another epoch might be asked for.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

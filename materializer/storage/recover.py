@@ -19,7 +19,7 @@ import pyarrow as pa
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CopyRow
 from viewcache.catalog.replay import REBUILT
-from viewcache.errors import BadInput, ChunkDamaged, ViewcacheError
+from viewcache.errors import BadInput, ChunkDamaged, StoreUnreachable, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.storage.ledger import Copy
@@ -120,15 +120,34 @@ def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovere
 
     Args:
         catalog: what we know.
-        tier: what is there; its count of used bytes is set.
+        tier: what is there; its count of used bytes is set. Of one that is away, or goes away meanwhile, the catalog's
+            rows are trusted: what is wrong with them is found by the read that needs it, or by a later start.
         name: of the tier in the catalog.
         clean: the last owner closed the catalog, so its rows can be trusted.
     """
+    trusted = clean and not catalog.quarantined and catalog.setting(REBUILT) != "yes"
+    if tier.away:
+        return _by_rows(catalog, tier, name)
+    try:
+        return _reconciled(catalog, tier, name, trusted=trusted)
+    except StoreUnreachable as error:  # it answered when it was opened
+        _log.warning("tier %s is taken as the catalog has it: %s", name, error, extra={"action": "tier_down"})
+        tier.away = True
+        return _by_rows(catalog, tier, name)
+
+
+def _by_rows(catalog: Catalog, tier: Tier, name: str, swept: int = 0) -> Recovered:
+    """What lies in a tier as the catalog has it."""
+    copies = _recorded(catalog, name)
+    tier.settle(sum(copy.bytes for copy in copies))
+    return Recovered(tuple(copies), walked=False, swept_bytes=swept)
+
+
+def _reconciled(catalog: Catalog, tier: Tier, name: str, *, trusted: bool) -> Recovered:
     swept = tier.sweep()
+    if trusted:
+        return _by_rows(catalog, tier, name, swept)
     copies = {copy.stored.physical: copy for copy in _recorded(catalog, name)}
-    if clean and not catalog.quarantined and catalog.setting(REBUILT) != "yes":
-        tier.settle(sum(copy.bytes for copy in copies.values()))
-        return Recovered(tuple(copies.values()), walked=False, swept_bytes=swept)
     there = dict(tier.iter_objects())
     missing = [physical for physical in copies if physical not in there]
     catalog.mark_gone([copies.pop(physical).object_id for physical in missing], "missing", tier=name)

@@ -132,6 +132,16 @@ class Tiers:
         if self._ledger.pass_over(name, time.monotonic() + RETRY_S):
             _log.warning("tier %s is passed over for %.0f s: %s", name, RETRY_S, error, extra={"action": "tier_down"})
 
+    def leave_alone(self, name: str, *, recovered: bool) -> None:
+        """Begin without a tier that did not answer when it was opened.
+
+        Args:
+            name: of the tier.
+            recovered: the catalog's rows of it can be trusted; if not, the next start looks at every object there.
+        """
+        self.strays = self.strays or not recovered
+        self._ledger.pass_over(name, time.monotonic() + RETRY_S)
+
     def delete(self, copy: Copy) -> None:
         """Delete a copy that the ledger has forgotten; one that cannot be reached is found at a later start."""
         try:

@@ -42,6 +42,6 @@ def test_forged_files_are_damage(tier: store.LocalTier, name: str) -> None:
 
 @pytest.mark.parametrize("name", FORGED_ATTRIBUTES)
 def test_what_is_forged_in_attributes_is_its_readers_business(tier: store.LocalTier, name: str) -> None:
-    """A store takes any attributes that are JSON; the recovery of a cache judges them (`tests/tiers/test_crafted.py`)."""
+    """A store takes any attributes that are JSON; a cache's recovery judges them (`tests/tiers/test_crafted.py`)."""
     craft(Path(tier.root), KEY, FORGED_ATTRIBUTES[name])
     assert store.scan_object(tier.root, store.physical_of(KEY)).key == KEY

@@ -118,7 +118,7 @@ def test_nothing_is_deleted_behind_a_link(tmp_path: Path, name: str) -> None:
 
 
 def test_a_store_without_its_marker_is_recognized(tier: store.LocalTier, put: Put) -> None:
-    """Only what a store makes lies there, so the marker was deleted, and comes back; one foreign name and it does not."""
+    """Only what a store makes lies there, so the marker was deleted, and comes back; not beside a foreign name."""
     stored = put(pixels((1, 9)))
     marker, folder = Path(tier.root, store.MARKER), Path(tier.root, "tmp", f"{'a' * 32}.{2**22 + 1}.5-abcdef")
     folder.mkdir()

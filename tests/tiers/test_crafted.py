@@ -83,7 +83,7 @@ def test_an_object_of_another_shape_is_made_again(tmp_path: Path, videos: Path, 
 
 
 def test_a_store_that_was_emptied_while_it_was_open_opens_again(tmp_path: Path, videos: Path, truth: Truth) -> None:
-    """``rm -rf cache/*`` under a running training: what is made after it has its marker, and the next start reads it."""
+    """``rm -rf cache/*`` under a running training: the marker comes back, and the next start reads what was made."""
     folder = tmp_path / "cache"
     described = config(folder, videos, **TASK)
     with viewcache.open(described) as cache:
