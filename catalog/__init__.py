@@ -27,6 +27,7 @@ In the order of work:
 - ``replay``: catalog and journal brought to the same state; a lost catalog gets its draws back
 - ``statements``: loads the named statements of `catalog/sql/queries`
 - ``views``: the public relations in `catalog/sql/views`, built after every migration
+- ``private``: a private folder for a copy of a catalog, gone with its maker
 - ``snapshot``: a copy to read for other processes while a run is on
 - ``readonly``: users' SQL over the catalog, read-only
 - ``confined``: other people's SQL in a child process with limits

@@ -7,6 +7,7 @@ then ``lost`` is set and ``reopen`` starts again on the same file.
 
 import contextlib
 import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -72,6 +73,7 @@ class DuckEngine(Engine):
         self._life = 0
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
+        self._keep_log_private()
         try:
             return uninterrupted(
                 lambda: duckdb.connect(str(self._path), read_only=self._read_only, config=dict(self._config))
@@ -84,6 +86,21 @@ class DuckEngine(Engine):
                 raise errors.Full(f"catalog {self._path}: {text}; free disk space") from error
             self._suspect(text)
             raise errors.CatalogDamaged(f"catalog {self._path} cannot be opened: {text}") from error
+
+    def _keep_log_private(self) -> None:
+        """Let the write-ahead log be this user's alone: DuckDB, which makes it after each checkpoint, asks the umask.
+
+        It is only created here, never opened: closing a file that DuckDB has open could give up its lock.
+        """
+        if self._read_only:
+            return
+        log = self._path.with_name(f"{self._path.name}.wal")
+        with contextlib.suppress(OSError):  # a disk that is full is told by the transaction
+            try:
+                os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                if stat.S_IMODE(os.stat(log).st_mode) & 0o077:
+                    os.chmod(log, 0o600)
 
     def _suspect(self, text: str) -> bool:
         """Whether an error means that the file is damaged; then the next open that may write moves it aside."""
@@ -100,6 +117,7 @@ class DuckEngine(Engine):
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
         """See ``Engine.transaction``."""
+        self._keep_log_private()
         cursor, _ = self._cursor()
         try:
             with self._translated():

@@ -52,6 +52,9 @@ _STEPS = {
 Of a video its identity is enough: the next scan reads the file again, since its size and time are not told.
 """
 
+_TICKET = "write_ticket"
+"""The statement that tells which ids were given out."""
+
 _COUNTED = ("dataset", "group", "generation", "task", "video")
 """Kinds of ids that lines name; those of objects are given out anew, since the store knows objects by key."""
 
@@ -87,12 +90,16 @@ class Step:
         """What `as_json` told, in the statement's own columns; those that were not told are null.
 
         Raises:
-            KeyError, TypeError, ValueError, ArrowInvalid: it is no step.
+            KeyError, TypeError, ValueError, ArrowInvalid, OverflowError: it is no step.
         """
+        if plain["do"] not in _STEPS and plain["do"] != _TICKET:  # a line may be somebody else's text
+            raise ValueError(f"{plain['do']!r} is no statement that a journal tells")
         given = load(plain["do"], "duckdb").given
         if given is None:
             return cls(plain["do"], plain.get("with", {}))
         count, columns = int(plain["n"]), plain["rows"]
+        if not 0 <= count <= max((len(each) for each in columns.values() if isinstance(each, list)), default=1):
+            raise ValueError(f"{count} rows are told, of which no column has so many")
         schema = arrow_schema(given.columns)
         values = [_untold(columns.get(field.name), count) for field in schema]
         arrays = [pa.array(each, field.type) for each, field in zip(values, schema, strict=True)]
@@ -134,7 +141,7 @@ class Line:
         """
         try:
             return [Step.of_json(each) for each in json.loads(self.text)["run"]]
-        except (KeyError, TypeError, ValueError, AttributeError, errors.NotFound) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, errors.NotFound) as error:
             raise errors.Broken(
                 f"a line of the journal cannot be understood ({type(error).__name__}: {error}); open the cache with "
                 "the release of viewcache that wrote it"
@@ -156,7 +163,7 @@ class Recording(Session):
             self.steps.append(step_of(name, given, **parameters or {}))
         elif name == "claim_ids" and parameters is not None and parameters["name"] in _COUNTED:
             counter = {"name": parameters["name"], "ticket": result["next_id"][0].as_py()}
-            self.steps.append(Step("write_ticket", counter))
+            self.steps.append(Step(_TICKET, counter))
         return result
 
     def count(self, name: str, parameters: Mapping[str, object]) -> int:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from viewcache import errors
 
-__all__ = ["OwnerLock"]
+__all__ = ["OWNER_LOCK", "OwnerLock"]
+
+OWNER_LOCK = "owner.lock"
+"""File in the folder of a store whose catalog is in PostgreSQL; who holds its lock owns the cache."""
 
 
 class OwnerLock:
@@ -29,11 +32,9 @@ class OwnerLock:
         Raises:
             CatalogBusy: another process holds it; the message says which, and what to do.
             CatalogDamaged: there is something else in the lock file's place.
+            Broken: the folder cannot be written, which only a reader need not do.
         """
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        except IsADirectoryError as error:
-            raise errors.CatalogDamaged(f"{path} is a folder where the lock file belongs; remove it") from error
+        self._fd = _open_to_write(path) if exclusive else _open_to_read(path)
         until = time.monotonic() + wait_s
         while True:
             try:
@@ -53,7 +54,10 @@ class OwnerLock:
 
     def _holder(self) -> int:
         """The owner's pid; 0 when it cannot be told, or a reader is copying after the owner's end."""
-        text = os.pread(self._fd, 32, 0)
+        try:
+            text = os.pread(self._fd, 32, 0)
+        except IsADirectoryError:
+            return 0
         return int(text) if text.isdigit() and Path(f"/proc/{int(text)}").exists() else 0
 
     def __enter__(self) -> "OwnerLock":
@@ -70,6 +74,30 @@ class OwnerLock:
             _held.discard(self)
             os.close(self._fd)
             self._fd = -1
+
+
+def _open_to_write(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except IsADirectoryError as error:
+        raise errors.CatalogDamaged(f"{path} is a folder where the lock file belongs; remove it") from error
+    except OSError as error:
+        raise errors.Broken(
+            f"cannot own the cache in {path.parent}: {error.strerror}; make that folder writable for this user, or "
+            "name another one"
+        ) from error
+
+
+def _open_to_read(path: Path) -> int:
+    """The lock file, or its folder where there is none and none can be made: then nobody can own the cache either."""
+    try:
+        return _open_to_write(path)
+    except errors.Broken as error:
+        try:
+            place = path if path.exists() else path.parent
+            return os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            raise error from None
 
 
 def _busy(folder: Path, holder: int) -> str:

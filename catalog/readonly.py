@@ -10,8 +10,8 @@ request; PostgreSQL, live.
 """
 
 import contextlib
+import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["QueryLimits", "QueryResult", "run_queries", "run_query"]
 
 _PLAIN_EXPLAINS = [["explain", word] for word in ("select", "with", "values", "table", "from")]
+
+
+_REACHING = re.compile(
+    r"\b(pg_(terminate|cancel)_backend|pg_(try_)?advisory_\w+|pg_notify|set_config|dblink\w*|lo_\w+"
+    r'|(query|cursor)_to_xml\w*|ts_stat|ts_rewrite)\b|\bu&"',
+    re.IGNORECASE,
+)
+"""Functions of PostgreSQL that end sessions, hold locks, change settings, or run a text as a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +110,14 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
     """A database file that stays as it is: a copy if nobody owns the catalog, else the owner's snapshot."""
     from viewcache.catalog.files import Layout
     from viewcache.catalog.lock import OwnerLock
+    from viewcache.catalog.private import private_folder
     from viewcache.catalog.snapshot import read_snapshot
 
     layout = Layout(folder)
     if not layout.database.exists():
         raise errors.NotFound(f"no catalog in {folder}; `viewcache run` makes one")
-    with tempfile.TemporaryDirectory(prefix="viewcache-sql-") as private:
-        copy = Path(private) / layout.database.name
+    with private_folder() as private:
+        copy = private / layout.database.name
         try:
             lock = OwnerLock(layout.lock, exclusive=False)
         except errors.CatalogBusy:
@@ -205,6 +214,7 @@ def _on_postgresql(
             # A server-side cursor takes one SELECT or VALUES and nothing that writes; the extended protocol one
             # statement.
             plain = _is_plain_explain(sql)
+            _check_functions(sql)
             text = sql if plain else f"declare answer{number} no scroll cursor for {sql.rstrip().rstrip(';')}\n"
             cursor = connection.execute(text.encode(), prepare=True)
             if not plain:
@@ -216,6 +226,15 @@ def _on_postgresql(
             yield _first_rows(table.schema, table.to_batches(2048), limits)
     except (psycopg.Error, MemoryError) as error:
         raise errors.QueryRefused(f"the query failed: {error}") from error
+
+
+def _check_functions(sql: str) -> None:
+    """Refuse functions that a read-only transaction allows and that reach beyond it: the owner's role may call them.
+
+    A name must stand in the text as it is, but for ``U&"…"``, which can spell any name and is refused with them.
+    """
+    if found := _REACHING.search(sql):
+        raise errors.QueryRefused(f"the query names {found[0]}; the catalog can be read only: leave it out")
 
 
 def _column(values: "tuple[object, ...]") -> "pa.Array":

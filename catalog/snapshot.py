@@ -59,6 +59,7 @@ class Upkeep:
             capture_output=True,
             timeout=_COPY_LIMIT_S,
             check=False,
+            umask=0o077,
         )
         if copy.returncode:
             fresh.unlink(missing_ok=True)
@@ -95,6 +96,7 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
     Raises:
         NotFound: there is no catalog.
         Timeout: nobody published one, because no owner runs or a transaction takes long.
+        Broken: the folder cannot be written.
     """
     layout = Layout(Path(folder).absolute())
     if not layout.database.exists():
@@ -112,7 +114,13 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
 def _request(layout: Layout) -> int:
     """Ask for a snapshot; when that was, nanoseconds by the file system's clock."""
     while True:
-        fd = os.open(layout.request, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(layout.request, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise errors.Broken(
+                f"cannot ask the owner of {layout.folder} for a snapshot: {error.strerror}; ask where that folder can "
+                "be written"
+            ) from error
         try:
             os.utime(fd)
             status = os.fstat(fd)

@@ -22,6 +22,7 @@ _HOME = Path(__file__).resolve().parent / "sql" / "queries"
 _POLICIES = _HOME.with_name("policies")
 _TYPES = ("bigint", "integer", "double", "text", "blob", "boolean", "integer[]")
 _SECTIONS = ("Parameters", "Given", "Columns")
+_NAME = re.compile(r"[a-z0-9_]+", re.ASCII)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 
 
@@ -91,7 +92,7 @@ def load(name: str, dialect: str) -> Statement:
         NotFound: no such statement; the message lists them.
     """
     texts = _texts(_HOME)
-    text = texts.get(f"{dialect}/{name}") or texts.get(name)
+    text = (texts.get(f"{dialect}/{name}") or texts.get(name)) if _NAME.fullmatch(name) else None
     if text is not None:
         return _parse(name, dialect, text)
     raise NotFound(f"no query named {name!r}; there are: {', '.join(names())}")

@@ -14,6 +14,7 @@ In the order of work:
 - ``writer``: write and publish an object of a folder
 - ``reader``: read, scan and verify objects of a folder
 - ``tier``: what every tier can do, and copying between two
+- ``marker``: the file that says that a folder is a store, and of which format
 - ``local``: the local tier: a folder's layout, and deletion
 - ``headroom``: how much memory the machine and the control groups still give
 - ``arena``: the memory behind it: shared, without names, freed by the kernel
@@ -34,7 +35,8 @@ from viewcache.store.budget import Budget, Reservation
 from viewcache.store.buffers import aligned_empty
 from viewcache.store.codec import CODECS, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
-from viewcache.store.local import MARKER, LocalTier
+from viewcache.store.local import LocalTier
+from viewcache.store.marker import MARKER
 from viewcache.store.memory import MemoryTier
 from viewcache.store.opening import open_tier
 from viewcache.store.reader import read_into, read_slots, scan_object, verify_object

@@ -88,6 +88,11 @@ class Client:
         """Requests that may be under way now."""
         return self._window.size
 
+    @property
+    def answers(self) -> bool:
+        """Whether the last request was answered, be it by a refusal; True before the first."""
+        return self._answers
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Do one of the requests below, and wait for it."""
         future = self.submit(work)

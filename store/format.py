@@ -21,6 +21,7 @@ __all__ = [
     "ALIGNMENT",
     "CRC_BYTES",
     "FORMAT",
+    "MAX_METADATA_BYTES",
     "METADATA_NAME",
     "ArrayMeta",
     "ChunkTable",
@@ -28,6 +29,7 @@ __all__ = [
     "check_key",
     "check_physical",
     "dump_metadata",
+    "is_physical",
     "parse_metadata",
     "physical_of",
     "remote_entries",
@@ -38,13 +40,17 @@ __all__ = [
 FORMAT = 1
 """Version of everything on this page; a store of another version is refused."""
 METADATA_NAME = "zarr.json"
+MAX_METADATA_BYTES = 16 << 20
+"""Of ``zarr.json``; who reads one brings no more."""
 CRC_BYTES = 4
 ALIGNMENT = 64
 """Inner chunks start at multiples of this, in bytes: the kernel copies twice as fast to and from whole cache lines."""
 
 _MAX_CHUNK_BYTES = 1 << 30  # blosc and one read call both end just below 2 GiB
 _MAX_OFFSET = 1 << 62  # the system's file offsets are signed
-_MAX_METADATA_BYTES = 16 << 20
+_MAX_CHUNKS = 1 << 21  # ten hours of single frames at 60 Hz; their index has 32 MiB
+_MAX_DIMENSIONS = 16
+_MAX_NESTED = 1 << 16  # arrays and objects in zarr.json, which take twenty times their text in memory
 _RESERVED = "viewcache"  # our own attribute beside those of the caller
 _REMOTE = ("table", "write")  # entries of our own that only copies in a remote tier have
 _WRITE_ID_DIGITS = 16
@@ -73,12 +79,18 @@ class ArrayMeta:
     def __post_init__(self) -> None:
         """Refuse what the format cannot hold."""
         codec(self.codec)
+        if max(len(self.shape), len(self.chunk)) > _MAX_DIMENSIONS:
+            raise Misuse(f"a shape of {len(self.shape)} dimensions was given; at most {_MAX_DIMENSIONS} are possible")
+        if not all(type(side) is int for side in (*self.shape, *self.chunk)):
+            raise Misuse(f"shape {self.shape} and chunk {self.chunk} must be whole numbers")
         if not self.shape or len(self.chunk) != len(self.shape) or min(*self.shape, *self.chunk) < 1:
             raise Misuse(f"shape {self.shape} and chunk {self.chunk} must have the same length and no zero")
         if self.chunk[1:] != self.shape[1:] or self.chunk[0] > self.shape[0]:
             raise Misuse(f"chunk {self.chunk} must be (rows, *shape[1:]) with rows within shape {self.shape}")
         if self.chunk_bytes > _MAX_CHUNK_BYTES:
             raise Misuse(f"chunk {self.chunk} has {self.chunk_bytes} bytes; at most {_MAX_CHUNK_BYTES} are possible")
+        if self.chunks > _MAX_CHUNKS:
+            raise Misuse(f"shape {self.shape} has {self.chunks} chunks; at most {_MAX_CHUNKS} are possible")
         if _RESERVED in self.attributes:
             raise Misuse(f"the attribute {_RESERVED!r} is reserved for the store")
 
@@ -206,6 +218,11 @@ def check_physical(physical: str) -> str:
     return found[2]
 
 
+def is_physical(path: str) -> bool:
+    """Whether an object may lie at this path below the root."""
+    return _PHYSICAL.fullmatch(path) is not None
+
+
 def remote_entries(table: ChunkTable, write_id: str) -> Json:
     """What a copy in a remote tier says of itself besides: its chunk table, and which write made it.
 
@@ -272,8 +289,10 @@ def parse_metadata(text: bytes, key: str) -> tuple[ArrayMeta, int]:
     Raises:
         ChunkDamaged: any bit of it is not as written, or it belongs to another key.
     """
-    if len(text) > _MAX_METADATA_BYTES:
-        raise ChunkDamaged(f"zarr.json of object {key} has {len(text)} bytes; ours have at most {_MAX_METADATA_BYTES}")
+    if len(text) > MAX_METADATA_BYTES:
+        raise ChunkDamaged(f"zarr.json of object {key} has {len(text)} bytes; ours have at most {MAX_METADATA_BYTES}")
+    if text.count(b"[") + text.count(b"{") > _MAX_NESTED:
+        raise ChunkDamaged(f"zarr.json of object {key} has more than {_MAX_NESTED} arrays and objects")
     try:
         document = json.loads(text)
         attributes = document["attributes"]

@@ -8,7 +8,6 @@ range of one big file, which would save two calls.
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,13 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, Full, Misuse
+from viewcache.errors import BadInput, Broken, Full
 from viewcache.failpoints import failpoint
-from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical
+from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical, is_physical
+from viewcache.store.marker import MARKER, UNFINISHED, write_marker
 from viewcache.store.reader import read_into, scan_object, verify_object
 from viewcache.store.shard_reader import FoundObject, Stored
 from viewcache.store.shard_writer import Written
-from viewcache.store.temporary import TEMPORARY, is_abandoned, temporary_name
+from viewcache.store.temporary import TEMPORARY, abandoned, is_temporary, temporary_name
 from viewcache.store.tier import Tier
 from viewcache.store.writer import sync_folder, write_object
 
@@ -30,12 +30,11 @@ __all__ = ["MARKER", "LocalTier"]
 
 Bytes = NDArray[np.uint8]
 
-MARKER = "viewcache-store.json"
-"""File in the root that says which format lies there; without it nothing in the folder is ours to delete."""
-
 _OBJECTS = "objects"
 _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
-_UNFINISHED_MARKER = re.compile(re.escape(MARKER) + r"\.[0-9a-f]{8}", re.ASCII)
+_UNFINISHED_MARKER = re.compile(re.escape(UNFINISHED) + r"[0-9a-f]{8}", re.ASCII)
+_OTHERS = ("zarr.json", ".zgroup", ".zarray")
+"""Files that make a folder somebody else's array."""
 
 
 class LocalTier(Tier):
@@ -92,11 +91,8 @@ class LocalTier(Tier):
                 continue
             for entry in _entries(prefix.path):
                 physical = f"{_OBJECTS}/{prefix.name}/{entry.name}"
-                try:
-                    check_physical(physical)
-                except Misuse:
-                    continue
-                yield physical, _folder_bytes(entry.path)
+                if is_physical(physical):
+                    yield physical, _folder_bytes(entry.path)
 
     def delete(self, physical: str, counted: int | None = None) -> int:
         """Remove one object; others see it whole or not at all.
@@ -130,7 +126,9 @@ class LocalTier(Tier):
         return size
 
     def sweep(self, dead_pid: int | None = None) -> int:
-        """Remove what dead writers and interrupted deletions left in ``tmp/``; living writers' folders stay.
+        """Remove what dead writers and interrupted deletions left in ``tmp/``.
+
+        The folders of living writers stay, and so does what has a name that no writer gives. Links are not followed.
 
         Args:
             dead_pid: a worker that the caller saw die, though the system may still list it.
@@ -140,21 +138,26 @@ class LocalTier(Tier):
         """
         self._check_process()
         removed = 0
-        for entry in _entries(f"{self.root}/{TEMPORARY}"):
-            if is_abandoned(entry.name, dead_pid):
-                removed += _folder_bytes(entry.path)
-                _remove(entry.path)
+        for entry in abandoned(self.root, dead_pid):
+            removed += _folder_bytes(entry.path)
+            _remove(entry.path)
         return removed
 
     def _lay_out(self) -> None:
         root = Path(self.root)
         root.mkdir(0o700, parents=True, exist_ok=True)
+        for name in (_OBJECTS, TEMPORARY):
+            if (root / name).is_symlink():
+                raise BadInput(
+                    f"{root / name} is a link to another folder, in which viewcache would delete; replace it by a "
+                    f"folder, or name the folder that it leads to as cache.store"
+                )
         marker = root / MARKER
         try:
             text = marker.read_bytes()
         except FileNotFoundError:
             self._refuse_foreign(root)
-            self._mark(marker)
+            self._mark()
         else:
             self._check_marker(marker, text)
         fresh = [name for name in (_OBJECTS, TEMPORARY) if not (root / name).is_dir()]
@@ -165,26 +168,33 @@ class LocalTier(Tier):
                 sync_folder(str(folder))
 
     def _refuse_foreign(self, root: Path) -> None:
-        for name in (_OBJECTS, TEMPORARY, "zarr.json", ".zgroup", ".zarray"):
-            if os.path.lexists(root / name):
-                raise BadInput(
-                    f"{root} holds {name!r} but no {MARKER}, so it is not a viewcache store; "
-                    f"name an empty or new folder as cache.store"
-                )
+        """Refuse a folder without a marker, unless all that lies there is a store's: then the marker was deleted."""
+        foreign = next((name for name in _OTHERS if os.path.lexists(root / name)), None)
+        foreign = foreign or next(self._not_ours(), None)
+        if foreign is not None:
+            raise BadInput(
+                f"{root} holds {foreign!r} but no {MARKER}, so it is not a viewcache store; "
+                f"name an empty or new folder as cache.store"
+            )
 
-    def _mark(self, marker: Path) -> None:
+    def _not_ours(self) -> Iterator[str]:
+        """Names of what no store puts into its two folders."""
+        for name in (_OBJECTS, TEMPORARY):
+            if os.path.lexists(f"{self.root}/{name}") and not os.path.isdir(f"{self.root}/{name}"):
+                yield name
+        for prefix in _entries(f"{self.root}/{_OBJECTS}"):
+            inside = _entries(prefix.path) if prefix.is_dir(follow_symlinks=False) else [prefix]
+            for entry in inside:
+                if not is_physical(f"{_OBJECTS}/{prefix.name}/{entry.name}"):
+                    yield os.path.relpath(entry.path, self.root)
+        yield from (f"{TEMPORARY}/{e.name}" for e in _entries(f"{self.root}/{TEMPORARY}") if not is_temporary(e.name))
+
+    def _mark(self) -> None:
         # The marker comes first and whole: were it last, a crash before it would leave folders that we then refuse.
-        unfinished = marker.with_name(f"{MARKER}.{secrets.token_hex(4)}")
         for leftover in _entries(self.root):
             if _UNFINISHED_MARKER.fullmatch(leftover.name):
                 os.unlink(leftover.path)
-        text = json.dumps({"viewcache_store": FORMAT}) + "\n"
-        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "w", encoding="ascii") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.rename(unfinished, marker)
+        write_marker(self.root)
 
     def _check_marker(self, marker: Path, text: bytes) -> None:
         try:
@@ -199,6 +209,9 @@ class LocalTier(Tier):
 
 
 def _entries(path: str) -> list["os.DirEntry[str]"]:
+    """What lies in a folder; nothing where there is none, or a link that leads elsewhere."""
+    if os.path.islink(path):
+        return []
     try:
         with os.scandir(path) as entries:
             return list(entries)

@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import ChunkDamaged, Full
-from viewcache.store.format import METADATA_NAME, ChunkTable, check_physical, index_size, parse_metadata, shard_name
+from viewcache.store.format import (
+    MAX_METADATA_BYTES,
+    METADATA_NAME,
+    ChunkTable,
+    check_physical,
+    index_size,
+    parse_metadata,
+    shard_name,
+)
 from viewcache.store.shard_reader import (
     FoundObject,
     Stored,
@@ -140,7 +148,7 @@ def verify_object(root: Root, physical: str, table: ChunkTable | None = None) ->
 def _read_file(path: str) -> bytes:
     file = os.open(path, _OPEN_FLAGS)
     with open(file, "rb") as opened:
-        return opened.read()
+        return opened.read(MAX_METADATA_BYTES + 1)  # one more, so that a longer one is noticed
 
 
 def _explain(error: OSError, path: str) -> ChunkDamaged | Full:

@@ -7,6 +7,7 @@ same wrong bytes twice are damage. See docs/design/0013-remote-tier.md.
 """
 
 import json
+import logging
 import os
 import re
 import secrets
@@ -20,12 +21,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, ChunkDamaged, Misuse
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Misuse, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.store.checksum import crc32c
 from viewcache.store.fetch import Wanted, came_again
 from viewcache.store.format import (
     FORMAT,
+    MAX_METADATA_BYTES,
     METADATA_NAME,
     ArrayMeta,
     ChunkTable,
@@ -39,7 +41,7 @@ from viewcache.store.format import (
     remote_table,
     shard_name,
 )
-from viewcache.store.local import MARKER
+from viewcache.store.marker import MARKER
 from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks
 from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
 from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
@@ -51,12 +53,14 @@ __all__ = ["RemoteTier"]
 Bytes = NDArray[np.uint8]
 T = TypeVar("T")
 
+_log = logging.getLogger("viewcache.store")
+
 _OBJECTS = "objects"
 _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OURS = re.compile(r"zarr\.json|c(\.0)+", re.ASCII)
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
 _LOOK_BYTES = 64 << 10  # of zarr.json at first: nearly always all of it
-_MOST_BYTES = 16 << 20  # of zarr.json at all
+_MOST_WHOLE = 1 << 30  # of a shard that is brought whole although nothing is known of it but what it says itself
 _LISTINGS = 16  # prefixes that are listed at once
 
 
@@ -76,6 +80,7 @@ class RemoteTier(Tier):
         stall_s: float = 10.0,
         seed: int | None = None,
         make: bool = True,
+        required: bool = True,
     ):
         """Make the store, or accept the one that is there.
 
@@ -88,11 +93,12 @@ class RemoteTier(Tier):
             stall_s: seconds without an answer after which one attempt counts as lost.
             seed: of the jitter in the pauses between attempts.
             make: mark what has nothing in it as a store; without it, only who writes an object writes.
+            required: False takes a store that does not answer, as ``away``, until it is first written to or listed.
 
         Raises:
             BadInput: the URL is not taken, or what lies there is not a store.
             MissingExtra: the file system is not installed.
-            StoreUnreachable: no answer within the deadline, or a refusal.
+            StoreUnreachable: no answer within the deadline, if it is required; or a refusal.
         """
         from viewcache.store.client import Client  # asyncio, which processes without a remote tier need not load
 
@@ -100,8 +106,16 @@ class RemoteTier(Tier):
         super().__init__(name, url, budget_bytes)
         # One writer at a time for the keys of one prefix: two threads of this process never race for an object.
         self._turns = [threading.Lock() for _ in range(256)]
+        self._make = make
+        self._arriving = threading.Lock()
         try:
-            self._lay_out(make=make)
+            self._lay_out()
+        except StoreUnreachable as error:
+            if required or self._client.answers:
+                self.close()
+                raise
+            self.away = True
+            _log.warning("a cache opens without its store %s: %s", url, error, extra={"action": "store_away"})
         except BaseException:
             self.close()
             raise
@@ -134,7 +148,7 @@ class RemoteTier(Tier):
         Raises:
             StoreUnreachable: no answer within the deadline, or a refusal.
         """
-        self._check_process()
+        self._arrive()
         started, physical = time.perf_counter(), physical_of(key)
         table, shard = packed_shard(key, array, meta)
         text = dump_metadata(meta, key, table.digest(), remote_entries(table, secrets.token_hex(8)))
@@ -145,15 +159,21 @@ class RemoteTier(Tier):
 
     def scan(self, physical: str) -> FoundObject:
         """Learn of an object from the tier alone, by two small requests; see `scan_object`."""
-        self._check_process()
+        self._arrive()
         text, meta, digest = self._metadata(physical)
         table = remote_table(text)
+        path = f"{physical}/{meta.shard_name}"
         if table is None:
+            if self._client.call(self._client.files(physical)).get(path, 0) > _MOST_WHOLE:
+                raise ChunkDamaged(
+                    f"{path} has no chunk table and more than {_MOST_WHOLE} bytes, too many to be checked"
+                )
             return self._whole(physical, text, meta, digest)
         if table.digest() != digest or len(table.offsets) != meta.chunks:
             raise ChunkDamaged(f"{physical}: the chunk table in {METADATA_NAME} is not of these chunks")
         end = max(place + aligned(size) for place, size in zip(table.offsets, table.sizes, strict=True))
-        path = f"{physical}/{meta.shard_name}"
+        if end > bound_bytes(meta, check_physical(physical)):
+            raise ChunkDamaged(f"{physical}: the chunk table in {METADATA_NAME} points outside any shard of its shape")
 
         def check(index: bytes) -> None:
             if index != table.index_bytes():
@@ -174,7 +194,7 @@ class RemoteTier(Tier):
 
     def verify(self, physical: str, table: ChunkTable | None = None) -> FoundObject:
         """Read every byte of an object and check it, by two requests; see `verify_object`."""
-        self._check_process()
+        self._arrive()
         found = self._whole(physical, *self._metadata(physical))
         if table is not None and table != found.table:
             raise ChunkDamaged(f"{physical} is whole but not what the catalog has: its chunk table differs")
@@ -182,7 +202,7 @@ class RemoteTier(Tier):
 
     def iter_objects(self) -> Iterator[tuple[str, int]]:
         """All ``(physical, bytes that it takes)``, in no order. A shard without ``zarr.json`` is no object."""
-        self._check_process()
+        self._arrive()
         for folder, files in self._folders():
             if f"{folder}/{METADATA_NAME}" in files:
                 yield folder, sum(files.values())
@@ -193,7 +213,7 @@ class RemoteTier(Tier):
         Raises:
             StoreUnreachable: no answer within the deadline, or a refusal; nothing was given back to the budget.
         """
-        self._check_process()
+        self._arrive()
         key = check_physical(physical)
         with self._turns[int(key[:2], 16)]:
             size = self._remove(physical)
@@ -202,7 +222,7 @@ class RemoteTier(Tier):
         return size
 
     def sweep(self, dead_pid: int | None = None) -> int:
-        """Remove shards that never became objects, and what lies under ``tmp/``.
+        """Remove shards that never became objects.
 
         Only the owner's process writes here, so a worker that died left nothing.
 
@@ -212,13 +232,10 @@ class RemoteTier(Tier):
         Returns:
             The bytes removed.
         """
-        self._check_process()
+        self._arrive()
         if dead_pid is not None:
             return 0
-        left = self._client.call(self._client.files(TEMPORARY))
-        for path in left:
-            self._client.call(self._client.remove(path))
-        removed = sum(left.values())
+        removed = 0
         for folder, files in self._folders():
             if f"{folder}/{METADATA_NAME}" not in files:
                 with self._turns[int(check_physical(folder)[:2], 16)]:
@@ -283,7 +300,7 @@ class RemoteTier(Tier):
 
         def parse(text: bytes) -> tuple[bytes, ArrayMeta, int]:
             if len(text) == _LOOK_BYTES:
-                text += self._client.call(self._client.get(path, _LOOK_BYTES, _MOST_BYTES)) or b""
+                text += self._client.call(self._client.get(path, _LOOK_BYTES, MAX_METADATA_BYTES + 1)) or b""
             return text, *parse_metadata(text, key)
 
         return self._look(path, 0, _LOOK_BYTES, parse)
@@ -361,14 +378,30 @@ class RemoteTier(Tier):
                     continue
                 yield folder, files
 
-    def _lay_out(self, *, make: bool) -> None:
+    def _arrive(self) -> None:
+        """Look at a store that was away when it was opened, before anything in it is listed or changed.
+
+        Raises:
+            StoreUnreachable: it does not answer yet, or what lies there is not ours.
+        """
+        self._check_process()
+        if not self.away:
+            return
+        with self._arriving:
+            try:
+                self._lay_out()
+            except BadInput as error:
+                raise StoreUnreachable(f"{self.url} answers now, but cannot be used: {error}") from None
+            self.away = False
+
+    def _lay_out(self) -> None:
         client = self._client
         if client.call(client.get(MARKER, 0, _LOOK_BYTES)) is None:
             for name in {*client.call(client.names(""))} & {_OBJECTS, TEMPORARY, METADATA_NAME, ".zgroup", ".zarray"}:
                 raise BadInput(
                     f"{self.url} holds {name!r} but no {MARKER}, so it is not a viewcache store; name another prefix"
                 )
-            if not make:
+            if not self._make:
                 return
             client.call(client.put(MARKER, json.dumps({"viewcache_store": FORMAT}).encode() + b"\n"))
         try:

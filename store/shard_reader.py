@@ -156,14 +156,16 @@ def locate_chunks(fill: Fill, path: str, meta: ArrayMeta, digest: int, start: in
     Raises:
         ChunkDamaged: the index or a chunk's trailer is not as written, or is another object's.
     """
+    limit = end - start - index_size(meta.chunks)
+    if limit < meta.chunks * CRC_BYTES:  # before memory is taken for what somebody else may have claimed
+        raise ChunkDamaged(f"{path} has {end - start} bytes, too few for the {meta.chunks} chunks of its zarr.json")
     index = bytearray(index_size(meta.chunks))
-    limit = end - start - len(index)
-    if limit < 0:
-        raise ChunkDamaged(f"{path} has {end - start} bytes, fewer than its index")
     fill([index], end - len(index))
     offsets, sizes = ChunkTable.parse_index(bytes(index))
-    if any(place + length > limit or length < CRC_BYTES for place, length in zip(offsets, sizes, strict=True)):
-        raise ChunkDamaged(f"{path}: the index points outside the {end - start} bytes of the shard")
+    most = min(limit, codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
+    places = zip(offsets, sizes, strict=True)
+    if any(place + length > limit or not CRC_BYTES <= length <= most for place, length in places):
+        raise ChunkDamaged(f"{path}: the index points outside the {end - start} bytes of the shard, or at a wrong size")
     crcs: list[int] = []
     trailer = bytearray(CRC_BYTES)
     for place, length in zip(offsets, sizes, strict=True):

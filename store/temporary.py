@@ -9,7 +9,7 @@ import secrets
 from functools import cache
 from pathlib import Path
 
-__all__ = ["TEMPORARY", "is_abandoned", "temporary_name"]
+__all__ = ["TEMPORARY", "abandoned", "is_abandoned", "is_temporary", "temporary_name"]
 
 TEMPORARY = "tmp"
 """The folder below the store's root in which every unfinished or dying thing lies."""
@@ -23,8 +23,30 @@ def temporary_name(key: str) -> str:
     return f"{TEMPORARY}/{key}.{pid}.{_own_start(pid)}-{secrets.token_hex(6)}"
 
 
+def abandoned(root: str | os.PathLike[str], dead: int | None = None) -> list["os.DirEntry[str]"]:
+    """The entries of a store's ``tmp/`` that dead writers left; nothing where ``tmp`` is a link to another folder.
+
+    Args:
+        root: the store's folder.
+        dead: as for `is_abandoned`.
+    """
+    folder = os.path.join(root, TEMPORARY)
+    if os.path.islink(folder):
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if is_abandoned(entry.name, dead)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def is_temporary(name: str) -> bool:
+    """Whether an entry of ``tmp/`` has a name that a writer gives."""
+    return _NAME.fullmatch(name) is not None
+
+
 def is_abandoned(name: str, dead: int | None = None) -> bool:
-    """Whether an entry of ``tmp/`` has no living maker; entries that are not of our making count as abandoned.
+    """Whether an entry of ``tmp/`` was made by a writer that is dead; an entry with any other name is not ours.
 
     Args:
         name: the entry's name, without folder.
@@ -32,7 +54,7 @@ def is_abandoned(name: str, dead: int | None = None) -> bool:
     """
     found = _NAME.fullmatch(name)
     if found is None:
-        return True
+        return False
     pid, start = int(found[1]), int(found[2])
     return pid == dead or _start_of(pid) != start
 

@@ -56,6 +56,8 @@ class Tier(Budget, ABC):
         """
         super().__init__(url, budget_bytes, unit)
         self.name = name
+        self.away = False
+        """It has not answered since it was opened, so nothing is known of what lies there."""
 
     @abstractmethod
     def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:

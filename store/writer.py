@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from viewcache.errors import Broken, ChunkDamaged, Full, Misuse
 from viewcache.failpoints import failpoint
 from viewcache.store.format import METADATA_NAME, ArrayMeta, dump_metadata, physical_of
+from viewcache.store.marker import MARKER, write_marker
 from viewcache.store.reader import scan_object, verify_object
 from viewcache.store.shard_reader import FoundObject
 from viewcache.store.shard_writer import ShardWriter, Written, bound_bytes, inner_chunks, write_exactly, written_of
@@ -145,6 +146,7 @@ class ObjectWriter:
             if self._durable:
                 sync_folder(self._folder)
             failpoint("store.before-rename")
+            self._keep_marker()
             found = self._publish()
             failpoint("store.after-rename")
         except BaseException as error:
@@ -167,6 +169,11 @@ class ObjectWriter:
     def _check_open(self) -> None:
         if self._file < 0:
             raise Misuse(f"object {self._key} was committed or given up; write it anew")
+
+    def _keep_marker(self) -> None:
+        """Put the store's marker back if somebody emptied the folder: without it the store would not open again."""
+        if not os.path.exists(f"{self._root}/{MARKER}"):
+            write_marker(self._root)
 
     def _publish(self) -> FoundObject | None:
         """Rename into place; the object that was there already, if it is whole."""

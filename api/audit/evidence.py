@@ -120,7 +120,10 @@ class Recipes:
         """Note one object by what is stored beside its pixels."""
         key = attributes.get("video_key")
         sizes = (footage.sizes.get(str(key)) for footage in self.footage.values())
-        windows = windows_of(attributes, next(filter(None, sizes), None))
+        try:
+            windows = windows_of(attributes, next(filter(None, sizes), None))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return  # another program wrote it: what it says tells nothing of our draws
         if windows:
             self.windows[object_id] = windows
 

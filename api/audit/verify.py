@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from viewcache.api.audit.evidence import Evidence, Recipes, gather
 from viewcache.api.config.find import Located
-from viewcache.api.upkeep.owned import lasting_tiers
+from viewcache.api.upkeep.owned import owned_cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
-from viewcache.errors import ChunkDamaged, NotFound
+from viewcache.errors import ChunkDamaged
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.store.format import ChunkTable
-from viewcache.store.local import MARKER
 
 __all__ = ["Verified", "verify"]
 
@@ -66,17 +65,11 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
     Raises:
         NotFound: there is no catalog or no store.
         StoreUnreachable: a remote tier does not answer.
+        BadInput: the catalog is of another store.
         CatalogBusy: another process owns it.
     """
-    try:
-        with open(f"{located.root}/{MARKER}", "rb"):
-            pass
-    except FileNotFoundError:
-        raise NotFound(f"no store in {located.root}; `viewcache run` makes one") from None
-    with (
-        Catalog.open(located.catalog, create=False, writable=repair) as catalog,
-        lasting_tiers(catalog, located) as tiers,
-    ):
+    with owned_cache(located, writable=repair) as owned:
+        catalog, tiers = owned.catalog, owned.tiers
         copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
         recipes = Recipes(catalog)
         damaged: list[str] = []

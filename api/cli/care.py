@@ -153,12 +153,11 @@ def _collect(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _forget(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import locate
-    from viewcache.catalog import Catalog
+    from viewcache.api.upkeep.owned import owned_cache
     from viewcache.errors import NotFound
 
-    where = locate(arguments.where)
-    writable = not arguments.dry_run
-    with Catalog.open(where.catalog, create=False, writable=writable, beside=where.root) as catalog:
+    with owned_cache(locate(arguments.where), writable=not arguments.dry_run) as owned:
+        catalog = owned.catalog
         known = {row.name: row for row in catalog.load_tasks()}
         if arguments.task not in known:
             raise NotFound(f"no task {arguments.task!r} in this catalog; it has {', '.join(sorted(known)) or 'none'}")
@@ -186,11 +185,14 @@ def _upgrade(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache import migrations
     from viewcache.api.config.find import locate
     from viewcache.api.upkeep.doctor import revision_of
+    from viewcache.api.upkeep.owned import owner_lock
     from viewcache.catalog.opening import upgrade_catalog
 
-    where = locate(arguments.where).catalog
-    before = revision_of(where)
-    after = migrations.HEAD if arguments.dry_run else upgrade_catalog(where)
+    located = locate(arguments.where)
+    before, after = revision_of(located.catalog), migrations.HEAD
+    if not arguments.dry_run:
+        with owner_lock(located, exclusive=True):
+            after = upgrade_catalog(located.catalog)
     if terminal.json:
         terminal.data({"before": before, "after": after, "dry_run": arguments.dry_run})
     elif before == after:

@@ -29,7 +29,7 @@ def add_commands(commands: "Commands") -> None:
         help="a YAML file, or a cache's folder (default: as `viewcache status`)",
     )
     evict.add_argument("--policy", metavar="NAME", help="what leaves first (default: the configuration's, else demand)")
-    evict.add_argument("--need", metavar="SIZE", help="bytes to free, such as 10GB")
+    evict.add_argument("--need", metavar="SIZE", help="bytes of the budget that shall be free, such as 10GB")
     evict.add_argument("--tier", choices=("local", "remote"), default="local", help="from which tier (default: local)")
     evict.add_argument("--folder", metavar="DIR", help="policies of your own (default: the configuration's)")
     evict.add_argument("--list", action="store_true", help="only list the policies, each tried on a sample")
@@ -55,7 +55,7 @@ def _evict(arguments: argparse.Namespace, terminal: Terminal) -> int:
             located = None  # the policies can be looked at without a cache
         return _list(*policies_of(located, folder), terminal)
     if arguments.need is None:
-        raise BadInput("--need says how many bytes to free, such as --need 10GB (or use --list)")
+        raise BadInput("--need says how many bytes shall be free, such as --need 10GB (or use --list)")
     try:
         need = parse_size(int(arguments.need) if arguments.need.isdecimal() else arguments.need)
     except ValueError:
@@ -111,7 +111,8 @@ def _show(done: "Evicted", terminal: Terminal) -> None:
         terminal.say(f"and {more} more; --json lists all")
     verb = "would free" if done.dry_run else "freed"
     terminal.show(
-        f"{done.policy} {verb} {size(done.bytes)} of the {done.tier} tier with {counted(len(done.leaves), 'object')}"
+        f"{done.policy} {verb} {size(done.bytes)} of the {done.tier} tier with {counted(len(done.leaves), 'object')}; "
+        f"{size(max(0, done.free_bytes))} of its budget {'would be' if done.dry_run else 'are'} free"
     )
-    if done.bytes < done.need_bytes:
+    if done.free_bytes < done.need_bytes:
         terminal.say(f"{size(done.need_bytes)} were wanted; nothing else may leave")

@@ -387,14 +387,20 @@ def _labels(entries: Entries, folder: str) -> str | None:
 
 def _keep_apart(tiers: Iterable[TierSpec], uri: str, entries: Entries) -> None:
     """Refuse a store that holds the videos: what lies in a store may be evicted, sources never (law 6)."""
+    videos = _real(uri)
     for tier in tiers:
-        if f"{uri}/".startswith(f"{tier.url.rstrip('/')}/"):
+        if f"{videos}/".startswith(f"{_real(tier.url).rstrip('/')}/"):
             task = f"task {entries.value('tag')!r}"
             raise error_at(
                 entries.place("video_dataset_path"),
                 ConfigCode.VIDEOS_IN_STORE,
                 f"the videos of {task} lie inside the cache's store {tier.url}; choose another cache.store",
             )
+
+
+def _real(place: str) -> str:
+    """A path with its links resolved, as far as it exists; a URL as it is."""
+    return os.path.realpath(place) if os.path.isabs(place) else place
 
 
 def _trust(worker_kind: WorkerKind, uri: str, entries: Entries) -> None:

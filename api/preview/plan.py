@@ -5,7 +5,6 @@ and works while another process trains. What the catalog knows of the videos is 
 looked at.
 """
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.catalog import Catalog, records
+from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.planning.cost import CostModel
@@ -175,7 +175,7 @@ def planned_tasks(
     """
     if not config.tasks:
         raise BadInput("the configuration has no task; add a dataset: section")
-    with tempfile.TemporaryDirectory(prefix="viewcache-plan-") as folder:
+    with private_folder() as folder:
         if config.cache.catalog == "duckdb":
             copy_catalog(config.cache.local.url, folder)
         with Catalog.open(folder) as catalog:

@@ -127,7 +127,7 @@ def owner_of(folder: str) -> int:
     return 0
 
 
-def copy_catalog(folder: str, into: str) -> bool:
+def copy_catalog(folder: str, into: str | Path) -> bool:
     """Copy a DuckDB catalog, or its owner's snapshot, into an empty folder; False if there is none.
 
     Raises:

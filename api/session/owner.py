@@ -9,7 +9,7 @@ from viewcache.api.config.load import Config, Source, load_more
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.catalog import Catalog
-from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Progress
@@ -58,7 +58,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "O
     root = spec.local.url
     local = LocalTier(root, spec.local.budget_bytes)
     # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
-    lock = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / "owner.lock", exclusive=True)
+    lock = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / OWNER_LOCK, exclusive=True)
     try:
         catalog = Catalog.open(root if spec.catalog == "duckdb" else spec.catalog, beside=root)
     except BaseException:

@@ -48,7 +48,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     Raises:
         BadInput: a tier's URL is not taken, what lies there is not ours, or the eviction policy cannot be used.
         Full: the machine has no such memory.
-        StoreUnreachable: a remote tier does not answer.
+        StoreUnreachable: a remote tier refuses this process. One that does not answer is left alone for a while.
     """
     eviction = Eviction.of(catalog, config.cache.eviction)
     moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
@@ -62,7 +62,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             if spec.name == LOCAL:
                 opened.append(local)
                 continue
-            tier = open_tier(spec.name, spec.url, spec.budget_bytes, spec.timeout)
+            tier = open_tier(spec.name, spec.url, spec.budget_bytes, spec.timeout, required=False)
             opened.append(tier)
             if tier.volatile or moved.get(spec.name, spec.url) != spec.url:
                 forget_tier(catalog, spec.name)
@@ -76,6 +76,9 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     ledger.eviction = eviction
     ledger.adopt(copies)
     tiers = Tiers(opened, ledger)
+    for tier in opened:
+        if tier.away:
+            tiers.leave_alone(tier.name, recovered=not found.walked)
     _shrink(tiers, ledger)
     return Storage(config, ledger, tiers, found)
 
@@ -100,6 +103,8 @@ def forget_tier(catalog: Catalog, name: str) -> None:
 def _shrink(tiers: Tiers, ledger: Ledger) -> None:
     """Evict what a budget that was lowered since the last run has no room for."""
     for name in tiers.names():
+        if tiers[name].away:
+            continue  # the next start does it
         over = tiers[name].used_bytes - tiers[name].budget_bytes
         if over > 0:
             for copy in ledger.victims(name, over, set(), lambda _: True):

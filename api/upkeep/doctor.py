@@ -8,7 +8,6 @@ import importlib.util
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -93,12 +92,13 @@ def revision_of(where: str) -> str:
     from viewcache import migrations
     from viewcache.api.queries.ask import copy_catalog
     from viewcache.catalog.opening import is_postgresql
+    from viewcache.catalog.private import private_folder
 
     if is_postgresql(where):
         from viewcache.catalog.postgres import sqlalchemy_url
 
         return migrations.current(sqlalchemy_url(where)) or ""
-    with tempfile.TemporaryDirectory(prefix="viewcache-look-") as folder:
+    with private_folder() as folder:
         if not copy_catalog(where, folder):
             raise NotFound(f"no catalog in {where}; `viewcache run` makes one")
         return migrations.current(f"duckdb:///{folder}/catalog.duckdb") or ""
@@ -204,8 +204,8 @@ def _catalog(located: Located) -> Iterator[Finding]:
 
 def _store(located: Located) -> Iterator[Finding]:
     from viewcache.store.format import FORMAT
-    from viewcache.store.local import MARKER
-    from viewcache.store.temporary import TEMPORARY, is_abandoned
+    from viewcache.store.marker import MARKER
+    from viewcache.store.temporary import abandoned
 
     root = Path(located.root)
     if not (root / MARKER).is_file():
@@ -217,9 +217,7 @@ def _store(located: Located) -> Iterator[Finding]:
         yield Finding("warn", "store", f"{root} is open to other users", f"chmod 700 {root}")
     else:
         yield Finding("ok", "store", f"{root}, format {FORMAT}")
-    folder = root / TEMPORARY
-    left = [path.name for path in folder.iterdir() if is_abandoned(path.name, None)] if folder.is_dir() else []
-    if left:
+    if left := abandoned(root):
         yield Finding(
             "ok", "unfinished", f"{counted(len(left), 'folder')} of dead writers", "removed at the next start"
         )

@@ -4,7 +4,6 @@ Everything that it finds wrong mends itself: the cure names the command that wou
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from viewcache.catalog import QueryLimits
 from viewcache.catalog.files import Layout
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import is_postgresql, journal_of
+from viewcache.catalog.private import private_folder
 from viewcache.errors import CatalogDamaged, ChunkDamaged, Misuse, NotFound, ViewcacheError
 from viewcache.materializer.storage.gc import QUARANTINED
 from viewcache.store import open_tier
@@ -126,13 +126,13 @@ def damage(located: Located) -> Finding | None:
         return None  # it works
     from viewcache.catalog.duck import DuckEngine
 
-    with tempfile.TemporaryDirectory(prefix="viewcache-look-") as folder:
+    with private_folder() as folder:
         copy_catalog(located.catalog, folder)
         try:
-            engine = DuckEngine(Layout(Path(folder)).database)
+            engine = DuckEngine(Layout(folder).database)
             engine.close()
         except CatalogDamaged as error:
-            return Finding("fail", "catalog", str(error).replace(folder, located.catalog), _REBUILD)
+            return Finding("fail", "catalog", str(error).replace(str(folder), located.catalog), _REBUILD)
     return None
 
 

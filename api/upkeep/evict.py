@@ -4,8 +4,6 @@ It owns the catalog while it deletes, so nobody reads meanwhile. Bytes go before
 between, a row without bytes is noticed by the read that needs it, but bytes without a row would never be counted.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewcache.api.config.find import Located
-from viewcache.api.upkeep.owned import lasting_tiers
+from viewcache.api.upkeep.owned import owned_cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
-from viewcache.catalog.lock import OwnerLock
-from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.policies import Policy, all_policies
 from viewcache.errors import NotFound
 from viewcache.materializer.storage.eviction import Eviction
@@ -47,13 +43,16 @@ class Evicted:
     policy: str
     tier: str
     need_bytes: int
+    """That were to be free."""
+    free_bytes: int
+    """That are free now, or would be; below zero where a budget was lowered."""
     leaves: tuple[Leaves, ...]
     """First victim first."""
     dry_run: bool
 
     @property
     def bytes(self) -> int:
-        """That are free now."""
+        """Of what leaves."""
         return sum(each.bytes for each in self.leaves)
 
     def as_dict(self) -> dict[str, object]:
@@ -80,29 +79,29 @@ def policies_of(located: Located | None, folder: str | None = None) -> tuple[lis
 
 
 def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCAL, dry_run: bool = False) -> Evicted:
-    """Give up copies of a cache that nobody has open until so many bytes are free.
+    """Give up copies of a cache that nobody has open until so many bytes of a tier's budget are free.
 
     Args:
         located: which cache.
         policy: says what leaves first.
-        need_bytes: to free; less is freed if all that may leave is less.
+        need_bytes: that shall be free; nothing leaves if they are, and fewer are if all that may leave is less.
         tier: from which tier; a copy in another one stays.
         dry_run: only say what would leave.
 
     Raises:
-        NotFound: there is no catalog, or no such tier.
+        NotFound: there is no catalog, no store, or no such tier.
+        BadInput: the catalog is of another store.
         CatalogBusy: another process owns the cache.
         StoreUnreachable: a remote tier does not answer.
         QueryRefused: a policy of the user's own failed.
     """
-    with (
-        _owned(located),
-        Catalog.open(located.catalog, create=False, writable=not dry_run) as catalog,
-        lasting_tiers(catalog, located) as tiers,
-    ):
+    with owned_cache(located, writable=not dry_run) as owned:
+        catalog, tiers = owned.catalog, owned.tiers
         if tier not in tiers:
             raise NotFound(f"this cache has no {tier} tier whose bytes outlive a process; it has {', '.join(tiers)}")
-        victims = Eviction(catalog, policy, falls_back=False).choose(tier, need_bytes, [])
+        free = _budget(located, catalog, tier) - _used(catalog, tier)
+        chooser = Eviction(catalog, policy, falls_back=False)
+        victims = chooser.choose(tier, need_bytes - free, []) if need_bytes > free else []
         ids = pa.array([victim.object_id for victim in victims], pa.int64())
         rows = _by_id(catalog.candidates(tier), ids)
         leaves = tuple(
@@ -120,17 +119,21 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
             for name, reasons in why.items():
                 catalog.mark_evicted(reasons, name, tier=tier)
             catalog.flush()
-    return Evicted(policy.name, tier, need_bytes, leaves, dry_run)
+    return Evicted(policy.name, tier, need_bytes, free + sum(each.bytes for each in leaves), leaves, dry_run)
 
 
-@contextmanager
-def _owned(located: Located) -> Iterator[None]:
-    """Own the store, where the catalog's own lock does not say so."""
-    if not is_postgresql(located.catalog):
-        yield
-        return
-    with OwnerLock(Path(located.root) / "owner.lock", exclusive=True):
-        yield
+def _budget(located: Located, catalog: Catalog, tier: str) -> int:
+    """Of a tier, in bytes: as configured now, else as in the last run."""
+    recorded = {row["tier"]: int(row["budget_bytes"]) for row in catalog.query("read_tiers").to_pylist()}
+    if located.config is not None and (tier != LOCAL or located.config.budget_given):
+        recorded |= {spec.name: spec.budget_bytes for spec in located.config.cache.tiers}
+    return recorded.get(tier, 0)
+
+
+def _used(catalog: Catalog, tier: str) -> int:
+    """Bytes that a tier's copies take."""
+    copies = catalog.load_copies()
+    return int(pc.sum(copies.filter(pc.equal(copies["tier"], tier))["bytes"]).as_py() or 0)
 
 
 def _by_id(table: pa.Table, ids: pa.Array) -> dict[int, dict[str, Any]]:

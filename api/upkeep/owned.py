@@ -1,32 +1,92 @@
-"""The tiers of a cache that nobody has open whose bytes outlive a process, for the commands that care for them."""
+"""Owning a cache that nobody has open: the one way in for the commands that check, repair or empty it.
+
+A DuckDB catalog has a lock of its own; a store whose catalog is in PostgreSQL has ``owner.lock`` in its folder. Either
+is held from before the catalog is opened until after it is closed, exclusively by who changes something.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 from viewcache.api.config.find import Located
 from viewcache.catalog import Catalog
-from viewcache.store import LocalTier, Tier, open_tier
+from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
+from viewcache.catalog.opening import is_postgresql
+from viewcache.errors import NotFound
+from viewcache.materializer.storage.recover import check_claimed
+from viewcache.store import MARKER, LocalTier, Tier, open_tier
 from viewcache.store.tier import LOCAL, REMOTE
 
-__all__ = ["lasting_tiers"]
+__all__ = ["Owned", "owned_cache", "owner_lock"]
+
+
+@dataclass(frozen=True)  # no slots: tiers is cached
+class Owned:
+    """A closed cache while it is owned."""
+
+    catalog: Catalog
+    located: Located
+    _opened: ExitStack
+
+    @cached_property
+    def tiers(self) -> dict[str, Tier]:
+        """The tiers whose bytes outlive a process: local, and remote where the last run had one.
+
+        They count, read and delete; nothing is reserved. They are opened when they are asked for first, so that a
+        command that needs none of them works without the bucket.
+
+        Raises:
+            StoreUnreachable: the remote tier does not answer.
+        """
+        config = self.located.config
+        timeouts = {spec.name: spec.timeout for spec in config.cache.tiers} if config is not None else {}
+        tiers: dict[str, Tier] = {LOCAL: LocalTier(self.located.root, 1)}
+        for row in self.catalog.query("read_tiers").to_pylist():
+            if row["tier"] == REMOTE:
+                tiers[REMOTE] = open_tier(REMOTE, row["url"], 1, timeouts.get(REMOTE, 60.0), make=False)
+                self._opened.callback(tiers[REMOTE].close)
+        return tiers
 
 
 @contextmanager
-def lasting_tiers(catalog: Catalog, located: Located) -> Iterator[dict[str, Tier]]:
-    """The local tier, and the remote one where the last run had one. They count, read and delete; nothing is reserved.
+def owned_cache(located: Located, *, writable: bool) -> Iterator[Owned]:
+    """Own a cache that nobody has open.
 
     Args:
-        catalog: of the cache.
         located: which; its configuration, if it is given, says how long to wait for a remote tier.
+        writable: False only reads; others may do so at the same time.
 
     Raises:
-        StoreUnreachable: a remote tier does not answer.
+        NotFound: there is no catalog or no store.
+        BadInput: the catalog is of another store.
+        CatalogBusy: another process owns it.
     """
-    timeouts = {spec.name: spec.timeout for spec in located.config.cache.tiers} if located.config is not None else {}
-    with ExitStack() as opened:
-        tiers: dict[str, Tier] = {LOCAL: LocalTier(located.root, 1)}
-        for row in catalog.query("read_tiers").to_pylist():
-            if row["tier"] == REMOTE:
-                tiers[REMOTE] = open_tier(REMOTE, row["url"], 1, timeouts.get(REMOTE, 60.0), make=False)
-                opened.callback(tiers[REMOTE].close)
-        yield tiers
+    root = Path(located.root)
+    if not (root / MARKER).is_file():
+        raise NotFound(f"no store in {root}; `viewcache run` makes one")
+    with ExitStack() as held:
+        held.enter_context(owner_lock(located, exclusive=writable))
+        catalog = held.enter_context(
+            Catalog.open(located.catalog, create=False, writable=writable, beside=located.root)
+        )
+        if is_postgresql(located.catalog):
+            check_claimed(catalog, root)
+        yield Owned(catalog, located, held)
+
+
+@contextmanager
+def owner_lock(located: Located, *, exclusive: bool) -> Iterator[None]:
+    """Hold the lock of a store whose catalog is in PostgreSQL; that of a DuckDB catalog is taken when it is opened.
+
+    Where the store's folder is not there, as on another machine, there is nothing to be held.
+
+    Raises:
+        CatalogBusy: another process holds it.
+    """
+    if not is_postgresql(located.catalog) or not Path(located.root).is_dir():
+        yield
+        return
+    with OwnerLock(Path(located.root) / OWNER_LOCK, exclusive=exclusive):
+        yield

@@ -4,7 +4,6 @@ It owns the catalog while it works, so nobody makes or reads anything meanwhile:
 than any run. The trade-off: what was read for the last time is garbage too, although another epoch might be asked for.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from viewcache.errors import ChunkDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.storage.recover import copy_row, scan_each
 from viewcache.store import FoundObject, Tier
-from viewcache.store.temporary import TEMPORARY, is_abandoned
+from viewcache.store.temporary import TEMPORARY, abandoned
 
 __all__ = ["QUARANTINED", "Garbage", "Stray", "TierGarbage", "collect", "survey"]
 
@@ -189,8 +188,6 @@ def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Str
 
 
 def _unfinished(root: Path) -> Iterator[Path]:
-    temporary = root / TEMPORARY
-    names = sorted(os.listdir(temporary)) if temporary.is_dir() else []
-    yield from (temporary / name for name in names if is_abandoned(name))
+    yield from sorted(Path(entry.path) for entry in abandoned(root))
     for pattern in _UNFINISHED:
         yield from sorted(root.glob(pattern))

@@ -6,9 +6,9 @@ plans find what is there. Idempotent: killed in the middle, it is done again.
 """
 
 import logging
+import re
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,13 @@ import pyarrow as pa
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CopyRow, ObjectKind
 from viewcache.catalog.replay import REBUILT
-from viewcache.errors import BadInput, ChunkDamaged
+from viewcache.errors import BadInput, ChunkDamaged, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
 
-__all__ = ["Recovered", "claim", "copy_row", "recover", "scan_each"]
+__all__ = ["Recovered", "check_claimed", "claim", "copy_row", "recover", "scan_each"]
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -32,6 +32,9 @@ STORE_ID = "store_id"
 
 STORE_ROOT = "store_root"
 """Setting of the catalog: where that store was first."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
+"""What the kind of an object and the key of its video look like."""
 
 BATCH = 1024
 """Objects that are looked up in the catalog at once."""
@@ -63,17 +66,12 @@ def claim(catalog: Catalog, tier: LocalTier) -> None:
         BadInput: the catalog knows another store, or the store's objects are of another catalog.
     """
     file = Path(tier.root) / STORE_ID
-    known, there = catalog.setting(STORE_ID), ""
-    with suppress(FileNotFoundError):
-        there = file.read_text(encoding="ascii").strip()
+    known, there = catalog.setting(STORE_ID), _claimed_by(Path(tier.root))
     if known == there:
         return
     lost = not there and catalog.setting(STORE_ROOT) == tier.root  # the disk was wiped: all is made anew
     if known is not None and not lost:
-        raise BadInput(
-            f"the catalog is of another store than {tier.root}: name that store's folder, or another database; one "
-            "database serves one store"
-        )
+        raise _another_store(tier.root)
     rebuilt = known is None and catalog.setting(REBUILT) == "yes"  # the journal beside the store is this database's
     if there and not rebuilt and next(tier.iter_objects(), None) is not None:
         raise BadInput(
@@ -87,20 +85,64 @@ def claim(catalog: Catalog, tier: LocalTier) -> None:
     catalog.set_setting(STORE_ID, there)
 
 
+def check_claimed(catalog: Catalog, root: Path) -> None:
+    """Refuse a catalog that is of another store than the one in ``root``; changes nothing.
+
+    Raises:
+        BadInput: it is.
+    """
+    if (catalog.setting(STORE_ID) or "") != _claimed_by(root):
+        raise _another_store(str(root))
+
+
+def _claimed_by(root: Path) -> str:
+    """What the store was tied to a catalog with; empty if it never was."""
+    try:
+        return (root / STORE_ID).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _another_store(root: str) -> BadInput:
+    return BadInput(
+        f"the catalog is of another store than {root}: name that store's folder, or another database; one "
+        "database serves one store"
+    )
+
+
 def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovered:
     """Reconcile one tier.
 
     Args:
         catalog: what we know.
-        tier: what is there; its count of used bytes is set.
+        tier: what is there; its count of used bytes is set. Of one that is away, or goes away meanwhile, the catalog's
+            rows are trusted: what is wrong with them is found by the read that needs it, or by a later start.
         name: of the tier in the catalog.
         clean: the last owner closed the catalog, so its rows can be trusted.
     """
+    trusted = clean and not catalog.quarantined and catalog.setting(REBUILT) != "yes"
+    if tier.away:
+        return _by_rows(catalog, tier, name)
+    try:
+        return _reconciled(catalog, tier, name, trusted=trusted)
+    except StoreUnreachable as error:  # it answered when it was opened
+        _log.warning("tier %s is taken as the catalog has it: %s", name, error, extra={"action": "tier_down"})
+        tier.away = True
+        return _by_rows(catalog, tier, name)
+
+
+def _by_rows(catalog: Catalog, tier: Tier, name: str, swept: int = 0) -> Recovered:
+    """What lies in a tier as the catalog has it."""
+    copies = _recorded(catalog, name)
+    tier.settle(sum(copy.bytes for copy in copies))
+    return Recovered(tuple(copies), walked=False, swept_bytes=swept)
+
+
+def _reconciled(catalog: Catalog, tier: Tier, name: str, *, trusted: bool) -> Recovered:
     swept = tier.sweep()
+    if trusted:
+        return _by_rows(catalog, tier, name, swept)
     copies = {copy.stored.physical: copy for copy in _recorded(catalog, name)}
-    if clean and not catalog.quarantined and catalog.setting(REBUILT) != "yes":
-        tier.settle(sum(copy.bytes for copy in copies.values()))
-        return Recovered(tuple(copies.values()), walked=False, swept_bytes=swept)
     there = dict(tier.iter_objects())
     missing = [physical for physical in copies if physical not in there]
     catalog.mark_gone([copies.pop(physical).object_id for physical in missing], "missing", tier=name)
@@ -159,8 +201,12 @@ def _scan_strays(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject
     found: list[FoundObject] = []
     broken: list[str] = []
     for physical, each in zip(physicals, scan_each(tier, physicals), strict=True):
-        if isinstance(each, ChunkDamaged):
-            _log.warning("an object that was not whole is deleted: %s", each, extra={"action": "delete"})
+        try:
+            if isinstance(each, ChunkDamaged):
+                raise each
+            _described(0, each)
+        except ChunkDamaged as damage:
+            _log.warning("an object that was not whole is deleted: %s", damage, extra={"action": "delete"})
             broken.append(physical)
         else:
             found.append(each)
@@ -182,23 +228,37 @@ def _adopt(catalog: Catalog, found: list[FoundObject]) -> tuple[dict[str, int], 
 
 
 def _described(object_id: int, found: FoundObject) -> dict[str, object]:
-    """What an object says of itself; its cost is a guess until a plan names it."""
+    """What an object says of itself; its cost is a guess until a plan names it.
+
+    Raises:
+        ChunkDamaged: it says something that no object of ours says, so another program wrote it.
+    """
     attributes, cost = found.meta.attributes, CostModel()
-    frames, recipe = attributes.get("frames"), attributes.get("recipe")
+    frames, recipe = attributes.get("frames"), attributes.get("recipe", [])
+    kind, video_key = attributes.get("kind", "clip"), attributes.get("video_key", "")
+    if not all(isinstance(text, str) and _PLAIN.fullmatch(text) for text in (kind, video_key)):
+        raise ChunkDamaged(f"{found.physical}: kind or video_key in its attributes is not a plain word")
+    if not (isinstance(recipe, list) and all(isinstance(step, dict) for step in recipe)):
+        raise ChunkDamaged(f"{found.physical}: the recipe in its attributes is not a list of steps")
+    if frames is not None and not (isinstance(frames, list) and all(map(_is_frame, frames))):
+        raise ChunkDamaged(f"{found.physical}: the frames in its attributes are not a list of frame numbers")
     size = found.meta.raw_bytes
-    native = attributes.get("kind") == ObjectKind.FRAMES
     return {
         "object_id": object_id,
         "key": found.key,
-        "kind": str(attributes.get("kind", ObjectKind.CLIP)),
-        "video_key": str(attributes.get("video_key", "")),
-        "depth": len(recipe) if isinstance(recipe, list) else 0,
+        "kind": kind,
+        "video_key": video_key,
+        "depth": len(recipe),
         "est_bytes": size,
         # Native planes at 4:2:0: one and a half bytes a pixel.
-        "cost_s": size / 1.5 * cost.decode_s_per_pixel if native else size * cost.make_s_per_byte,
+        "cost_s": size / 1.5 * cost.decode_s_per_pixel if kind == ObjectKind.FRAMES else size * cost.make_s_per_byte,
         "shape": "x".join(map(str, found.meta.shape)),
-        "frame_list": [int(each) for each in frames] if isinstance(frames, list) else None,
+        "frame_list": frames,
     }
+
+
+def _is_frame(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
 
 
 def copy_row(object_id: int, tier: str, found: FoundObject) -> CopyRow:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
-from viewcache.errors import StoreUnreachable
+from viewcache.errors import ChunkDamaged, StoreUnreachable
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
 from viewcache.store.tier import LOCAL
@@ -106,6 +106,12 @@ class Tiers:
         loaded: Loaded,
     ) -> dict[int, Exception]:
         begun = time.perf_counter()
+        wrong: dict[int, Exception] = {
+            k: ChunkDamaged(f"{copies[k].stored.physical} in {name} has shape {copies[k].stored.shape}, not as planned")
+            for k in positions
+            if copies[k].stored.shape != slots[k].shape
+        }
+        positions = [position for position in positions if position not in wrong]
         chosen = [copies[position] for position in positions]
         whole = len(chosen) == len(slots)
         try:
@@ -114,18 +120,28 @@ class Tiers:
             )
         except StoreUnreachable as error:
             self.mark_unreachable(name, error)
-            return dict.fromkeys(positions, error)
+            return wrong | dict.fromkeys(positions, error)
         seconds = time.perf_counter() - begun
         total = sum(slots[position].nbytes for position in positions)
         for position, copy in zip(positions, chosen, strict=True):
             size = slots[position].nbytes
             loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
-        return {positions[k]: damage for k, damage in found.items()}
+        return wrong | {positions[k]: damage for k, damage in found.items()}
 
     def mark_unreachable(self, name: str, error: StoreUnreachable) -> None:
         """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
         if self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S):
             _log.warning("tier %s is passed over for %.0f s: %s", name, RETRY_S, error, extra={"action": "tier_down"})
+
+    def leave_alone(self, name: str, *, recovered: bool) -> None:
+        """Begin without a tier that did not answer when it was opened.
+
+        Args:
+            name: of the tier.
+            recovered: the catalog's rows of it can be trusted; if not, the next start looks at every object there.
+        """
+        self.strays = self.strays or not recovered
+        self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S)
 
     def delete(self, copy: Copy) -> None:
         """Delete a copy that the ledger has forgotten; one that cannot be reached is found at a later start."""

@@ -8,10 +8,12 @@ than they can be written they are dropped, and the file says how many, rather th
 import json
 import logging
 import os
+import stat
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from viewcache.errors import BadInput
@@ -27,6 +29,10 @@ MOST_WAITING = 1 << 16
 
 FLUSH_S = 0.2
 """How often is written, and how often counters are looked at."""
+
+_HEAD_BYTES = 4096
+_OURS = b'"args":{"name":"viewcache"}'
+"""In the first event of every trace."""
 
 Args = Mapping[str, object]
 Counters = Mapping[str, Mapping[str, float]]
@@ -146,7 +152,7 @@ class TraceFile:
             os.close(self._file)
 
     def _open(self) -> None:
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._file = _begun(self.path)
         # Header and trailer of gzip around the stream.
         self._zip = zlib.compressobj(6, zlib.DEFLATED, 31) if self.path.endswith(".gz") else None
         self._bytes = 0
@@ -209,6 +215,41 @@ class TraceFile:
 
     def _line(self, event: Mapping[str, object]) -> str:
         return json.dumps(event, separators=(",", ":"), allow_nan=False)
+
+
+def _begun(path: str) -> int:
+    """Descriptor of an empty file in place of an earlier trace.
+
+    Raises:
+        BadInput: something else lies there, or where the file goes when it is full.
+        OSError: the file cannot be made.
+    """
+    if os.path.lexists(older(path)):
+        os.close(_trace(older(path), 0))
+    file = _trace(path, os.O_CREAT)
+    os.ftruncate(file, 0)
+    os.fchmod(file, 0o600)  # it has paths and names of videos
+    return file
+
+
+def _trace(path: str, flags: int) -> int:
+    """Descriptor of a trace, which may be overwritten, or of an empty file; no link is followed, no pipe waited for."""
+    file = os.open(path, os.O_RDWR | flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise BadInput(f"cache.trace: {path} is no file; name another place")
+        head = os.pread(file, _HEAD_BYTES, 0)
+        if path.endswith(".gz"):
+            with suppress(zlib.error):  # then it is no trace, which is told below
+                head = zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
+        if head and not (head.startswith(b"[\n") and _OURS in head):
+            raise BadInput(
+                f"cache.trace: {path} is there and is no trace of viewcache; name another file, or remove it"
+            )
+    except BaseException:
+        os.close(file)
+        raise
+    return file
 
 
 def _ns(seconds: float) -> int:

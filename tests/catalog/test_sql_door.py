@@ -282,6 +282,11 @@ def test_postgresql_answers_live(reader: str) -> None:
         "select pg_read_file('/etc/passwd')",
         "select lo_import('/etc/passwd')",
         "select set_config('transaction_read_only', 'off', false)",
+        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()",
+        'select 1 limit "pg_cancel_backend"(0)::int',
+        """select U&"pg\\005fterminate_backend"(0)""",
+        "select query_to_xml('select pg_terminate_backend(0)', true, true, '')",
+        "select pg_advisory_lock(1)",
         "select 1 into mine",
         "select * from object for update",
         "set role postgres",
@@ -294,6 +299,17 @@ def test_hostile_sql_on_postgresql_is_refused(reader: str, sql: str) -> None:
     with pytest.raises(errors.QueryRefused):
         run_query(reader, sql, QueryLimits(seconds=2))
     assert run_query(reader, "select count(*) as n from objects").table()["n"].to_pylist() == [20]
+
+
+def test_the_owners_sessions_cannot_be_ended(reader: str) -> None:
+    """Whoever may ask as the owner's role could end the owner's sessions, in a read-only transaction too."""
+    import psycopg
+
+    with psycopg.connect(reader, application_name="the owner", autocommit=True) as owner:
+        sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'the owner'"
+        with pytest.raises(errors.QueryRefused, match="pg_terminate_backend"):
+            run_query(reader, sql)
+        assert owner.execute("select 1").fetchone() == (1,)
 
 
 def test_a_superuser_is_refused(empty_database: str) -> None:

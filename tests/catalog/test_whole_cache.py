@@ -1,17 +1,28 @@
 """A whole cache on a PostgreSQL catalog: what holds on DuckDB holds there."""
 
+import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import viewcache
 from tests.clips import encode
+from viewcache.api.audit.verify import verify
+from viewcache.api.cli.main import main
+from viewcache.api.config.find import Located
+from viewcache.api.config.load import load
+from viewcache.api.upkeep.evict import evict, policies_of
+from viewcache.api.upkeep.gc import collected
+from viewcache.catalog.policies import find_policy
 from viewcache.errors import BadInput, CatalogBusy
 
 
-def _config(folder: Path, store: str, catalog: str) -> dict[str, object]:
+def _config(folder: Path, store: str, catalog: str) -> dict[str, Any]:
     return {
         "cache": {"store": str(folder / store), "catalog": catalog.replace(":@", "@"), "budget": "20MB", "workers": 1},
         "dataset": {
@@ -42,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _read_all(config: dict[str, object]) -> list[np.ndarray]:
+def _read_all(config: dict[str, Any]) -> list[np.ndarray]:
     with viewcache.open(config) as cache:
         return [cache.read("train", epoch, 0).video.copy() for epoch in range(2)]
 
@@ -117,3 +128,50 @@ def test_a_wiped_store_is_made_anew(folder: Path, empty_database: str) -> None:
     before = _read_all(config)
     shutil.rmtree(folder / "pg")
     assert all(map(np.array_equal, _read_all(config), before))
+
+
+def _commands(folder: Path, catalog: str) -> dict[str, Callable[[], object]]:
+    """What owns a closed cache, by the name of its command; each changes something."""
+    config = _config(folder, "pg", catalog)
+    (folder / "train.yaml").write_text(json.dumps(config))
+    located = Located(str(config["cache"]["catalog"]), str(folder / "pg"), load(config))
+    return {
+        "verify": lambda: verify(located),
+        "gc": lambda: collected(located),
+        "evict": lambda: evict(located, find_policy("demand", policies_of(located)[0]), 1 << 40),
+        "forget": lambda: main(["forget", str(folder / "train.yaml"), "train"]),
+    }
+
+
+@pytest.mark.parametrize("name", ["verify", "gc", "evict", "forget"])
+def test_a_cache_that_is_open_is_owned_by_nobody_else(folder: Path, empty_database: str, name: str) -> None:
+    """No command gets in beside the owner, whose journal stays its own; afterwards each does what it is for."""
+    config = _config(folder, "pg", empty_database)
+    command = _commands(folder, empty_database)[name]
+    with viewcache.open(config) as cache:
+        first = cache.read("train", 0, 0)
+        (journal,) = (folder / "pg").glob("catalog-*.journal")
+        before = journal.read_bytes()
+        if name == "forget":
+            assert command() == 4
+        else:
+            with pytest.raises(CatalogBusy, match=f"owned by process {os.getpid()}"):
+                command()
+        assert journal.read_bytes() == before
+        cache.read("train", 1, 0)
+    assert command() is not None
+    with viewcache.open(config) as cache:
+        assert name == "forget" or cache.read("train", 0, 0).videos == first.videos
+
+
+@pytest.mark.parametrize("name", ["verify", "gc", "evict"])
+def test_the_objects_of_another_catalog_are_left_alone(
+    folder: Path, empty_database: str, other_database: str, name: str
+) -> None:
+    """A store beside a database that is not its own is refused before anything in it is taken for garbage."""
+    _read_all(_config(folder, "pg", empty_database))
+    _read_all(_config(folder, "other", other_database))
+    before = sorted((folder / "pg").glob("objects/*/*"))
+    with pytest.raises(BadInput, match="another store"):
+        _commands(folder, other_database)[name]()
+    assert sorted((folder / "pg").glob("objects/*/*")) == before

@@ -21,14 +21,36 @@ def own(made: Site) -> Site:
     return made
 
 
+BUDGET = 64 * 10**6
+"""Of the site's cache, bytes."""
+
+
+def needing(site: Site, more: int) -> str:
+    """What `--need` says so that so many bytes more than are free have to leave."""
+    (used,) = site.json("sql", "select used_bytes from tiers where tier = 'local'")["rows"][0]
+    return str(BUDGET - used + more)
+
+
+def test_what_is_free_already_need_not_be_made_free(made: Site) -> None:
+    """A cache of which most is free gives nothing up for less than that; for the whole budget it gives up all."""
+    before = made.objects()
+    said = made.json("evict", "--need", needing(made, 0))
+    assert (said["leaves"], said["bytes"], said["free_bytes"]) == ([], 0, said["need_bytes"])
+    assert "of its budget are free" in made.run("evict", "--need", "60MB")
+    assert made.objects() == before
+    done = made.json("evict", "--need", str(BUDGET))
+    assert (done["free_bytes"], made.objects()) == (BUDGET, [])
+
+
 def test_a_dry_run_changes_nothing_and_the_rest_does_what_it_said(made: Site) -> None:
     """The same victims with the same reasons; they are gone then, and `evictions` says why; what is left is whole."""
     before = made.objects()
-    said = made.json("evict", "--need", "60kB", "--dry-run")
+    need = needing(made, 60_000)
+    said = made.json("evict", "--need", need, "--dry-run")
     assert said["bytes"] >= 60_000 > said["bytes"] - said["leaves"][-1]["bytes"]
     assert {each["reason"] for each in said["leaves"]} <= {"nothing wants it", "wanted by draws to come", "needed last"}
     assert made.objects() == before
-    done = made.json("evict", "--need", "60kB")
+    done = made.json("evict", "--need", need)
     assert done["leaves"] == said["leaves"]
     assert (said["dry_run"], done["dry_run"]) == (True, False)
     assert len(made.objects()) == len(before) - len(done["leaves"])
@@ -41,8 +63,9 @@ def test_a_dry_run_changes_nothing_and_the_rest_does_what_it_said(made: Site) ->
 
 def test_the_configuration_names_the_policy(own: Site) -> None:
     """Its own policy is used by the command and by a running cache; another can be asked."""
-    assert {each["policy"] for each in own.json("evict", "--need", "1", "--dry-run")["leaves"]} == {"biggest"}
-    lru = own.json("evict", "--need", "1", "--policy", "lru", "--dry-run")
+    need = needing(own, 1)
+    assert {each["policy"] for each in own.json("evict", "--need", need, "--dry-run")["leaves"]} == {"biggest"}
+    lru = own.json("evict", "--need", need, "--policy", "lru", "--dry-run")
     assert [(each["policy"], each["reason"]) for each in lru["leaves"]] == [("lru", "read longest ago")]
     own.run("run")
     active = "select name, purpose from policies where active"

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -301,3 +302,31 @@ def test_laps_of_one_stage_are_one() -> None:
     assert {stage: sum(e - b for s, b, e in span.laps if s == stage) for stage in seconds} == pytest.approx(seconds)
     assert span.begun <= span.laps[0][1] <= span.laps[-1][2] <= span.ended
     assert clock.take()[0] == {}
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_replaces_nothing_but_traces(tmp_path: Path, name: str) -> None:
+    """An earlier trace goes, and an empty file; other files, also in the place of the older part, links, pipes stay."""
+    path = tmp_path / name
+    for _ in range(2):
+        trace = TraceFile(str(path), dict)
+        trace.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_bytes(b"")
+    TraceFile(str(path), dict).close()
+    (tmp_path / "tsconfig.json").write_text('{"compilerOptions": {}}')
+    path.unlink()
+    path.symlink_to(tmp_path / "tsconfig.json")
+    with pytest.raises(BadInput, match="cannot write"):
+        TraceFile(str(path), dict)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(BadInput, match="is no file"):
+        TraceFile(str(path), dict)
+    path.unlink()
+    for place in (str(path), older(str(path))):
+        Path(place).write_text('[\n{"name":"mine"}]')
+        with pytest.raises(BadInput, match="is no trace of viewcache"):
+            TraceFile(str(path), dict)
+        assert Path(place).read_text() == '[\n{"name":"mine"}]'
+        Path(place).unlink()

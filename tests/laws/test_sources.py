@@ -98,3 +98,11 @@ def test_a_store_among_the_sources_is_refused(videos: Path) -> None:
     """Videos inside the store's folder would be in reach of eviction; such a configuration does not load."""
     with pytest.raises(ConfigError, match="lie inside the cache's store"):
         viewcache.open(config(videos.parent, videos))
+
+
+def test_a_link_into_the_store_is_no_way_around_that(tmp_path: Path, videos: Path) -> None:
+    """Places are compared as they are on the disk, whichever link names them."""
+    (tmp_path / "other-name").symlink_to(videos.parent)
+    for store, sources in ((videos.parent, tmp_path / "other-name" / videos.name), (tmp_path / "other-name", videos)):
+        with pytest.raises(ConfigError, match="lie inside the cache's store"):
+            viewcache.open(config(store, sources))

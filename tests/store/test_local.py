@@ -85,17 +85,53 @@ def test_counted_bytes_are_the_bytes_on_disk(tier: store.LocalTier, put: Put) ->
 
 
 def test_sweep_keeps_living_writers(tier: store.LocalTier) -> None:
-    """Leftovers of dead processes go; the folder of a writer at work stays until its pid is named as dead."""
+    """Leftovers of dead processes go; the folder of a writer at work stays until its pid is named as dead.
+
+    What has another name is not ours, and stays.
+    """
     meta = store.ArrayMeta((1, 500), (1, 500), "raw")
     dead = Path(tier.root, "tmp", f"{'a' * 32}.{2**22 + 1}.5-abcdef")
     dead.mkdir()
     (dead / "c.0.0").write_bytes(bytes(70))
     Path(tier.root, "tmp", "junk").write_bytes(bytes(30))
     with store.ObjectWriter(tier.root, "c" * 32, meta) as writer:
-        assert tier.sweep() == 100
-        assert len(os.listdir(Path(tier.root, "tmp"))) == 1
+        assert tier.sweep() == 70
+        assert len(os.listdir(Path(tier.root, "tmp"))) == 2
         assert tier.sweep(dead_pid=os.getpid()) > 500
+        assert os.listdir(Path(tier.root, "tmp")) == ["junk"]
         writer.abort()
+
+
+@pytest.mark.parametrize("name", ["tmp", "objects"])
+def test_nothing_is_deleted_behind_a_link(tmp_path: Path, name: str) -> None:
+    """A link in the place of one of the store's folders is refused at the start, and not followed if it comes later."""
+    precious = tmp_path / "precious" / f"{'a' * 32}.{2**22 + 1}.5-abcdef"
+    precious.parent.mkdir()
+    precious.write_bytes(b"a picture")
+    tier = store.LocalTier(tmp_path / "store", 1 << 30)
+    (tmp_path / "store" / name).rmdir()
+    (tmp_path / "store" / name).symlink_to(precious.parent)
+    assert (tier.sweep(), list(tier.iter_objects())) == (0, [])
+    with pytest.raises(BadInput, match="is a link to another folder"):
+        store.LocalTier(tmp_path / "store", 1 << 30)
+    assert precious.read_bytes() == b"a picture"
+
+
+def test_a_store_without_its_marker_is_recognized(tier: store.LocalTier, put: Put) -> None:
+    """Only what a store makes lies there, so the marker was deleted, and comes back; not beside a foreign name."""
+    stored = put(pixels((1, 9)))
+    marker, folder = Path(tier.root, store.MARKER), Path(tier.root, "tmp", f"{'a' * 32}.{2**22 + 1}.5-abcdef")
+    folder.mkdir()
+    marker.unlink()
+    put(pixels((1, 9), 1))
+    assert marker.is_file()
+    marker.unlink()
+    store.LocalTier(tier.root, 1 << 30).verify(stored.physical)
+    marker.unlink()
+    Path(tier.root, "objects", "ab").mkdir(exist_ok=True)
+    Path(tier.root, "objects", "ab", "letters").write_text("x")
+    with pytest.raises(BadInput, match="holds 'objects/ab/letters' but no"):
+        store.LocalTier(tier.root, 1 << 30)
 
 
 def test_a_pid_that_came_round_again_is_dead() -> None:
@@ -136,9 +172,11 @@ def test_a_death_while_making_the_layout_is_harmless(tmp_path: Path) -> None:
 def test_foreign_folders_are_refused(tmp_path: Path, name: str) -> None:
     """A folder with such names that is not ours is refused untouched: we would delete in it."""
     (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis").write_text("x")
     with pytest.raises(BadInput, match="not a viewcache store"):
         store.LocalTier(tmp_path, 1)
     assert os.listdir(tmp_path) == [name]
+    assert os.listdir(tmp_path / name) == ["thesis"]
 
 
 @pytest.mark.parametrize("text", ['{"viewcache_store": 2}', "{}", "[]", "junk", "[" * 100_000])

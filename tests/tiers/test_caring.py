@@ -94,7 +94,9 @@ def test_evict_frees_the_tier_that_is_named(tmp_path: Path, videos: Path, bucket
     located, local, remote = made(tmp_path / "cache", videos, bucket)
     found, active = policies_of(located)
     policy = find_policy(active, found)
-    dry = evict(located, policy, 1, tier=REMOTE, dry_run=True)
+    free = evict(located, policy, 1, tier=REMOTE, dry_run=True)
+    assert (free.leaves, free.free_bytes > 0) == ((), True)
+    dry = evict(located, policy, free.free_bytes + 1, tier=REMOTE, dry_run=True)
     assert (len(dry.leaves), len(objects_in(seaweed, bucket))) == (1, remote)
     everything = evict(located, policy, 1 << 40, tier=REMOTE)
     assert len(everything.leaves) == remote
