@@ -53,12 +53,12 @@ REFUSED: dict[str, tuple[dict[str, Any], type[ViewcacheError], str]] = {
     "no condition": (
         {"where": "frames >"},
         BadInput,
-        "task 'new': where: 'frames >' is not a condition on the columns name,",
+        "task 'new': where: 'frames >' is not a condition on the columns video, name,",
     ),
     "no such column": (
         {"where": "length = 1"},
         BadInput,
-        "task 'new': where: 'length = 1' is not a condition on the columns name,",
+        "task 'new': where: 'length = 1' is not a condition on the columns video, name,",
     ),
     "a clip longer than every video": (
         {"sampling": LONG, "on_short_video": "skip"},
