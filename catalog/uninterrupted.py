@@ -8,6 +8,7 @@ runs the function, which costs some 0.1 ms.
 import _thread
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -53,14 +54,15 @@ def uninterrupted(function: Callable[[], Result], stop: Callable[[], None] | Non
             run()
 
     started = False
-    while not results and not failures:
-        try:
-            if not started:
-                start()
-                started = True
-            ended.get(timeout=LOOK_S)
-        except Empty:
-            continue
+    while True:
+        try:  # all that waits is in here: also a jump back to the loop's head is where a handler may raise
+            while not results and not failures:
+                if not started:
+                    start()
+                    started = True
+                with suppress(Empty):
+                    ended.get(timeout=LOOK_S)
+            break
         except BaseException as interrupt:
             interrupts.append(interrupt)
             if stop is not None:
