@@ -4,7 +4,7 @@ import math
 from collections.abc import Set
 
 from viewcache.materializer.workers.job import Job
-from viewcache.materializer.workers.pool import Event, WorkerPool
+from viewcache.materializer.workers.pool import Event, JobObserver, WorkerPool
 
 __all__ = ["WatchedPool"]
 
@@ -12,8 +12,15 @@ __all__ = ["WatchedPool"]
 class WatchedPool(WorkerPool):
     """A pool that keeps in mind what it was given."""
 
-    def __init__(self, workers: int, *, memory_bytes: int, op_modules: tuple[str, ...] = ()) -> None:
-        super().__init__(workers, memory_bytes=memory_bytes, op_modules=op_modules)
+    def __init__(
+        self,
+        workers: int,
+        *,
+        memory_bytes: int,
+        op_modules: tuple[str, ...] = (),
+        observer: JobObserver | None = None,
+    ) -> None:
+        super().__init__(workers, memory_bytes=memory_bytes, op_modules=op_modules, observer=observer)
         self.jobs: list[Job] = []
         """All that were given, the last one last."""
         self.stopped: set[int] = set()
