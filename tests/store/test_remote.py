@@ -84,8 +84,8 @@ class TestRemoteTierOnFiles(TierContract):
             path.unlink()
 
     def abandon(self, tier: store.Tier) -> int:
-        """What lies under ``tmp/`` of a folder's store that was copied to a bucket."""
-        dead = Path(tier.url.removeprefix("file://"), "tmp", "x")
+        """A shard that its writer did not come to make an object of."""
+        dead = Path(tier.url.removeprefix("file://"), "objects", "aa", "a" * 32)
         dead.mkdir(parents=True)
         (dead / SHARD).write_bytes(bytes(70))
         return 70
