@@ -17,10 +17,13 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from viewcache.errors import Closed, WrongProcess
 
-__all__ = ["Gate", "gated"]
+__all__ = ["CALLER_THREAD", "Gate", "gated"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+CALLER_THREAD = "viewcache-caller"
+"""Name of the threads that do what the main thread asks for."""
 
 SPARE = 2
 """Most threads of the gate that wait for a call: an interrupted call may go on for a while, and the next has one."""
@@ -51,7 +54,7 @@ class Gate:
 
     def start(self) -> None:
         """From now on the main thread only waits."""
-        threading.Thread(target=self._serve, name="viewcache-caller", daemon=True).start()
+        threading.Thread(target=self._serve, name=CALLER_THREAD, daemon=True).start()
         self._idle += 1
         self._started = True
 

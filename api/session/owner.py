@@ -161,10 +161,13 @@ class Owner:
         return self._handles[name]
 
     def open_tasks(self, specs: Iterable[TaskSpec], progress: Progress | None = None) -> None:
-        """Open tasks and let them share with those that are open; see `assemble` for the errors."""
+        """Open the tasks of the configuration and let them share; see `assemble` for the errors."""
         for spec in specs:
             self._readers[spec.name] = self._reader(spec, progress)
+        self._share()  # first: the check may plan what was drawn, and what is shared decides the clips' starts
         self._check_budget()
+
+    def _share(self) -> None:
         cache = self.config.cache
         share_among(self.opened, self.catalog, cache, self._groups, lambda: self.engine_now().guard())
 
@@ -175,7 +178,10 @@ class Owner:
             self.config = load_more(source, self.config)
             try:
                 fresh = [task for task in self.config.tasks if task.name not in self._readers]
-                self.open_tasks(fresh, progress)
+                for task in fresh:
+                    self._readers[task.name] = self._reader(task, progress)
+                self._check_budget()  # before the others share with a task that is refused
+                self._share()
             except BaseException:
                 self.config, self._readers = before
                 raise

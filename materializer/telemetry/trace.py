@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from viewcache.materializer.clock import Span
+from viewcache.materializer.gate import CALLER_THREAD
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.telemetry.observer import ENGINE_THREAD, Observer
 from viewcache.materializer.telemetry.trace_file import Counters, TraceFile
@@ -97,7 +98,8 @@ class Trace(Observer):
     def read(self, reading: "Reading") -> None:
         """Note a batch with its stages."""
         now, thread = time.monotonic(), threading.current_thread()
-        where = "" if thread is threading.main_thread() else f" in {thread.name} {thread.native_id}"
+        main = thread is threading.main_thread() or thread.name == CALLER_THREAD
+        where = "" if main else f" in {thread.name} {thread.native_id}"
         track = self.file.track(f"reading {reading.task}{where}", _READERS)
         args: dict[str, object] = {
             "epoch": reading.epoch,
