@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Set
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -196,6 +197,7 @@ class Kitchen:
         reserve: int = 0,
         on_bad: str = "raise",
         ledger: type[Ledger] = Ledger,
+        **more: Any,
     ) -> None:
         self.store = store
         self.pool = pool
@@ -203,7 +205,7 @@ class Kitchen:
         self.catalog = Catalog.open(str(store))
         self.ledger = ledger(self.catalog)
         self.tiers = Tiers([self.tier], self.ledger)
-        parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad))
+        parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad, **more))
         self.task = open_task(parsed.cache, parsed.tasks[0], self.catalog, budget_bytes=budget)
         self.active: ActiveGeneration = self.task.generation(0)
         place = Place(self.tier.root, False)
