@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from queue import Empty, SimpleQueue
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
@@ -47,8 +47,8 @@ class Gate:
         """The thread that closes."""
         self._over = threading.Event()
         """Set when closing is done."""
-        self._asked: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        """What the main thread wants to be done; None = nothing more will come."""
+        self._asked: SimpleQueue[Callable[[], Callable[[], None]] | None] = SimpleQueue()
+        """What the main thread wants to be done; each gives what hands over its answer. None = nothing more comes."""
         self._started = False
         self._idle = 0
 
@@ -148,11 +148,12 @@ class Gate:
             return call()
         answer: SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = SimpleQueue()
 
-        def answered() -> None:
+        def answered() -> Callable[[], None]:
             try:
-                answer.put((call(), None))
+                result = call()
             except BaseException as error:  # it belongs to the main thread, which waits for it
-                answer.put((None, error))
+                return partial(answer.put, (None, error))
+            return partial(answer.put, (result, None))
 
         self._asked.put(answered)
         while True:
@@ -176,12 +177,15 @@ class Gate:
                 if not self._idle and not self._over.is_set():
                     with suppress(RuntimeError):  # the system has no more threads: the next call waits for this one
                         self.start()  # before the call, which may take long: whoever comes next finds a thread
-            call()
-            del call
+            hand_over = call()
             with self._lock:
-                if self._idle >= SPARE:
-                    return
-                self._idle += 1
+                spare = self._idle >= SPARE
+                self._idle += not spare
+            # Counted as idle before the answer is there: who asks again at once must not start another thread.
+            hand_over()
+            del call, hand_over
+            if spare:
+                return
         self._asked.put(None)  # for the next thread
 
 
