@@ -95,8 +95,8 @@ def test_a_file_that_takes_too_long_is_given_up(dataset: Path) -> None:
 
 
 def children() -> str:
-    """The command lines of this process's children."""
-    command = ["ps", "--ppid", str(os.getpid()), "-o", "args="]
+    """The command lines of this process's children, however long the path of the interpreter is."""
+    command = ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "args="]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
