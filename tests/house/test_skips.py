@@ -33,6 +33,7 @@ def _run(folder: Path, suite: dict[str, str], ci: str, *options: str) -> subproc
         env={
             **os.environ,
             "CI": ci,
+            "PYTEST_ADDOPTS": "",
             "PYTHONPATH": str(ROOT),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },  # they load slowly
