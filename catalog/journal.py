@@ -23,10 +23,25 @@ from viewcache.catalog.files import NO_SPACE
 from viewcache.catalog.statements import load
 from viewcache.failpoints import failpoint
 
-__all__ = ["FORMAT", "Journal", "Json", "Line", "Recording", "Step", "encode", "line_of", "read_lines", "step_of"]
+__all__ = [
+    "FORMAT",
+    "LAST_TICKET",
+    "Journal",
+    "Json",
+    "Line",
+    "Recording",
+    "Step",
+    "encode",
+    "line_of",
+    "read_lines",
+    "step_of",
+]
 
 FORMAT = 1
 """Version of the lines; statements that they name keep their names and columns."""
+
+LAST_TICKET = 2**63 - 1
+"""A ticket is less: the catalog keeps 64 bits of it."""
 
 _STEPS = {
     "insert_dataset": None,
@@ -141,7 +156,15 @@ class Line:
         """
         try:
             return [Step.of_json(each) for each in json.loads(self.text)["run"]]
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError, errors.NotFound) as error:
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            AttributeError,
+            RecursionError,
+            errors.NotFound,
+        ) as error:
             raise errors.Broken(
                 f"a line of the journal cannot be understood ({type(error).__name__}: {error}); open the cache with "
                 "the release of viewcache that wrote it"
@@ -264,7 +287,11 @@ def _decoded(raw: bytes) -> Json | Line | None:
     text = raw[9:-1]
     if raw[-1:] != b"\n" or raw[:9] != b"%08x " % zlib.crc32(text):
         return None
-    if start := _START.match(text):  # what it tells is read only if it is needed
-        return Line(json.loads(start[1]), int(start[2]), text)
-    head: Json = json.loads(text)
-    return head
+    try:  # a checksum is no proof of who wrote the line
+        if start := _START.match(text):  # what it tells is read only if it is needed
+            line = Line(json.loads(start[1]), int(start[2]), text)
+            return line if line.ticket < LAST_TICKET else None
+        head = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return head if isinstance(head, dict) else None

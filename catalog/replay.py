@@ -10,7 +10,7 @@ import logging
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,18 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog import files
 from viewcache.catalog.engine import Engine, Session
-from viewcache.catalog.journal import FORMAT, Journal, Json, Line, Step, encode, line_of, read_lines, step_of
+from viewcache.catalog.journal import (
+    FORMAT,
+    LAST_TICKET,
+    Journal,
+    Json,
+    Line,
+    Step,
+    encode,
+    line_of,
+    read_lines,
+    step_of,
+)
 from viewcache.catalog.tasks import forget_task
 from viewcache.failpoints import failpoint
 
@@ -38,20 +49,37 @@ _log = logging.getLogger("viewcache.catalog")
 
 
 @dataclass(frozen=True, slots=True)
+class _Head:
+    """First line of a journal."""
+
+    journal: str
+    """Its name, which the catalog knows."""
+    base: int
+    """Bytes that it had when it was written anew."""
+    since: Mapping[str, int]
+    """Writer → number of its last transaction when the journal was written anew."""
+
+    @classmethod
+    def of(cls, plain: Json) -> "_Head | None":
+        """What the line says; None where it is not as this release writes it: a file may be somebody else's text."""
+        journal, base, since = plain.get("journal"), plain.get("base"), plain.get("since")
+        if plain.get("format") != FORMAT or not isinstance(journal, str) or not isinstance(since, dict):
+            return None
+        if not all(type(number) is int and 0 <= number < LAST_TICKET for number in (base, *since.values())):
+            return None
+        return cls(journal, int(base), since)  # type: ignore[arg-type]  # looked at above
+
+
+@dataclass(frozen=True, slots=True)
 class _Read:
     """A journal as it was found."""
 
-    head: Json
+    head: "_Head"
     lines: tuple[Line, ...]
     size: int
     """Bytes up to the end of the last line that is whole."""
     damaged: int
     """Lines before that which are not."""
-
-    @property
-    def since(self) -> dict[str, int]:
-        """Writer → number of its last transaction when the journal was written anew."""
-        return {str(name): int(ticket) for name, ticket in self.head["since"].items()}
 
     def after(self, tickets: dict[str, int]) -> list[Line]:
         """Lines that writers with these tickets have not committed."""
@@ -71,14 +99,14 @@ def attach(path: Path, engine: Engine) -> Journal:
     known = _setting(engine, _JOURNAL)
     tickets = _tickets(engine)
     empty = known is None and not engine.query("read_tasks").num_rows
-    ours = found is not None and (known == found.head["journal"] or empty)
+    ours = found is not None and (known == found.head.journal or empty)
     if found is not None and ours:
-        whole = empty or any(ticket > tickets.get(name, 0) for name, ticket in found.since.items())
+        whole = empty or any(ticket > tickets.get(name, 0) for name, ticket in found.head.since.items())
         lines = list(found.lines) if whole else found.after(tickets)
         if lines:
             _carry_out(engine, lines, found, whole=whole)
         if not found.damaged and (known is not None or lines):
-            journal = Journal(path, base=int(found.head["base"]))
+            journal = Journal(path, base=found.head.base)
             journal.take_back(found.size)
             if _is_worth_it(journal):
                 journal.close()
@@ -106,7 +134,7 @@ def _read(path: Path) -> _Read | None:
     """The journal; None if there is none, or its head cannot be read."""
     if not path.exists():
         return None
-    head: Json | None = None
+    head: _Head | None = None
     lines: list[Line] = []
     size = bad = damaged = 0
     try:
@@ -118,10 +146,10 @@ def _read(path: Path) -> _Read | None:
             if isinstance(line, Line):
                 lines.append(line)
             elif head is None:
-                head = line
+                head = _Head.of(line)
     except OSError as error:
         raise errors.Broken(f"cannot read {path}: {error.strerror}; check its permissions and its disk") from error
-    if head is None or head.get("format") != FORMAT:
+    if head is None:
         return None
     if damaged:
         _log.error("%d lines of %s are damaged", damaged, path, extra={"action": "journal_damaged"})
@@ -130,7 +158,7 @@ def _read(path: Path) -> _Read | None:
 
 def _carry_out(engine: Engine, lines: Iterable[Line], found: _Read, *, whole: bool) -> None:
     """Do what lines tell, in one transaction; after a ``whole`` replay the catalog knows what the journal knows."""
-    last = Counter(_tickets(engine)) | Counter(found.since)  # the larger of each
+    last = Counter(_tickets(engine)) | Counter(found.head.since)  # the larger of each
     last |= Counter({line.by: line.ticket for line in found.lines if line.by})
     count = 0
     with engine.transaction() as session:
@@ -143,7 +171,7 @@ def _carry_out(engine: Engine, lines: Iterable[Line], found: _Read, *, whole: bo
                 count += 1
         for name, ticket in last.items():
             session.run("write_ticket", {"name": name, "ticket": ticket})
-        session.run("write_setting", {"name": _JOURNAL, "value": found.head["journal"]})
+        session.run("write_setting", {"name": _JOURNAL, "value": found.head.journal})
         session.run("write_setting", {"name": REBUILT, "value": "yes"})
         failpoint("catalog.replayed-before-commit")
     failpoint("catalog.replayed-after-commit")

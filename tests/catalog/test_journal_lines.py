@@ -2,12 +2,14 @@
 
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
 
-from viewcache.catalog import statements
-from viewcache.catalog.journal import Line
+from viewcache.catalog import Catalog, statements
+from viewcache.catalog.files import Layout
+from viewcache.catalog.journal import FORMAT, Line, encode, read_lines
 from viewcache.errors import Broken, NotFound
 
 HOME = Path(statements.__file__).parent / "sql" / "queries"
@@ -41,3 +43,40 @@ def test_rows_that_are_not_there_take_no_memory(count: object) -> None:
     """The number of rows is that of the column that tells them all."""
     with pytest.raises(Broken, match="cannot be understood"):
         line(do="insert_draws", n=count, rows={"task_id": 1, "epoch": 0, "position": 0, "video_id": 1}).steps()
+
+
+HEAD = {"journal": "a name", "format": FORMAT, "since": {}, "base": 0}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *({key: value for key, value in HEAD.items() if key != missing} for missing in HEAD),
+        *(HEAD | {"since": since} for since in ([], {"w": "x"}, {"w": -1}, {"w": 2**63}, {"w": True})),
+        *(HEAD | {"base": base} for base in (None, "0", -1, 1.5)),
+        HEAD | {"journal": 7},
+        {"by": "w", "ticket": 2**63, "run": []},
+        [HEAD],
+        "text",
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])
+def test_a_forged_head_is_no_journal(tmp_path: Path, forged: object, lost: bool) -> None:
+    """A line whose checksum is right but that no release wrote: the file is kept aside, and the cache opens."""
+    Catalog.open(tmp_path).close()
+    layout = Layout(tmp_path)
+    layout.journal.write_bytes(encode(forged))  # type: ignore[arg-type]
+    if lost:
+        layout.database.unlink()
+    Catalog.open(tmp_path).close()
+    (aside,) = tmp_path.glob(f"{layout.journal.name}.quarantined-*")
+    assert aside.read_bytes() == encode(forged)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", [b"{", b"[" * 100_000, b'{"by":"w","ticket":' + b"9" * 5000 + b',"run":[]}', b"\xff"])
+def test_a_line_that_is_no_json_is_damage(tmp_path: Path, text: bytes) -> None:
+    """Nothing that a file may hold is a raw error when it is read."""
+    path = tmp_path / "journal"
+    path.write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
+    assert [line for _, line in read_lines(path)] == [None]
