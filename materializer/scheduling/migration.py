@@ -98,6 +98,8 @@ class Mover:
         self._awake = threading.Event()
         self._looking = False
         self._closing = False
+        self._paused_until = 0.0
+        """Monotonic seconds; a move that failed would fail at once again."""
         self._moving: set[tuple[str, str]] = set()
         """Key and target of what is on its way."""
         self._movers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="viewcache-move")
@@ -145,7 +147,7 @@ class Mover:
 
     def _start(self, room: int) -> list[_Move]:
         """What is moved next: up before down, the soonest needed first."""
-        if room <= 0:
+        if room <= 0 or time.monotonic() < self._paused_until:
             return []
         moves: list[_Move] = []
         for candidates in (self._into_memory, self._into_local, self._out_of_local):
@@ -215,6 +217,8 @@ class Mover:
     def _out_of_local(self) -> Iterator[_Move]:
         """Above the high mark, or without room to make more: what nothing wants leaves, the rest moves down."""
         local, remote = self._tiers.local, self._tiers.get(REMOTE)
+        if not self._ledger.is_reachable(REMOTE):
+            remote = None
         over = local.used_bytes - int(local.budget_bytes * self._watermarks.high)
         if over <= 0 and not (remote is not None and self._engine.full):
             return
@@ -257,6 +261,7 @@ class Mover:
 
     def _move(self, move: _Move) -> None:
         copy, target, begun = move.copy, move.target, time.monotonic()
+        failed = True
         try:
             chunk = math.prod(copy.stored.shape[1:]) * copy.stored.chunk_rows
             codec = self._codecs.pick(target.name, chunk, uses=1.0)
@@ -268,6 +273,7 @@ class Mover:
             stored = Made(copy.key, written, {}).stored
             self._ledger.add(Copy(copy.object_id, copy.key, stored, written.bytes, target.name), written)
             self._evictor.observer.moved(begun, copy, target.name)
+            failed = False
         except ChunkDamaged as damage:
             _log.warning("rebuilding an object: %s", damage, extra={"action": "rebuild"})
             self._evictor.damaged(copy)
@@ -279,6 +285,8 @@ class Mover:
             _log.exception("an object could not be moved", extra={"action": "move_failed"})
         finally:
             self._ledger.release([copy])
+            if failed:
+                self._paused_until = time.monotonic() + IDLE_S
             self._moving.discard((copy.key, target.name))
         if move.falls and self._ledger.find(copy.key, target.name) is not None:
             self._evictor.give_up([copy])

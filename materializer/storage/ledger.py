@@ -83,12 +83,15 @@ class Ledger:
             self._down[tier] = until
             return before < time.monotonic()
 
+    def is_reachable(self, tier: str) -> bool:
+        """Whether a tier is not passed over just now."""
+        return self._down.get(tier, 0.0) < time.monotonic()
+
     def _reachable(self) -> Iterator[dict[str, Copy]]:
         """The copies of each tier that can be read, the fastest first."""
         if not self._down:
             return iter(self._copies.values())
-        now = time.monotonic()
-        return (copies for tier, copies in self._copies.items() if self._down.get(tier, 0.0) < now)
+        return (copies for tier, copies in self._copies.items() if self.is_reachable(tier))
 
     def adopt(self, copies: Iterable[Copy]) -> None:
         """Take over what earlier runs left."""

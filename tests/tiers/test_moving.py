@@ -4,10 +4,11 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,6 +22,8 @@ from viewcache.api.audit.verify import verify
 from viewcache.api.config.find import Located
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
+from viewcache.errors import Full, StoreUnreachable
+from viewcache.materializer.scheduling import migration
 from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
 CLIPS = 32
@@ -119,6 +122,25 @@ def test_a_bucket_that_does_not_answer_costs_time_only(
             assert dict(read_all(cache, EPOCHS)) == truth
             assert proxy.count("GET") > refused
             assert cache.task("t").spent.misses > 0
+
+
+@pytest.mark.parametrize("error", [Full("no room"), StoreUnreachable("no answer"), RuntimeError("a defect")], ids=repr)
+def test_what_cannot_be_moved_is_not_tried_without_a_pause(
+    tmp_path: Path, videos: Path, bucket: str, truth: Truth, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A bucket without room or without an answer costs a few tries a second, and no batch."""
+    tried: list[str] = []
+
+    def fail(source: object, stored: object, target: object, codec: object, key: str, **_: object) -> NoReturn:
+        tried.append(key)
+        raise error
+
+    monkeypatch.setattr(migration, "copy_object", fail)
+    begun = time.monotonic()
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        list(cache.materialize())
+        assert dict(read_all(cache, EPOCHS)) == truth
+    assert 1 <= len(tried) <= migration.AT_ONCE * (2 + (time.monotonic() - begun) / migration.IDLE_S)
 
 
 @pytest.mark.parametrize("damage", ["gone", "flipped"])
