@@ -45,15 +45,17 @@ def test_rows_that_are_not_there_take_no_memory(count: object) -> None:
         line(do="insert_draws", n=count, rows={"task_id": 1, "epoch": 0, "position": 0, "video_id": 1}).steps()
 
 
-HEAD = {"journal": "a name", "format": FORMAT, "since": {}, "base": 0}
+HEAD: dict[str, object] = {"journal": "a name", "format": FORMAT, "since": {}, "base": 0}
+NO_TICKETS: tuple[object, ...] = ([], {"w": "x"}, {"w": -1}, {"w": 2**63}, {"w": True})
+NO_SIZES: tuple[object, ...] = (None, "0", -1, 1.5)
 
 
 @pytest.mark.parametrize(
     "forged",
     [
         *({key: value for key, value in HEAD.items() if key != missing} for missing in HEAD),
-        *(HEAD | {"since": since} for since in ([], {"w": "x"}, {"w": -1}, {"w": 2**63}, {"w": True})),
-        *(HEAD | {"base": base} for base in (None, "0", -1, 1.5)),
+        *(HEAD | {"since": since} for since in NO_TICKETS),
+        *(HEAD | {"base": base} for base in NO_SIZES),
         HEAD | {"journal": 7},
         {"by": "w", "ticket": 2**63, "run": []},
         [HEAD],
