@@ -15,7 +15,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 # The CPU build of torch: asked of the machine's own index first, then of this one.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # The tests run in so many processes at once; each has servers and folders of its own. ARGS='-n 0' runs them in one.
-PROCESSES ?= 2
+PROCESSES ?= 3
 PYTEST = $(RUN)/python -m pytest -n $(PROCESSES) --dist worksteal
 # Folders of tests that say within minutes whether the tree is whole.
 FAST := tests/house tests/config tests/ops tests/plan tests/store tests/api
@@ -29,7 +29,7 @@ help: ## show this list
 demo: $(VENV)/.installed ## cache a few clips, train on them cold and warm: make demo [VIDEOS=folder]
 	$(RUN)/viewcache demo $${VIDEOS:+--videos "$$VIDEOS"}
 
-test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store'] [PROCESSES=2]
+test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store'] [PROCESSES=3]
 	$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.developed ## the fast lane, without servers: house, config, ops, plan, store, api

@@ -20,6 +20,7 @@ def videos(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_each_part_counts_each_policy(videos: Path, tmp_path: Path) -> None:
     """Model, real runs and the recorded order, at each budget; in the model more room never costs `demand` misses."""
     out = tmp_path / "out.json"

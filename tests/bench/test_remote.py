@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import remote
 from benchmarks.harness import main
 from tests.clips import encode
 
 
+@pytest.mark.long
 def test_a_video_is_fetched_once_for_all_epochs(tmp_path: Path) -> None:
     """With all epochs planned at once no more is fetched than each video once; on demand it is fetched each time."""
     videos, out = tmp_path / "videos", tmp_path / "out.json"

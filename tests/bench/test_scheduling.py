@@ -10,6 +10,7 @@ from benchmarks.harness import main
 from tests.faults.caches import encode_videos
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)  # six processes that each open a cache: seconds, or minutes on a machine that is busy
 def test_every_system_does_the_same_work(tmp_path: Path) -> None:
     """Each part compares systems that made the same clips (it asserts so itself), and says what each took."""

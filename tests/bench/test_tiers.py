@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import tiers
 from benchmarks.harness import main
 
 
+@pytest.mark.long
 def test_every_tier_is_timed_and_requests_are_counted(tmp_path: Path) -> None:
     """Both latencies, reads and writes of the three tiers and of s3fs are there; objects and clips cost one GET."""
     out = tmp_path / "out.json"

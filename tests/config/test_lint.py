@@ -101,7 +101,7 @@ def mistakes(whole: Any) -> Iterator[Any]:
             yield value
 
 
-@pytest.mark.parametrize("flow", [None, False], ids=["flow", "block"])
+@pytest.mark.parametrize("flow", [pytest.param(None, marks=pytest.mark.long), False], ids=["flow", "block"])
 def test_one_mistake_is_one_problem(flow: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever single part of a configuration is wrong, lint says what the loader says, and nothing else."""
     monkeypatch.chdir(tmp_path)

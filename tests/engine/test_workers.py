@@ -156,11 +156,11 @@ def test_no_room_on_the_disk_and_then_room_again(kitchen: Kitchen, clips: Clips)
 
 
 def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips) -> None:
-    """Twenty kills of workers, busy or just done, while the same is read again and again: nothing is lost or wrong."""
+    """Ten kills of workers, busy or just done, while the same is read again and again: nothing is lost or wrong."""
     killed: set[int] = set()
     pool = WorkerPool(2, memory_bytes=1 << 30)
     with Kitchen(store, videos, pool) as kitchen:
-        while len(killed) < 20:
+        while len(killed) < 10:
             reading = Reading(kitchen, list(range(4)))
             until(lambda: bool(set(pool.pids()) - killed), "a worker that lives")
             victim = max(set(pool.pids()) - killed)

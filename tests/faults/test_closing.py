@@ -43,7 +43,9 @@ def outcome(call: Callable[[], object]) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("workers", "times"), [("threads", 25), ("processes", 5)])
+@pytest.mark.parametrize(
+    ("workers", "times"), [("threads", 10), ("processes", 3), pytest.param("threads", 200, marks=pytest.mark.long)]
+)
 def test_closing_beside_the_first_read(tmp_path: Path, videos: Path, workers: str, times: int, no_leaks: None) -> None:
     """The reader has its batch or gets `Closed`; no thread and no worker is started after the close, or left."""
     whole = together(tmp_path / "s", videos, worker_kind=workers)
@@ -78,7 +80,7 @@ VERBS: dict[str, Callable[[Cache, Random], object]] = {
 }
 
 
-@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize("turn", [0, 1, pytest.param(2, marks=pytest.mark.long)])
 def test_others_get_closed_from_every_verb(tmp_path: Path, videos: Path, turn: int, no_leaks: None) -> None:
     """Threads that call the public verbs again and again end with `Closed`, soon, and with nothing else."""
     cache = viewcache.open(together(tmp_path / "s", videos, worker_kind="threads"))

@@ -175,10 +175,10 @@ class Fuzz:
 
 
 def test_a_few_lives(tmp_path: Path, videos: Path, no_leaks: None) -> None:
-    """Three lives of a cache, with three threads each."""
+    """Two lives of a cache, with three threads each."""
     fuzz = Fuzz(1, tmp_path, videos)
-    for _ in range(3):
-        fuzz.live(12)
+    for _ in range(2):
+        fuzz.live(10)
     assert fuzz.done["read"]
 
 

@@ -38,7 +38,9 @@ def _two(store: Path, videos: Path) -> dict[str, Any]:
     return {"cache": wide["cache"], "dataset": tasks}
 
 
-@pytest.mark.parametrize("lines", [1, 2, 5, 9])
+@pytest.mark.parametrize(
+    "lines", [1, pytest.param(2, marks=pytest.mark.long), 5, pytest.param(9, marks=pytest.mark.long)]
+)
 def test_what_was_handed_out_stays(tmp_path: Path, videos: Path, lines: int) -> None:
     """Killed right after a batch came out, twice: every batch reads the same again, each video once an epoch."""
     whole = _two(tmp_path / "store", videos)

@@ -36,7 +36,7 @@ def _little(store: Path, videos: Path, budget: int) -> dict[str, Any]:
     return config(store, videos, budget=budget, epochs=EPOCHS, epochs_per_generation=EPOCHS, samples_per_video=3)
 
 
-@pytest.mark.parametrize("lines", [1, 3, 5])
+@pytest.mark.parametrize("lines", [1, pytest.param(3, marks=pytest.mark.long), 5])
 def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
     """Killed twice right after a batch came out, then run to its end: every batch is what it is with room for all."""
     with viewcache.open(_little(tmp_path / "plenty", videos, 10**8)) as cache:

@@ -40,7 +40,7 @@ def everything_ahead(cache: Cache, random: Random) -> None:
         pass
 
 
-@pytest.mark.parametrize("beside", [far_epochs, everything_ahead])
+@pytest.mark.parametrize("beside", [far_epochs, pytest.param(everything_ahead, marks=pytest.mark.long)])
 def test_readers_go_on_while_others_plan_other_epochs(tmp_path: Path, beside: Callable[[Cache, Random], None]) -> None:
     """Two loops of tasks that are drawn together end, each video once an epoch, whatever is planned beside them."""
     read = threading.Event()

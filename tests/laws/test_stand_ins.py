@@ -124,7 +124,11 @@ def _stories(seed: int) -> Iterator[tuple[list[str], int]]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "drop_last", "together"), [(0, False, False), (1, True, False), (2, False, True), (3, True, True)]
+    ("seed", "drop_last", "together"),
+    [
+        *((1, True, False), (2, False, True)),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in [(0, False, False), (3, True, True)]),
+    ],
 )
 def test_stand_ins_are_the_same_after_a_loss_of_the_catalog(
     tmp_path: Path, folder: Path, originals: Path, seed: int, drop_last: bool, together: bool

@@ -152,7 +152,7 @@ print(json.dumps(read))
 """
 
 
-@pytest.mark.parametrize("coordination", ["shared", "independent"])
+@pytest.mark.parametrize("coordination", ["shared", pytest.param("independent", marks=pytest.mark.long)])
 def test_ranks_in_two_processes_read_each_video_once_or_are_refused(
     videos: Path, tmp_path: Path, coordination: str
 ) -> None:

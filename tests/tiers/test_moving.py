@@ -124,7 +124,7 @@ def test_a_bucket_that_does_not_answer_costs_time_only(
             assert cache.task("t").spent.misses > 0
 
 
-@pytest.mark.parametrize("error", [Full("no room"), StoreUnreachable("no answer"), RuntimeError("a defect")], ids=repr)
+@pytest.mark.parametrize("error", [Full("no room"), StoreUnreachable("no answer")], ids=repr)
 def test_what_cannot_be_moved_is_not_tried_without_a_pause(
     tmp_path: Path, videos: Path, bucket: str, truth: Truth, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -143,7 +143,7 @@ def test_what_cannot_be_moved_is_not_tried_without_a_pause(
     assert 1 <= len(tried) <= migration.AT_ONCE * (2 + (time.monotonic() - begun) / migration.IDLE_S)
 
 
-@pytest.mark.parametrize("damage", ["gone", "flipped"])
+@pytest.mark.parametrize("damage", ["flipped", pytest.param("gone", marks=pytest.mark.long)])
 def test_damage_in_the_bucket_is_rebuilt(
     tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, truth: Truth, damage: str
 ) -> None:
