@@ -27,12 +27,14 @@ from viewcache.store.headroom import headroom
 from viewcache.store.region import Region, punch
 from viewcache.store.shard_reader import Stored, flat_rows, read_chunks, read_each, read_exactly
 
-__all__ = ["Arena", "Claim", "MemoryHandle", "MemoryReader"]
+__all__ = ["REGION_BYTES", "Arena", "Claim", "MemoryHandle", "MemoryReader"]
 
 Bytes = NDArray[np.uint8]
 
+REGION_BYTES = 1 << 30
+"""Mapped at once: a system lets a process have 65,530 mappings."""
+
 _SIZE = 1 << 62  # bytes: all that the system's signed offsets leave after one doubling
-_REGION_BYTES = 1 << 30  # mapped at once: a system lets a process have 65,530 mappings
 _NOEXEC_SEAL = 8  # linux/memfd.h, since Linux 6.3; some hardened systems insist on it
 _NO_ROOM = {errno.ENOSPC, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EDQUOT}
 
@@ -302,7 +304,7 @@ class Arena(MemoryReader):
             last = self._regions[-1] if self._regions else None
             if last is None or last.next + size > last.end:
                 start = last.end if last is not None else 0
-                self._regions.append(Region(file, start, max(size, _REGION_BYTES)))
+                self._regions.append(Region(file, start, max(size, REGION_BYTES)))
                 if last is not None:
                     self._drop_unused(last)
             region = self._regions[-1]

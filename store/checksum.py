@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["crc32c"]
+__all__ = ["crc32c", "portable_crc32c"]
 
 Data = bytes | bytearray | memoryview | NDArray[np.uint8]
 
@@ -24,11 +24,12 @@ def _choose() -> Callable[[Data, int], int]:
     try:
         from fastcrc.crc32 import iscsi
     except ImportError:
-        return _portable
+        return portable_crc32c
     return cast("Callable[[Data, int], int]", iscsi)
 
 
-def _portable(data: Data, start: int) -> int:
+def portable_crc32c(data: Data, start: int) -> int:
+    """`crc32c` by the library that is always there."""
     import google_crc32c
 
     # It refuses writable memory views, but takes the arrays over them.

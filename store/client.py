@@ -71,8 +71,7 @@ class Client:
             MissingExtra: the file system is not installed.
         """
         self._url, self._deadline_s, self._stall_s = url, deadline_s, stall_s
-        self._fs = _filesystem(check_url(url), stall_s)
-        self._root = str(self._fs._strip_protocol(url)).rstrip("/")
+        self._fs, self._root = _filesystem(url, check_url(url), stall_s)
         self._rng = random.Random(seed)
         self._window = Window()
         self._under_way = 0
@@ -260,9 +259,10 @@ class Client:
         await asyncio.get_running_loop().shutdown_default_executor()
 
 
-def _filesystem(scheme: str, stall_s: float) -> Any:
-    """The fsspec file system of a scheme, asynchronous, without caches and without retries of its own."""
+def _filesystem(url: str, scheme: str, stall_s: float) -> tuple[Any, str]:
+    """The fsspec file system of a URL, asynchronous, without caches or retries of its own, and the URL's path there."""
     import fsspec
+    from fsspec.core import url_to_fs
     from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
@@ -270,7 +270,8 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
     try:
         kind = fsspec.get_filesystem_class(scheme)
         if not kind.async_impl:
-            return AsyncFileSystemWrapper(fsspec.filesystem(scheme, auto_mkdir=True, **options), asynchronous=True)
+            made, root = url_to_fs(url, auto_mkdir=True, **options)
+            return AsyncFileSystemWrapper(made, asynchronous=True), root.rstrip("/")
         if URL_EXTRAS.get(scheme) == "s3":
             options["config_kwargs"] = {
                 "connect_timeout": min(_CONNECT_S, stall_s),
@@ -279,10 +280,10 @@ def _filesystem(scheme: str, stall_s: float) -> Any:
                 "max_pool_connections": 64,
             }
         # adlfs has its end closed by a loop at the process's exit, and without one it shows a traceback there.
-        made = fsspec.filesystem(scheme, asynchronous=URL_EXTRAS.get(scheme) != "azure", **options)
+        made, root = url_to_fs(url, asynchronous=URL_EXTRAS.get(scheme) != "azure", **options)
     except ValueError:
         raise BadInput(f"no file system has URLs that begin with {scheme}://; known are s3, gs and az") from None
     except ImportError as missing:
         raise MissingExtra.of_url(f"a store at {scheme}://", scheme, missing) from None
     made.retries = 1  # of s3fs: attempts, not retries
-    return made
+    return made, root.rstrip("/")

@@ -18,7 +18,7 @@ from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer.spec import Place
 from viewcache.suggest import did_you_mean, suggest
 
-__all__ = ["Entries", "local_path", "parse_size", "read_url"]
+__all__ = ["READERS", "Entries", "local_path", "parse_size", "read_url"]
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5} | {
     prefix + "i": 1024**power for power, prefix in enumerate("kmgtp", 1)
@@ -146,7 +146,7 @@ class Entries:
                 message = f"{self.name_of(name)} is empty; it must be {key.expects()}"
                 raise self.child(name).error(ConfigCode.MISSING_KEY, message)
             return key.default
-        return _READERS[key.kind](self.child(name), key, self.name_of(name))
+        return READERS[key.kind](self.child(name), key, self.name_of(name))
 
     def items(self, name: str) -> list[tuple[Node, str]]:
         """The nodes of a list and how messages call each; a single mapping counts as a list of one for ``tasks``."""
@@ -352,7 +352,7 @@ def _refuse_secrets(url: str, node: Node, label: str) -> None:
             raise node.error(ConfigCode.CREDENTIALS, message)
 
 
-_READERS = {
+READERS = {
     "text": _text,
     "name": _name,
     "title": _title,
@@ -366,5 +366,6 @@ _READERS = {
     "url": read_url,
     "catalog": _catalog,
 }
+"""Kind of a key → what reads its value."""
 _TEXTUAL = ("text", "name", "title", "names", "url", "catalog")
-assert set(_READERS) < set(KINDS)
+assert set(READERS) < set(KINDS)

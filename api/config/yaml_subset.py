@@ -18,7 +18,7 @@ import yaml
 from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound
 from viewcache.materializer.spec import Place
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Node", "from_python", "read_file", "read_text"]
+__all__ = ["LOADER", "MAX_BYTES", "MAX_DEPTH", "MAX_NODES", "Loader", "Node", "from_python", "read_file", "read_text"]
 
 MAX_BYTES = 1 << 20
 """Bytes of one file."""
@@ -43,8 +43,9 @@ _BIGGEST = 2**64
 _LONGEST_NUMBER = 64
 """Characters; longer digit strings cost quadratic time before they can be refused."""
 
-# libyaml is in every wheel of PyYAML; the pure parser gives the same events, twenty times slower (tested equal).
-_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+Loader = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
+LOADER: Loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+"""libyaml is in every wheel of PyYAML; the pure parser gives the same events, twenty times slower (tested equal)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +116,13 @@ def read_file(path: Path) -> tuple[Node, ...]:
     return read_text(_decoded(data, name), name)
 
 
-def read_text(text: str, file: str = "<string>") -> tuple[Node, ...]:
+def read_text(text: str, file: str = "<string>", *, loader: Loader = LOADER) -> tuple[Node, ...]:
     """Read the documents of a YAML text; empty ones are left out.
 
     Args:
         text: one or more documents, separated by ``---``.
         file: the name for messages.
+        loader: whose parser gives the events.
 
     Raises:
         ConfigError: not YAML, or outside the subset; with line and column.
@@ -133,7 +135,7 @@ def read_text(text: str, file: str = "<string>") -> tuple[Node, ...]:
         message = f"character U+{ord(found[0]):04X} is not allowed in a configuration"
         raise ConfigError(ConfigCode.UNSUPPORTED_YAML, message, file, line, column)
     # A byte order mark is no part of the text, and libyaml would count it as a column.
-    return _Composer(text.removeprefix("\ufeff"), file).documents()
+    return _Composer(text.removeprefix("\ufeff"), file, loader).documents()
 
 
 def from_python(value: object, file: str = "<mapping>") -> Node:
@@ -206,9 +208,9 @@ class _Counter:
 class _Composer(_Counter):
     """Builds nodes from the events of PyYAML's parser, one document after the other."""
 
-    def __init__(self, text: str, file: str):
+    def __init__(self, text: str, file: str, loader: Loader):
         super().__init__(file)
-        self._events = self._parse(text)
+        self._events = self._parse(text, loader)
 
     def documents(self) -> tuple[Node, ...]:
         found = []
@@ -219,9 +221,9 @@ class _Composer(_Counter):
                     found.append(node)
         return tuple(found)
 
-    def _parse(self, text: str) -> Iterator[yaml.Event]:
+    def _parse(self, text: str, loader: Loader) -> Iterator[yaml.Event]:
         try:
-            yield from yaml.parse(text, Loader=_LOADER)
+            yield from yaml.parse(text, Loader=loader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             reason = ", ".join(part for part in (error.problem, error.context) if part)

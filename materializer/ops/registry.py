@@ -6,7 +6,8 @@ the owner of the cache listed, never imported by its text (law 10).
 
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from threading import Lock
 
@@ -14,7 +15,16 @@ from viewcache.errors import BadInput
 from viewcache.materializer.ops.base import FrameOp, Op, ReadOp, TimeOp
 from viewcache.suggest import did_you_mean
 
-__all__ = ["ELSEWHERE", "ENTRY_POINTS", "builtin_names", "get", "load_modules", "names", "register"]
+__all__ = [
+    "ELSEWHERE",
+    "ENTRY_POINTS",
+    "builtin_names",
+    "get",
+    "load_modules",
+    "names",
+    "own_registrations",
+    "register",
+]
 
 ENTRY_POINTS = "viewcache.ops"
 """Entry point group; each entry's name is the operation's name and its object an Op class or instance."""
@@ -124,6 +134,20 @@ def register(op: Op | type[Op]) -> Op:
             raise BadInput(f"op {name!r} from {type(made).__module__}: the name is taken; give it another name")
         made.fingerprint  # noqa: B018 - raises now, not in the middle of a plan, if the source cannot be read
         return _custom.setdefault(name, made)
+
+
+@contextmanager
+def own_registrations() -> Iterator[None]:
+    """Know no custom operation when the block begins, and forget when it ends what was registered in it: for tests."""
+    with _lock:
+        before = dict(_custom)
+        _custom.clear()
+    try:
+        yield
+    finally:
+        with _lock:
+            _custom.clear()
+            _custom.update(before)
 
 
 def load_modules(modules: Iterable[str]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fold, fraction, scaled
 from viewcache.materializer.spec import OnShortVideo
 
-__all__ = ["clip_frames", "clip_starts", "is_short", "shared_grid"]
+__all__ = ["choose_phase", "clip_frames", "clip_starts", "is_short", "jitter", "reflect", "shared_grid"]
 
 
 def shared_grid(strides: Iterable[int]) -> int:
@@ -74,8 +74,8 @@ def clip_starts(
         return scaled(fraction(seed, "clip/independent", independent, *where), starts)
     born = np.asarray(generation)
     anchor = fraction(seed, "clip/anchor", where[0], born, where[2])
-    place = _reflect(anchor.astype(np.int64) + _jitter(fold(seed, "clip/jitter", *where), _half_width(spread)), ONE)
-    phase, count = _phase(scaled(fraction(seed, "clip/phase", where[0], born), starts), starts, grid)
+    place = reflect(anchor.astype(np.int64) + jitter(fold(seed, "clip/jitter", *where), _half_width(spread)), ONE)
+    phase, count = choose_phase(scaled(fraction(seed, "clip/phase", where[0], born), starts), starts, grid)
     return np.asarray(phase + grid * scaled(place.astype(np.uint64), count))
 
 
@@ -114,7 +114,7 @@ def _half_width(spread: float) -> int:
     return int(spread * ONE) // 2
 
 
-def _jitter(words: Words, half_width: int) -> NDArray[np.int64]:
+def jitter(words: Words, half_width: int) -> NDArray[np.int64]:
     """A numerator in (-half_width, half_width), exactly symmetric: the sign is the word's lowest bit.
 
     Symmetry is what keeps the folded fraction uniform, so it is not left to rounding.
@@ -123,13 +123,13 @@ def _jitter(words: Words, half_width: int) -> NDArray[np.int64]:
     return np.where(words & np.uint64(1), -size, size)
 
 
-def _reflect(place: np.ndarray, one: int) -> NDArray[np.int64]:
+def reflect(place: np.ndarray, one: int) -> NDArray[np.int64]:
     """Fold numerators in [-one, 2 * one) back into [0, one) at the borders, which lie half a step outside."""
     folded = np.where(place < 0, -1 - place, place)
     return np.where(folded >= one, 2 * one - 1 - folded, folded)
 
 
-def _phase(rank: np.ndarray, starts: np.ndarray, grid: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def choose_phase(rank: np.ndarray, starts: np.ndarray, grid: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose a phase of the grid with a chance proportional to its number of starts.
 
     Args:

@@ -34,8 +34,8 @@ def announced(cache: Cache) -> list[ActiveGeneration]:
     cache.owner.look_ahead._planner.submit(lambda: None).result()
     cache.catalog.flush()
     assert cache.owner.engine is not None
-    found = [each for each in cache.owner.engine._board.ahead if isinstance(each, ActiveGeneration)]
-    assert len(found) == len(cache.owner.engine._board.ahead)
+    found = [each for each in cache.owner.engine.state.ahead if isinstance(each, ActiveGeneration)]
+    assert len(found) == len(cache.owner.engine.state.ahead)
     return found
 
 

@@ -237,7 +237,6 @@ def test_only_named_modules_are_imported(tmp_path: Path, monkeypatch: pytest.Mon
     ))  # fmt: skip
     write(tmp_path / "broken_for_config_test.py", "raise SystemError('on import')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_custom", {})
 
     def source(module: str, value: str) -> str:
         step = single("frame", "a", {"halve_for_config_test": value})
@@ -247,8 +246,9 @@ def test_only_named_modules_are_imported(tmp_path: Path, monkeypatch: pytest.Mon
     assert str(error) == (
         "<string>:2:16: cache.op_modules: broken_for_config_test failed when it was imported: SystemError: on import"
     )
-    assert "failed on its parameters: TypeError" in str(refused(source("ops_for_config_test", "list")))
-    assert "failed on its parameters: ZeroDivisionError" in str(refused(source("ops_for_config_test", "fail")))
+    with registry.own_registrations():
+        assert "failed on its parameters: TypeError" in str(refused(source("ops_for_config_test", "list")))
+        assert "failed on its parameters: ZeroDivisionError" in str(refused(source("ops_for_config_test", "fail")))
     assert "holds names of modules" in str(refused({"cache": {"op_modules": ["../x"]}}))
     assert "cannot be imported" in str(refused({"cache": {"op_modules": ["no_such_module_here"]}}))
 

@@ -130,7 +130,7 @@ def test_the_table_is_whole() -> None:
     """Every kind is described and read, every section is reached, and texts are sentences."""
     assert {key.kind for _, key in ALL_KEYS} == set(KINDS)
     structural = {"section", "sections", "tasks", "store", "operations"}
-    assert {key.kind for _, key in ALL_KEYS} - structural == set(values._READERS)
+    assert {key.kind for _, key in ALL_KEYS} - structural == set(values.READERS)
     assert {key.section for _, key in ALL_KEYS if key.section} | {"document"} == set(SECTIONS)
     assert {key for keys in STEP_KEYS.values() for key in keys} < {key.name for key in SECTIONS["step"].keys}
     for _, key in ALL_KEYS:

@@ -10,7 +10,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewcache.api.config import yaml_subset
 from viewcache.api.config.yaml_subset import MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, from_python, read_file, read_text
 from viewcache.errors import ConfigError, NotFound
 from viewcache.materializer.spec import Place
@@ -184,11 +183,10 @@ def _outcome(text: str) -> object:
 
 @pytest.mark.skipif(not yaml.__with_libyaml__, reason="this PyYAML has only the pure parser")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_both_parsers_of_pyyaml_give_the_same_nodes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_parsers_of_pyyaml_give_the_same_nodes(path: Path) -> None:
     """Values and places do not depend on whether PyYAML was built with libyaml."""
     fast = read_text(path.read_text("utf-8"))
-    monkeypatch.setattr(yaml_subset, "_LOADER", yaml.SafeLoader)
-    assert read_text(path.read_text("utf-8")) == fast
+    assert read_text(path.read_text("utf-8"), loader=yaml.SafeLoader) == fast
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

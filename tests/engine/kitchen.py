@@ -244,7 +244,7 @@ class Kitchen:
 
     def waiting(self) -> int:
         """How many readers wait."""
-        return len(self.engine._board.demands)
+        return len(self.engine.state.demands)
 
     def assert_counted(self) -> None:
         """The count of the budget is what lies on disk, and nothing is promised any more."""

@@ -33,7 +33,7 @@ def _assert_given_up(kitchen: Kitchen, pool: StoppedPool, number: int) -> None:
     clips = next(job for job in pool.given if job.number == number).clips
     assert len(report.returned) >= len(clips) - 1
     assert report.frames["packets"] <= 20
-    until(lambda: number not in kitchen.engine._running, "the job to be put away")
+    until(lambda: number not in kitchen.engine.state.jobs, "the job to be put away")
     kitchen.assert_counted()
     assert not kitchen.ledger.held
 

@@ -14,7 +14,7 @@ from viewcache.failpoints import VARIABLE
 from viewcache.materializer.scheduling import running
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.running import describe
-from viewcache.materializer.workers.job import Job
+from viewcache.materializer.workers.job import Job, Place
 from viewcache.materializer.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.usefixtures("spawned")
@@ -119,7 +119,7 @@ def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(kitchen: Ki
     """A job larger than the socket's buffer, given to a worker that does not listen, is given up after the grace."""
     pool = WorkerPool(1, memory_bytes=1 << 30, grace_s=0.5)
     active = kitchen.active
-    job = describe(1, {active.key(0): [(active, 0)]}, kitchen.engine._settings.place, lambda _: "raw")
+    job = describe(1, {active.key(0): [(active, 0)]}, Place(kitchen.tier.root, False), lambda _: "raw")
     try:
         pool.submit(job)
         until(lambda: any(event.kind == "report" for event in pool.poll(0.1)), "the first job's report")

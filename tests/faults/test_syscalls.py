@@ -56,7 +56,7 @@ class Bench:
 
     def settle(self) -> None:
         """The jobs have ended, what they left is counted, and nothing unfinished lies about."""
-        until(lambda: self.kitchen.pool.busy == 0 and not self.kitchen.engine._running, "the jobs to end")
+        until(lambda: self.kitchen.pool.busy == 0 and not self.kitchen.engine.state.jobs, "the jobs to end")
         self.kitchen.assert_counted()
         assert not list((self.kitchen.store / "tmp").iterdir())
 

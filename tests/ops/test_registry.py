@@ -50,14 +50,14 @@ MODULE = """
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """A function that writes a module to an importable folder; custom operations are forgotten afterwards."""
-    monkeypatch.setattr(registry, "_custom", {})
     monkeypatch.syspath_prepend(tmp_path)
 
     def install(name: str, source: str) -> Path:
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
         return tmp_path
 
-    yield install
+    with registry.own_registrations():
+        yield install
     for path in tmp_path.glob("*.py"):
         sys.modules.pop(path.stem, None)
 
@@ -75,13 +75,13 @@ def test_builtins_declare_their_fingerprint() -> None:
     assert all(get(name).fingerprint.isdigit() for name in builtin_names())
 
 
-def test_unknown_names_list_the_known_and_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_names_list_the_known_and_the_nearest() -> None:
     """A misspelt operation gets the list of known ones and the nearest name."""
-    monkeypatch.setattr(registry, "_custom", {})  # other tests have operations of their own
-    with pytest.raises(BadInput, match=r"unknown op 'random_corp'; known: blur, .*; did you mean random_crop\?"):
-        get("random_corp")
-    with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype$"):
-        get("os.system")
+    with registry.own_registrations():  # other tests have operations of their own
+        with pytest.raises(BadInput, match=r"unknown op 'random_corp'; known: blur, .*; did you mean random_crop\?"):
+            get("random_corp")
+        with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype$"):
+            get("os.system")
 
 
 def test_importing_operations_loads_no_heavy_library() -> None:

@@ -64,7 +64,7 @@ def starts(
 def test_folded_fractions_are_exactly_uniform(one: int, half: int) -> None:
     """Over all anchors and all symmetric jitters, each folded fraction comes equally often: no border is favoured."""
     anchors, jitters = np.arange(one), np.concatenate([np.arange(half), -np.arange(half)])
-    folded = clip_starts._reflect(anchors[:, None] + jitters[None, :], one)
+    folded = clip_starts.reflect(anchors[:, None] + jitters[None, :], one)
     assert np.bincount(folded.ravel(), minlength=one).tolist() == [2 * half] * one
 
 
@@ -72,8 +72,8 @@ def test_folded_fractions_are_exactly_uniform(one: int, half: int) -> None:
 def test_jitter_is_exactly_symmetric(half: int) -> None:
     """A word and the same word with its lowest bit flipped give opposite jitters, all smaller than half the spread."""
     words = randomness.fold(0, "x", np.arange(1000))
-    jitter = clip_starts._jitter(words, half)
-    assert np.array_equal(jitter, -clip_starts._jitter(words ^ np.uint64(1), half))
+    jitter = clip_starts.jitter(words, half)
+    assert np.array_equal(jitter, -clip_starts.jitter(words ^ np.uint64(1), half))
     assert np.abs(jitter).max() < half
 
 
@@ -82,7 +82,7 @@ def test_phase_then_place_is_exactly_uniform(grid: int) -> None:
     """For any number of starts S, choosing the phase and then a place on it gives each start the exact chance 1/S."""
     for count in range(1, 40):
         rank = np.arange(count)
-        phase, on_phase = clip_starts._phase(rank, np.full(count, count), grid)
+        phase, on_phase = clip_starts.choose_phase(rank, np.full(count, count), grid)
         chance: defaultdict[int, Fraction] = defaultdict(Fraction)
         for p, n in zip(phase.tolist(), on_phase.tolist(), strict=True):
             assert 0 <= p < grid

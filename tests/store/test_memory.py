@@ -11,15 +11,17 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.store.objects import Bytes, pixels, stored_of
-from tests.store.test_tiers import arena_of
+from tests.store.test_tiers import memory_of
 from viewcache import store
 from viewcache.errors import BadInput, Broken, ChunkDamaged, Closed, Full, WrongProcess
 from viewcache.store import arena
+from viewcache.store.shard_reader import read_chunks
 from viewcache.testing import put
 
 MIB = 1 << 20
@@ -217,21 +219,21 @@ def test_readers_cannot_change_the_memory(tier: store.MemoryTier) -> None:
             os.pwrite(file, b"x", 0)
         with pytest.raises(OSError, match="Invalid argument"):
             os.ftruncate(file, 0)
-    with arena_of(tier).use() as file, pytest.raises(PermissionError):
+    with memory_of(tier) as file, pytest.raises(PermissionError):
         os.ftruncate(file, 0)
 
 
 def test_a_forked_child_lets_go_of_the_memory(tier: store.MemoryTier) -> None:
     """A real fork: the child has no descriptor of the memory left, so it cannot keep it alive, and is refused."""
     handle = tier.handle
-    reader = handle.attach()
+    reader, memory = handle.attach(), arena.Arena()
     put(tier, pixels((1, 9)), store.ArrayMeta((1, 9), (1, 9), "raw"))
     assert (len(_holders(handle)), len(_mappings(handle.inode))) == (2, 1)
     child = os.fork()
     if not child:
         try:
             mine = [place for place in _holders(handle) if place.startswith(f"/proc/{os.getpid()}/")]
-            for use in (lambda: tier.reserve(1), lambda: arena_of(tier).claim(1), lambda: reader.use().__enter__()):
+            for use in (lambda: tier.reserve(1), lambda: memory.claim(1), lambda: reader.use().__enter__()):
                 with pytest.raises(WrongProcess):
                     use()
             tier.close()
@@ -242,6 +244,7 @@ def test_a_forked_child_lets_go_of_the_memory(tier: store.MemoryTier) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert len(_holders(handle)) == 2
     reader.close()
+    memory.close()
 
 
 def test_pages_are_counted(tier: store.MemoryTier) -> None:
@@ -266,21 +269,33 @@ def _broken_off(array: Bytes) -> Iterator[Bytes]:
     raise ChunkDamaged("the source is damaged")
 
 
-def test_a_deletion_waits_for_those_who_read(tier: store.MemoryTier) -> None:
+def test_a_deletion_waits_for_those_who_read(tier: store.MemoryTier, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a range is read it stays as it is; then it goes, and who comes later is told so."""
     array = pixels((1, MIB))
     stored = stored_of(put(tier, array, store.ArrayMeta(array.shape, (1, MIB), "raw")))
-    claim = tier._objects[stored.physical].claim
+    out, reads, go_on = np.empty_like(array), threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any) -> None:
+        reads.set()
+        go_on.wait(20)
+        read_chunks(*arguments)
+
+    monkeypatch.setattr(arena, "read_chunks", slowly)
+    read = threading.Thread(target=tier.read, args=(stored, out))
     delete = threading.Thread(target=tier.delete, args=(stored.physical,))
-    with arena_of(tier).hold(claim, "it"):
-        delete.start()
-        delete.join(0.3)
-        assert delete.is_alive()
-        assert _pages(tier) > MIB
+    read.start()
+    assert reads.wait(20)
+    delete.start()
+    delete.join(0.3)
+    assert delete.is_alive()
+    assert _pages(tier) > MIB
+    go_on.set()
+    read.join()
     delete.join()
+    assert np.array_equal(out, array)
     assert _pages(tier) == tier.used_bytes == 0
-    with pytest.raises(ChunkDamaged, match="it is missing"), arena_of(tier).hold(claim, "it"):
-        pass
+    with pytest.raises(ChunkDamaged, match="is missing"):
+        tier.read(stored, out)
 
 
 @pytest.fixture
@@ -331,7 +346,7 @@ def test_reads_beside_deletions(tier: store.MemoryTier) -> None:
 
 def test_the_mappings_go_with_what_lies_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects that fill many regions, one larger than a region among them, are read; emptied regions are unmapped."""
-    monkeypatch.setattr(arena, "_REGION_BYTES", MIB)
+    monkeypatch.setattr(arena, "REGION_BYTES", MIB)
     tier = store.MemoryTier(64 * MIB)
     inode, there = tier.handle.inode, []
     for number in range(12):
@@ -374,10 +389,10 @@ def test_without_address_space_it_is_read_by_calls() -> None:
 
 def test_closing_beside_reads(no_leaks: None) -> None:
     """A close waits for the reads that are under way, and the descriptor with it; the next ones are told."""
-    tier = store.MemoryTier(MIB)
-    handle = tier.handle
-    with arena_of(tier).use() as file:
-        tier.close()
+    memory = arena.Arena()
+    handle = memory.handle
+    with memory.use() as file:
+        memory.close()
         assert os.fstat(file).st_ino == handle.inode
     assert _holders(handle) == []
     array = pixels((2, 200_000))

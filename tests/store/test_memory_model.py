@@ -25,7 +25,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.regions = patch.object(arena, "_REGION_BYTES", 6 * mmap.PAGESIZE)  # so that many come and go
+        self.regions = patch.object(arena, "REGION_BYTES", 6 * mmap.PAGESIZE)  # so that many come and go
         self.regions.start()
         self.tier = store.MemoryTier(PAGES * mmap.PAGESIZE + 17)
         self.there: dict[str, tuple[store.Stored, Bytes, int]] = {}

@@ -1,13 +1,14 @@
 """Every tier keeps the one contract, and is found by its URL."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from viewcache import store
 from viewcache.errors import BadInput
-from viewcache.store.arena import Arena
 from viewcache.store.region import punch
 from viewcache.testing import TierContract
 
@@ -50,13 +51,13 @@ class TestMemoryTier(TierContract):
 
     def damage(self, tier: store.Tier, stored: store.Stored, chunk: int) -> None:
         """In the arena."""
-        with arena_of(tier).use() as file:
+        with memory_of(tier) as file:
             place = stored.table.offsets[chunk] + stored.table.sizes[chunk] // 2
             os.pwrite(file, bytes([os.pread(file, 1, place)[0] ^ 16]), place)
 
     def lose(self, tier: store.Tier, stored: store.Stored) -> None:
         """The pages go, as if somebody had punched them out."""
-        with arena_of(tier).use() as file:
+        with memory_of(tier) as file:
             punch(file, stored.table.offsets[0], dict(tier.iter_objects())[stored.physical])
 
     def abandon(self, tier: store.Tier) -> int:
@@ -64,10 +65,15 @@ class TestMemoryTier(TierContract):
         return 0
 
 
-def arena_of(tier: store.Tier) -> Arena:
-    """What lies behind a memory tier."""
+@contextmanager
+def memory_of(tier: store.Tier) -> Iterator[int]:
+    """A descriptor of the memory behind a tier, for reading and writing, as only its owner's process can have it."""
     assert isinstance(tier, store.MemoryTier)
-    return tier._arena
+    file = os.open(tier.handle.path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _shard(tier: store.Tier, stored: store.Stored) -> Path:
