@@ -51,6 +51,10 @@ class Budget:
             free = max(0, self.budget_bytes - self._used - self._reserved)
         return free - free % self._unit
 
+    def resize(self, budget_bytes: int) -> None:
+        """Set the bytes for objects and unfinished ones together; what is over them stays until it is evicted."""
+        self.budget_bytes = budget_bytes
+
     def reserve(self, size: int) -> "Reservation | None":
         """Promise ``size`` bytes (see `bound_bytes`), or None where the budget has no room: then evict, or wait."""
         self._check_process()

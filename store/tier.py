@@ -59,6 +59,10 @@ class Tier(Budget, ABC):
         self.away = False
         """It has not answered since it was opened, so nothing is known of what lies there."""
 
+    def mark_away(self) -> None:
+        """Note that it has stopped to answer while it was being opened."""
+        self.away = True
+
     @abstractmethod
     def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
         """Read an object, or some of its inner chunks, into ``out``; arguments and errors as in `read_into`."""

@@ -23,6 +23,7 @@ from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.chooser import EngineSettings
 from viewcache.materializer.scheduling.dispatcher import Engine
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
+from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.spec import Durability, TaskSpec
 from viewcache.materializer.storage.recover import claim
 from viewcache.materializer.tasks.group import Group
@@ -186,7 +187,7 @@ class Owner:
                 self.config, self._readers = before
                 raise
             if self.engine is not None:
-                self.engine.demand_reserve = self._reserve()
+                self.engine.leave_to_readers(self._reserve())
             return tuple(task.name for task in fresh)
 
     def leave(self, name: str) -> None:
@@ -250,8 +251,9 @@ class Owner:
                 place = Place(self.tier.root, cache.durability == Durability.DURABLE)
                 settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
-                engine = Engine(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer)
-                mover = Mover(self.tiers, self.ledger, engine, self._codecs, watermarks, durable=place.durable)
+                moves = Moves()
+                engine = Engine(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer, moves)
+                mover = Mover(self.tiers, self.ledger, engine, moves, self._codecs, watermarks, durable=place.durable)
                 mover.start()
                 self.engine, self.mover = engine, mover
             return self.engine

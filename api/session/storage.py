@@ -54,7 +54,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
     found = recover(catalog, local, LOCAL, clean=clean)
     config = config.with_used_bytes(local.used_bytes)
-    local.budget_bytes = config.cache.local.budget_bytes
+    local.resize(config.cache.local.budget_bytes)
     opened: list[Tier] = []
     copies = list(found.copies)
     try:
@@ -72,8 +72,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             tier.close()
         raise
     catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
-    ledger = Ledger(catalog, [tier.name for tier in opened])
-    ledger.eviction = eviction
+    ledger = Ledger(catalog, [tier.name for tier in opened], eviction)
     ledger.adopt(copies)
     tiers = Tiers(opened, ledger)
     for tier in opened:

@@ -13,6 +13,7 @@ In the order of work:
 - ``pressure``: what workers hold in memory, and when that is too much
 - ``chooser``: the rules with the memory and the patience of one dispatcher
 - ``evictor``: evicts copies to make room, and tells who still needs them
+- ``moves``: what is on its way between tiers, for the dispatcher and the mover
 - ``migration``: objects move up before they are due, and down when a tier fills
 - ``dispatcher``: demand first, then what is due; what leaves
 """

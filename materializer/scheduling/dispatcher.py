@@ -17,6 +17,7 @@ from viewcache.materializer.scheduling.chooser import Chooser, EngineSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.evictor import Evictor
+from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.rules import Choice, Wanted, missing_keys, next_ahead
 from viewcache.materializer.scheduling.running import Running, by_work, describe, makeable, no_room
 from viewcache.materializer.scheduling.work import Position, RowState, Work
@@ -60,6 +61,7 @@ class Engine(Driver[str, Reservation]):
         settings: EngineSettings,
         on_bad_clip: BadClip,
         observer: Observer | None = None,
+        moves: Moves | None = None,
     ) -> None:
         """Start nothing yet; the first demand or look-ahead starts the thread."""
         self._ledger = ledger
@@ -67,7 +69,7 @@ class Engine(Driver[str, Reservation]):
         self._pool = pool
         self._settings = settings
         self.demand_reserve = settings.demand_reserve
-        """As in the settings; larger when a task with larger batches joins."""
+        """Bytes of the budget that look-ahead leaves to readers."""
         self._on_bad_clip = on_bad_clip
         self._board = self.state = Board(ledger)
         self.lock = self._board.changed
@@ -89,10 +91,8 @@ class Engine(Driver[str, Reservation]):
         """The dispatcher is looking for work, and may be evicting for it."""
         self._moves = 0
         """How often a reader has asked or moved on; tells a stale finding of no room from a fresh one."""
-        self.is_moving: Callable[[], bool] = lambda: False
-        """Whether objects are on their way between tiers, so that there may be room soon."""
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when a reader moved on, or look-ahead found no room."""
+        self._tier_moves = moves
+        """Objects on their way between tiers; None where nothing moves them."""
         self.failure = ""
         """Why the last job failed as a whole (the disk is full, say); empty when it did not."""
         self.busy: Counter[str] = Counter()
@@ -147,6 +147,10 @@ class Engine(Driver[str, Reservation]):
             self._board.announce(works)
             self._wake()
 
+    def leave_to_readers(self, demand_reserve: int) -> None:
+        """Let look-ahead leave so many bytes of the budget free: a task with larger batches has joined."""
+        self.demand_reserve = demand_reserve
+
     def forget(self, task_id: int) -> None:
         """Make nothing ahead for a task any more; jobs that only it wanted are given up."""
         with self._board.changed:
@@ -196,12 +200,17 @@ class Engine(Driver[str, Reservation]):
         """Have the dispatcher look again, starting it if need be; the board's lock is held."""
         if self._closing:
             raise Closed("the cache was closed; open it again")
-        self.on_change()
+        self._wake_mover()
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
             thread.start()
             self._thread = thread
         self._freed()
+
+    def _wake_mover(self) -> None:
+        """A reader moved on, or look-ahead found no room."""
+        if self._tier_moves is not None:
+            self._tier_moves.wake()
 
     def _freed(self) -> None:
         """Look again: there is more room, or more to make; the board's lock is held."""
@@ -210,7 +219,9 @@ class Engine(Driver[str, Reservation]):
         self._pool.wake()
 
     def _is_idle(self) -> bool:
-        if self._running or self._choosing or self._board.is_waited_on() or self.is_moving():
+        if self._running or self._choosing or self._board.is_waited_on():
+            return False
+        if self._tier_moves is not None and self._tier_moves.is_any():
             return False
         with self._board.changed:
             return self.full or self._thread is None or next_ahead(self._board) is None
@@ -262,7 +273,7 @@ class Engine(Driver[str, Reservation]):
     def _found_no_room(self, before: int) -> None:
         with self._board.changed:
             self.full = self._moves == before
-            self.on_change()
+            self._wake_mover()
             self._board.changed.notify_all()
 
     def _lacks_room(self, choice: Choice[str]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
 from viewcache.materializer.planning.plan import clip_bound
 from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.rules import SHARE
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -73,6 +74,7 @@ class Mover:
         tiers: Tiers,
         ledger: Ledger,
         engine: Engine,
+        moves: Moves,
         codecs: CodecChooser,
         watermarks: Watermarks,
         *,
@@ -84,6 +86,7 @@ class Mover:
             tiers: between which.
             ledger: what lies where.
             engine: knows what is needed when, and is told what left.
+            moves: the one that the engine has.
             codecs: chooses how copies are packed.
             watermarks: when the local tier is emptied in advance.
             durable: whether copies are flushed before they count.
@@ -95,33 +98,21 @@ class Mover:
         self._codecs = codecs
         self._watermarks = watermarks
         self._durable = durable
-        self._awake = threading.Event()
-        self._looking = False
+        self._moves = moves
         self._closing = False
         self._paused_until = 0.0
         """Monotonic seconds; a move that failed would fail at once again."""
-        self._moving: set[tuple[str, str]] = set()
-        """Key and target of what is on its way."""
         self._movers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="viewcache-move")
         self._thread = threading.Thread(target=self._run, name="viewcache-mover", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._engine.is_moving, self._engine.on_change = self.is_moving, self.wake
         self._thread.start()
-
-    def wake(self) -> None:
-        """Look again: a reader moved on, or there is no room to make more."""
-        self._awake.set()
-
-    def is_moving(self) -> bool:
-        """Whether something is on its way, or may be soon."""
-        return bool(self._moving) or self._looking or self._awake.is_set()
 
     def close(self) -> None:
         """End; what is on its way arrives first."""
         self._closing = True
-        self._awake.set()
+        self._moves.wake()
         if self._thread.is_alive():
             self._thread.join()
         self._movers.shutdown()
@@ -129,8 +120,7 @@ class Mover:
     def _run(self) -> None:
         running: set[Future[None]] = set()
         while not self._closing:
-            self._looking = True
-            self._awake.clear()
+            self._moves.look()
             try:
                 started = self._start(AT_ONCE - len(running))
             except ViewcacheError as error:
@@ -140,9 +130,9 @@ class Mover:
             if running:
                 _, running = wait(running, IDLE_S, FIRST_COMPLETED)
             else:
-                self._looking = False
+                self._moves.rest()
                 self._evictor.rested()
-                self._awake.wait(IDLE_S)
+                self._moves.wait(IDLE_S)
         wait(running)
 
     def _start(self, room: int) -> list[_Move]:
@@ -152,7 +142,7 @@ class Mover:
         moves: list[_Move] = []
         for candidates in (self._into_memory, self._into_local, self._out_of_local):
             for move in candidates():
-                self._moving.add((move.copy.key, move.target.name))
+                self._moves.begin(move.copy.key, move.target.name)
                 moves.append(move)
                 if len(moves) == room:
                     return moves
@@ -175,7 +165,7 @@ class Mover:
                     break
                 window[key] = copy
         for copy in window.values():
-            if copy.tier != MEMORY and (copy.key, MEMORY) not in self._moving:
+            if copy.tier != MEMORY and not self._moves.is_under_way(copy.key, MEMORY):
                 if memory.free_bytes < _bound(copy):
                     self._evictor.give_up(
                         [each for each in self._ledger.copies(MEMORY).values() if each.key not in window]
@@ -192,7 +182,7 @@ class Mover:
         local = self._tiers.local
         for key in self._near():
             copy = self._ledger.find(key, REMOTE)
-            if copy is None or self._ledger.find(key, LOCAL) is not None or (key, LOCAL) in self._moving:
+            if copy is None or self._ledger.find(key, LOCAL) is not None or self._moves.is_under_way(key, LOCAL):
                 continue
             size = _bound(copy) + self._engine.demand_reserve
             if local.free_bytes < size:
@@ -227,7 +217,7 @@ class Mover:
         for copy, wanted in self._ledger.candidates(LOCAL, need, self._evictor.protected() | near):
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
                 self._evictor.give_up([copy])
-            elif remote is not None and (copy.key, REMOTE) not in self._moving:
+            elif remote is not None and not self._moves.is_under_way(copy.key, REMOTE):
                 move = self._begin(copy, remote, falls=True)
                 if move is None:
                     self._clear_remote(remote, _bound(copy))
@@ -287,10 +277,10 @@ class Mover:
             self._ledger.release([copy])
             if failed:
                 self._paused_until = time.monotonic() + IDLE_S
-            self._moving.discard((copy.key, target.name))
+            self._moves.end(copy.key, target.name)
         if move.falls and self._ledger.find(copy.key, target.name) is not None:
             self._evictor.give_up([copy])
-        self.wake()
+        self._moves.wake()
 
 
 def _bound(copy: Copy) -> int:

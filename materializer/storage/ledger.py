@@ -51,8 +51,14 @@ class Copy:
 class Ledger:
     """Copies by content key, and the catalog behind them. Thread-safe."""
 
-    def __init__(self, catalog: "Catalog", tiers: Sequence[str] = (LOCAL,)) -> None:
-        """Start empty, with these tiers, the fastest first; `adopt` what the catalog remembers."""
+    def __init__(self, catalog: "Catalog", tiers: Sequence[str] = (LOCAL,), eviction: Eviction | None = None) -> None:
+        """Start empty; `adopt` what the catalog remembers.
+
+        Args:
+            catalog: what is told of all that comes and goes.
+            tiers: their names, the fastest first.
+            eviction: chooses what leaves; None = by the default policy.
+        """
         self._catalog = catalog
         self._lock = threading.Lock()
         self._copies: dict[str, dict[str, Copy]] = {tier: {} for tier in tiers}
@@ -64,8 +70,7 @@ class Ledger:
         """How often readers took hold of objects since the start."""
         self.gone: Counter[tuple[str, str]] = Counter()
         """Copies that are gone since the start, by tier and reason."""
-        self.eviction = Eviction(catalog)
-        """Who chooses what leaves."""
+        self._eviction = eviction or Eviction(catalog)
         self._chosen: dict[tuple[str, int], Victim] = {}
         """By tier and object, what the policy said of it last, if it was ever a victim."""
         self._leases = Leases()
@@ -295,7 +300,7 @@ class Ledger:
             kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
             copies = self._copies[tier]
             spared = [copies[key].object_id for key in kept & copies.keys()]
-        chosen = self._behind(tier, need, spared) if behind else self.eviction.choose(tier, need, spared)
+        chosen = self._behind(tier, need, spared) if behind else self._eviction.choose(tier, need, spared)
         with self._lock:
             self._chosen.update(((tier, victim.object_id), victim) for victim in chosen)
             keys = [self._keys.get(victim.object_id, "") for victim in chosen]
@@ -306,7 +311,7 @@ class Ledger:
 
         What it does not know leaves after what it offers, the oldest first.
         """
-        offered = self.eviction.choose(tier, _ALL, spared)
+        offered = self._eviction.choose(tier, _ALL, spared)
         known = {*spared, *self._catalog.query("read_copy_ids", tier=tier)["object_id"].to_pylist()}
         with self._lock:
             by_id = {copy.object_id: copy for copy in self._copies[tier].values()}

@@ -127,7 +127,7 @@ def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovere
         return _reconciled(catalog, tier, name, trusted=trusted)
     except StoreUnreachable as error:  # it answered when it was opened
         _log.warning("tier %s is taken as the catalog has it: %s", name, error, extra={"action": "tier_down"})
-        tier.away = True
+        tier.mark_away()
         return _by_rows(catalog, tier, name)
 
 

@@ -140,9 +140,7 @@ def test_a_lease_of_an_earlier_run_protects_nothing(where: str, tier: LocalTier)
 
 def lru(catalog: Catalog) -> Ledger:
     """A ledger whose policy needs to know reads."""
-    ledger = Ledger(catalog)
-    ledger.eviction = Eviction(catalog, Policy("lru", SHIPPED, "", ""))
-    return ledger
+    return Ledger(catalog, eviction=Eviction(catalog, Policy("lru", SHIPPED, "", "")))
 
 
 def test_reads_are_counted(where: str, tier: LocalTier) -> None:

@@ -153,7 +153,7 @@ def test_no_room_is_a_cause(store: Path, videos: Path) -> None:
     pool = ScriptedPool()
     with Kitchen(store, videos, pool) as kitchen:
         one, other = (kitchen.rows_of(video)[:1] for video in kitchen.videos[:2])
-        kitchen.tier.budget_bytes = kitchen.bound + kitchen.bound // 2
+        kitchen.tier.resize(kitchen.bound + kitchen.bound // 2)
         holder = Reading(kitchen, one, hold=True)
         pool.make(pool.nth(0))
         pool.end(pool.nth(0))

@@ -147,8 +147,8 @@ def test_both_drivers_decide_the_same(
     pool = ScriptedPool()
     with Kitchen(tmp_path / "store", videos, pool, **ONE_CLIP) as kitchen:
         bound = kitchen.bound
-        kitchen.tier.budget_bytes = clips * bound
-        kitchen.engine.demand_reserve = bound
+        kitchen.tier.resize(clips * bound)
+        kitchen.engine.leave_to_readers(bound)
         both = Both(kitchen, pool, clip_bytes(tmp_path, kitchen))
         count, chance = len(kitchen.active.plan), np.random.default_rng(clips)
         if kept < 1:

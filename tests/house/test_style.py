@@ -39,6 +39,21 @@ def test_modules_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST_MODULE
 
 
+ASSEMBLERS = ("api/session/", "api/upkeep/", "api/preview/", "api/queries/", "api/views/", "api/cli/")
+"""Folders that put the parts of a cache together, or use a cache that is."""
+
+
+@pytest.mark.parametrize("path", [path for path in own_files() if short(path).startswith(ASSEMBLERS)], ids=short)
+def test_parts_are_given_what_they_need_when_they_are_built(path: Path) -> None:
+    """Who assembles parts sets no attribute of one afterwards: a part says in its constructor what it needs."""
+    assert not [
+        f"{short(path)}:{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(syntax(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+
+
 DECLARED_IN_SQL_FILES = {
     "catalog/views.py": "wraps the SELECT of a view's file in CREATE VIEW, and drops it",
     "catalog/postgres.py": "makes and drops the temporary table that a statement's header declares",
