@@ -122,6 +122,11 @@ class Catalog(Leaving):
         return self._opened.engine.dialect
 
     @property
+    def where(self) -> str:
+        """The folder or the ``postgresql://`` URL that was opened; a URL may hold a password."""
+        return self._opened.where
+
+    @property
     def failure(self) -> Exception | None:
         """Why small changes are not being committed (a full disk, say); None when they are. They go on being tried."""
         return self._writer.failure if self._writer else None

@@ -31,6 +31,8 @@ class Opened:
     """An open database and what belongs to holding it."""
 
     engine: Engine
+    where: str
+    """The folder or URL; a URL may hold a password."""
     layout: Layout | None
     """None for PostgreSQL."""
     lock: OwnerLock | None
@@ -141,7 +143,7 @@ def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: boo
     except BaseException:
         engine.close()
         raise
-    return Opened(engine, layout, lock, tuple(aside), journal)
+    return Opened(engine, str(layout.folder), layout, lock, tuple(aside), journal)
 
 
 def _set_aside(layout: Layout) -> list[Path]:
@@ -198,7 +200,7 @@ def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writa
     except BaseException:
         engine.close()
         raise
-    return Opened(engine, None, None, journal=journal)
+    return Opened(engine, url, None, None, journal=journal)
 
 
 def _revision(engine: Engine) -> str:

@@ -95,6 +95,10 @@ class Writer:
         """How many small changes wait to be committed."""
         return self._pending.rows
 
+    def waiting(self) -> int:
+        """How many callers wait for their turn; the one whose change is being written is not among them."""
+        return len(self._jobs)
+
     def note(self, change: Callable[[Pending], None]) -> None:
         """Add a small change; returns at once.
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.samples import execute
 from viewcache.catalog import Catalog
+from viewcache.catalog.opening import Opened, open_catalog
 
 DATABASES = ("duckdb", "postgresql")
 _TEMPLATE = "viewcache_template"
@@ -76,6 +78,14 @@ def catalog(where: str) -> Iterator[Catalog]:
 
 
 @pytest.fixture
+def database(where: str) -> Iterator[Opened]:
+    """What lies below an open, empty catalog, once on each database."""
+    opened = open_catalog(where, create=True, writable=True, wait_s=1.0, memory_bytes=1 << 30)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
 def empty_database(server: str) -> Iterator[str]:
     """URL of a PostgreSQL database with nothing in it."""
     with fresh_database(server, "template1") as url:
@@ -102,12 +112,3 @@ def database_url(server: str, name: str) -> str:
     """The server's URL with another database's name."""
     start, _, options = server.partition("?")
     return f"{start.rpartition('/')[0]}/{name}?{options}"
-
-
-def execute(url: str, sql: str) -> list[tuple[object, ...]]:
-    """Run one statement on PostgreSQL, as its superuser."""
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        cursor = connection.execute(sql.encode())
-        return cursor.fetchall() if cursor.description else []

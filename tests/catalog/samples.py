@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
+import duckdb
 import pyarrow as pa
 
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.duck import DuckEngine
-from viewcache.catalog.postgres import PostgresEngine
 from viewcache.catalog.records import CopyRow, GenerationRow, PlanTables, TaskRow, VideoRow
 
 SAMPLES = 2
@@ -97,17 +96,21 @@ def plan(catalog: Catalog, row: TaskRow, video_ids: Sequence[int], number: int =
 
 
 def select(catalog: Catalog, sql: str) -> list[tuple[object, ...]]:
-    """What a person's query over the public relations gives, in the owner's own process."""
-    engine = catalog._opened.engine
-    if isinstance(engine, PostgresEngine):
-        with engine._connect() as connection:
-            return connection.execute(sql.encode()).fetchall()
-    assert isinstance(engine, DuckEngine)
-    cursor, _ = engine._cursor()
-    try:
-        return cursor.execute(sql).fetchall()
-    finally:
-        cursor.close()
+    """What a person's query over the public relations gives now."""
+    if catalog.dialect == "postgresql":
+        return execute(catalog.where, sql)
+    snapshot = catalog.publish_snapshot()
+    with duckdb.connect(str(snapshot), read_only=True, config={"threads": "1"}) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def execute(url: str, sql: str) -> list[tuple[object, ...]]:
+    """Run one statement on PostgreSQL, as its superuser."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
 
 
 def draws(row: TaskRow, epoch: int, video_ids: Sequence[int], first: int = 0) -> pa.Table:

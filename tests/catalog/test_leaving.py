@@ -250,8 +250,13 @@ def test_a_full_catalog_does_not_stop_evictions(folder: Path, tmp_path: Path) ->
     ]
 
 
-def test_the_clock_goes_on(catalog: Catalog) -> None:
+def test_the_clock_goes_on(catalog: Catalog, tier: LocalTier) -> None:
     """The clock of reads goes on where the last run stopped, not at nothing."""
     catalog.mark_ready([copy(1, access_tick=70), copy(2, access_tick=5)])
     catalog.flush()
-    assert Ledger(catalog)._tick == 70
+    ledger = Ledger(catalog)
+    put(ledger, tier, 3, 4)
+    read(ledger, 3)
+    ledger.note_reads()
+    catalog.flush()
+    assert catalog.load_copies()["access_tick"].to_pylist() == [70, 5, 73, 72]

@@ -10,15 +10,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests import forked
-from tests.catalog.samples import copy, select
+from tests.catalog.samples import copy, execute
 from viewcache import errors, migrations
 from viewcache.catalog import Catalog
-from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.files import Layout
 from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.opening import is_postgresql
 
 OPEN = "import sys; from viewcache.catalog import Catalog; c = Catalog.open(sys.argv[1]); print('open', flush=True)"
 OWN = f"{OPEN}; input()"
@@ -231,23 +232,21 @@ def test_no_server_is_said() -> None:
 
 def test_a_newer_revision_is_refused(where: str) -> None:
     """An old release does not touch what a newer one made."""
-    with Catalog.open(where) as catalog:
-        _set_revision(catalog, "9999")
+    Catalog.open(where).close()
+    _set_revision(where, "9999")
     with pytest.raises(errors.CatalogVersion, match=r"'9999'.*upgrade viewcache"):
         Catalog.open(where)
     with pytest.raises(errors.CatalogVersion, match="'9999'"):
         Catalog.open(where, writable=False)
 
 
-def _set_revision(catalog: Catalog, revision: str) -> None:
-    engine = catalog._opened.engine
+def _set_revision(where: str, revision: str) -> None:
     sql = f"update alembic_version set version_num = '{revision}'"
-    if isinstance(engine, DuckEngine):
-        cursor, _ = engine._cursor()
-        cursor.execute(sql)
-        cursor.close()
+    if is_postgresql(where):
+        execute(where, sql)
     else:
-        select(catalog, f"{sql} returning 1")
+        with duckdb.connect(str(Layout(Path(where)).database)) as connection:
+            connection.execute(sql)
 
 
 def test_an_older_revision(where: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalog.conftest import database_url, execute
-from tests.catalog.samples import copy, plan, registered
+from tests.catalog.conftest import database_url
+from tests.catalog.samples import copy, execute, plan, registered
 from viewcache import errors
 from viewcache.catalog import Catalog, QueryLimits, read_snapshot, run_queries, run_query
 from viewcache.catalog.files import Layout

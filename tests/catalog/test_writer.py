@@ -12,20 +12,37 @@ from pathlib import Path
 import pytest
 
 from tests import forked
-from tests.catalog.conftest import execute
-from tests.catalog.samples import copy, draws, plan, registered, select
+from tests.catalog.samples import copy, draws, execute, plan, registered, select
 from viewcache import errors
 from viewcache.catalog import Catalog
 from viewcache.catalog.engine import Session
+from viewcache.catalog.files import Layout
+from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow
+from viewcache.catalog.writer import Writer
+
+
+@pytest.fixture
+def catalog(database: Opened) -> Iterator[Catalog]:
+    """An open, empty catalog over a database that a test may make fail, once on each."""
+    with Catalog(database, writable=True) as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def writer(database: Opened) -> Iterator[Writer]:
+    """A writer alone."""
+    writer = Writer(database.engine, None, "writer", database.make_room, lambda: None)
+    yield writer
+    writer.close()
 
 
 class Commits:
-    """Counts the transactions of a catalog's writer."""
+    """Counts the transactions of a database's writer."""
 
-    def __init__(self, catalog: Catalog, monkeypatch: pytest.MonkeyPatch):
+    def __init__(self, database: Opened, monkeypatch: pytest.MonkeyPatch):
         self.count, self.one = 0, threading.Event()
-        engine = catalog._opened.engine
+        engine = database.engine
         transaction = engine.transaction
 
         @contextlib.contextmanager
@@ -38,17 +55,21 @@ class Commits:
         monkeypatch.setattr(engine, "transaction", counted)
 
 
-def test_small_changes_are_committed_without_a_flush(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_changes_are_committed_without_a_flush(
+    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They wait a moment for company, not for somebody to ask."""
-    commits = Commits(catalog, monkeypatch)
+    commits = Commits(database, monkeypatch)
     catalog.mark_ready([copy(1)])
     assert commits.one.wait(10)
     assert catalog.load_copies().num_rows == 1
 
 
-def test_many_small_changes_are_few_commits(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_changes_are_few_commits(
+    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Readers of a whole epoch cost a handful of transactions."""
-    commits = Commits(catalog, monkeypatch)
+    commits = Commits(database, monkeypatch)
     for i in range(500):
         catalog.mark_ready([copy(i)])
         catalog.advance(ProgressRow(1, 0, 0, i, i, 0.1))
@@ -74,18 +95,18 @@ def test_threads_may_write_at_once(catalog: Catalog) -> None:
     assert catalog.load_copies().num_rows == 200
 
 
-def test_a_refused_change_leaves_the_others(catalog: Catalog) -> None:
+def test_a_refused_change_leaves_the_others(database: Opened, writer: Writer) -> None:
     """One caller's mistake rolls back that caller's transaction alone."""
-    catalog.mark_ready([copy(1)])
+    writer.note(lambda pending: pending.mark_ready([copy(1)]))
 
     def half(session: Session) -> None:
         session.run("write_setting", {"name": "half", "value": "1"})
         raise errors.BadInput("a mistake")
 
     with pytest.raises(errors.BadInput, match="a mistake"):
-        catalog._call(half)
-    assert catalog.setting("half") is None
-    assert catalog.load_copies().num_rows == 1
+        writer.call(half)
+    assert database.engine.query("read_setting", {"name": "half"}).num_rows == 0
+    assert database.engine.query("read_copies").num_rows == 1
 
 
 def test_a_closed_catalog_says_so(where: str) -> None:
@@ -195,11 +216,11 @@ def test_a_full_disk_is_an_error_and_then_is_not(folder: Path, how: str) -> None
 
 def test_the_reserve_is_freed_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk the transaction is tried again with the space that was held back for it."""
-    with Catalog.open(folder) as catalog:
-        layout = catalog._opened.layout
-        assert layout is not None
+    layout = Layout(folder)
+    database = open_catalog(folder, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30)
+    with Catalog(database, writable=True) as catalog:
         assert layout.reserve.stat().st_size == 16 << 20
-        engine = catalog._opened.engine
+        engine = database.engine
         transaction = engine.transaction
 
         def full_while_reserved() -> object:
@@ -216,9 +237,11 @@ def test_the_reserve_is_freed_first(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_lost_database_is_looked_up(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool) -> None:
+def test_a_lost_database_is_looked_up(
+    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
     """When a commit fails with the outcome unknown, sums are added once: neither lost nor doubled."""
-    engine = catalog._opened.engine
+    engine = database.engine
     transaction = engine.transaction
     failures = iter([True])
 
@@ -245,9 +268,11 @@ def test_a_lost_database_is_looked_up(catalog: Catalog, monkeypatch: pytest.Monk
     assert not engine.lost
 
 
-def test_kept_changes_come_before_newer_ones(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_changes_come_before_newer_ones(
+    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What could not be written waits, and the last word still wins when it can."""
-    engine = catalog._opened.engine
+    engine = database.engine
     transaction = engine.transaction
 
     def failing() -> object:
@@ -269,9 +294,11 @@ def test_kept_changes_come_before_newer_ones(catalog: Catalog, monkeypatch: pyte
     assert select(catalog, "select count from events") == [(2,)]
 
 
-def test_a_flush_does_not_overlook_what_failed_before(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_does_not_overlook_what_failed_before(
+    database: Opened, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The writer took changes up by itself and failed: a flush that came meanwhile fails too, and so does the next."""
-    engine = catalog._opened.engine
+    engine = database.engine
     transaction = engine.transaction
     begun, go_on = threading.Event(), threading.Event()
 
@@ -281,33 +308,37 @@ def test_a_flush_does_not_overlook_what_failed_before(catalog: Catalog, monkeypa
         raise errors.Full("no space left")
 
     monkeypatch.setattr(engine, "transaction", failing)
-    catalog.mark_ready([copy(1)])
+    writer.note(lambda pending: pending.mark_ready([copy(1)]))
     assert begun.wait(30)
     with ThreadPoolExecutor(1) as pool:
-        flush = pool.submit(catalog.flush)
-        while not catalog._own()._jobs:
+        flush = pool.submit(writer.flush)
+        while not writer.waiting():
             pass
         go_on.set()
         with pytest.raises(errors.Full):
             flush.result(30)
     with pytest.raises(errors.Full):
-        catalog.flush()
+        writer.flush()
     monkeypatch.setattr(engine, "transaction", transaction)
-    catalog.flush()
-    assert catalog.load_copies().num_rows == 1
+    writer.flush()
+    assert engine.query("read_copies").num_rows == 1
 
 
-def test_waiting_is_bounded(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_is_bounded(database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller that gives a limit gets a Timeout, not a hang."""
-    release = threading.Event()
-    slow = threading.Thread(target=lambda: catalog._own().between(lambda: release.wait(30)))
-    slow.start()
+    release, transaction = threading.Event(), database.engine.transaction
+
+    def slow() -> object:
+        release.wait(30)
+        return transaction()
+
+    monkeypatch.setattr(database.engine, "transaction", slow)
+    catalog.mark_ready([copy(1)])
     try:
         with pytest.raises(errors.Timeout, match=r"within 0\.05 s"):
             catalog.flush(timeout_s=0.05)
     finally:
         release.set()
-        slow.join()
 
 
 def test_readers_see_whole_transactions(catalog: Catalog) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import psutil
 
-from tests.catalog.conftest import database_url, execute
+from tests.catalog.conftest import database_url
+from tests.catalog.samples import execute
 
 __all__ = ["Server", "own_server"]
 

@@ -14,11 +14,10 @@ import viewcache
 from tests import forked
 from tests.catalog.conftest import (  # noqa: F401  # fixtures
     empty_database,
-    execute,
     other_database,
     server,
 )
-from tests.catalog.samples import select
+from tests.catalog.samples import execute, select
 from tests.faults.caches import assert_at_rest, config, digest_of, encode_one, objects_of
 from tests.house.tree import ROOT
 from viewcache.api.session.cache import Cache

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import viewcache
-from tests.catalog.conftest import execute
+from tests.catalog.samples import execute
 from tests.faults.caches import config, objects_of, read_all
 from tests.faults.postgres import own_server
 from viewcache.api.cli.main import main
