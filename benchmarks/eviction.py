@@ -31,7 +31,7 @@ FAR_S = 1e12
 
 
 class SqlCache(Cache):
-    """The model's cache, with a shipped policy's own SQL; like the engine it gives up a twentieth at a time."""
+    """The model's cache, with a shipped policy's own SQL; like the dispatcher it gives up a twentieth at a time."""
 
     def __init__(self, slots: int, policy: str, known: Known) -> None:
         """Start empty."""
@@ -190,10 +190,10 @@ def _train(args: Namespace, folder: str, policy: str, share: int) -> dict[str, A
             for iteration in range(-(-videos // 2)):
                 for task in opened.tasks:
                     opened.read(task, epoch, iteration)
-        assert opened.owner.engine is not None
+        assert opened.owner.dispatcher is not None
         misses, decoded = (
             sum(opened.task(task).spent.misses for task in opened.tasks),
-            opened.owner.engine.frames["decoded"],
+            opened.owner.dispatcher.frames["decoded"],
         )
     # No clip is read twice, their crops are random: what comes again is the video, so that is what a replay keeps.
     order = "select video_id from uses join objects using (object_id) order by seq, task_id, position, sample"

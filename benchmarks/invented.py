@@ -54,7 +54,7 @@ def videos_of(count: int, *, first: int = 0, frames: int = 300, height: int = 36
         names=names,
         uris=tuple(f"/videos/{name}.mp4" for name in names),
         keys=tuple(f"{k:032x}" for k in range(first, first + count)),
-        words=np.array([randomness.word(name) for name in names], np.uint64),
+        words=np.array([randomness.address_word(name) for name in names], np.uint64),
         frames=np.full(count, frames, np.int64),
         height=np.full(count, height, np.int64),
         width=np.full(count, width, np.int64),

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.harness import Figure, Result, main
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.records import TaskRow, VideoRow
 
 STEP = 32
@@ -29,7 +29,7 @@ def bench(args: Namespace) -> Iterator[Result]:
         whole, settling, opening = _measure(Path(folder) / "with", args, journal=True)
         without = _measure(Path(folder) / "without", args, journal=False)
         draws = args.videos * args.epochs
-        lines = Layout(Path(folder) / "with").journal.read_bytes().splitlines(keepends=True)
+        lines = CatalogFiles(Path(folder) / "with").journal.read_bytes().splitlines(keepends=True)
         size = sum(len(line) for line in lines if b"_draws" in line)
         yield Figure("journal, bytes per draw, each drawn and then moved once", size / draws, "B")
     for title, samples in (("draw an epoch", whole), ("settle 32 positions", settling), ("open", opening)):

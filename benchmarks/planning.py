@@ -23,7 +23,7 @@ from benchmarks.harness import ROOT, Figure, Result, main
 from benchmarks.invented import dataset_of, index_of
 from viewcache.api.config.load import Config, load
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import TaskRow
+from viewcache.catalog.records import TaskRow, VideoStatus
 from viewcache.materializer.dataset.dataset import Dataset, _Video
 from viewcache.materializer.dataset.scan import Scanned
 from viewcache.materializer.media.source import Stamp
@@ -103,7 +103,7 @@ def _nobody_reads() -> Any:
 def _videos(count: int) -> list[_Video]:
     blob = index_of(FRAMES, GOP).to_bytes()
     return [
-        _Video(k + 1, Scanned(name, f"/videos/{name}.mp4", f"{name}.mp4", Stamp(1, 1, ""), _key(name), "ok"),
+        _Video(k + 1, Scanned(name, f"/videos/{name}.mp4", f"{name}.mp4", Stamp(1, 1, ""), _key(name), VideoStatus.OK),
                blob, FRAMES, (360, 480), 30.0, FRAMES / 30, "h264")
         for k, name in ((k, f"v{k:07}") for k in range(count))
     ]  # fmt: skip

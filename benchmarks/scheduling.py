@@ -1,7 +1,7 @@
 """What the schedule is worth: demand and deadlines, shortest jobs first under pressure, processes against threads.
 
 A SlowFast-like and an MAE-like task over the same videos (each clip three times, as files of its own), two workers,
-each consumer taking a fixed time a batch (SAND Fig. 18: 42.6 % slower without a schedule). "In order" is the engine
+each consumer taking a fixed time a batch (SAND Fig. 18: 42.6 % slower without a schedule). "In order" is the dispatcher
 without one: videos in the order of the dataset, one task after the other, readers last, nothing paused. The last part
 starts workers of each kind and lets them make all there is to make. Each run is a process of its own with empty
 folders; switches are objects, not keys of a user's file.
@@ -16,19 +16,21 @@ import tempfile
 import threading
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Timing, clips_in, main, run_apart
-from viewcache.materializer.scheduling.chooser import Chooser, EngineSettings
+from viewcache.materializer.scheduling import dispatcher as dispatching
+from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.pressure import Pressure
-from viewcache.materializer.scheduling.rules import Choice, is_made
+from viewcache.materializer.scheduling.rules import NextJob, is_made
 
 SCHEDULED, IN_ORDER = "scheduled", "in order"
 SHORTEST, DEADLINES = "shortest job first", "deadlines only"
@@ -43,18 +45,17 @@ PAPER = "the paper: +42.6 % without"
 class InOrder(Chooser):
     """No schedule: what was planned first is made first, and a reader's demand comes after all that."""
 
-    def __init__(self, board: Board, settings: EngineSettings) -> None:
-        super().__init__(board, settings)
-        self.pressure = Pressure(settings.memory_bytes, high=float("inf"))
+    def __init__(self, board: Board, settings: DispatcherSettings) -> None:
+        super().__init__(board, settings, Pressure(settings.memory_bytes, high=float("inf")))
 
-    def next(self, *, ahead: bool, only_soon: bool) -> Choice[str] | None:
+    def next(self, *, ahead: bool, only_soon: bool) -> NextJob[str] | None:
         """The first video of the first task that has any; a demand when there is none, or no room for it."""
         with self._board.changed:
             for work in self._board.ahead if ahead else ():
                 rows = [row for row, _ in work.edges_left() if not only_soon or work.is_soon(row)]
                 for row in sorted(rows, key=lambda row: (work.video(row), row)):
                     if not is_made(self._board, work, row):
-                        return Choice(work, [row], demanded=False)
+                        return NextJob(work, [row], demanded=False)
         return super().next(ahead=False, only_soon=only_soon)
 
     def preemptible(self) -> frozenset[int]:
@@ -189,14 +190,9 @@ def one(run: Run) -> Took:
     import viewcache
 
     took = Took()
-    with viewcache.open(_config(run)) as cache, Stopwatch() as watch:
-        engine = cache.owner.engine_now()
-        if run.system == IN_ORDER:
-            engine.chooser = InOrder(engine._board, engine._settings)
-        elif run.system == DEADLINES:
-            engine.chooser.pressure = _Watched(engine._settings.memory_bytes, works=False)
-        elif run.system == SHORTEST:
-            engine.chooser.pressure = _Watched(engine._settings.memory_bytes, works=True)
+    choose = mock.patch.object(dispatching, "Chooser", CHOOSERS.get(run.system, Chooser))
+    with choose, viewcache.open(_config(run)) as cache, Stopwatch() as watch:
+        dispatcher = cache.owner.dispatcher_now()
         if run.system in (PROCESSES, THREADS):
             begun = time.perf_counter()
             cache.read("mae", 0, 0)
@@ -204,9 +200,9 @@ def one(run: Run) -> Took:
             took.clips = list(cache.materialize())[-1]["ready"]
         else:
             _consume(cache, run, took)
-        pressure = engine.chooser.pressure
+        pressure = dispatcher.chooser.pressure
         took.pressed_s = pressure.pressed_s if isinstance(pressure, _Watched) else 0.0
-        took.decoded = engine.frames["decoded"]
+        took.decoded = dispatcher.frames["decoded"]
         cache.close()
     took.wall_s, took.cpu_s = watch.wall_s, watch.cpu_s
     return took
@@ -227,6 +223,14 @@ class _Watched(Pressure):
         self._last = now
         self._would.note(used_bytes)
         self.on = self._would.on and self._works
+
+
+def _watched(*, works: bool) -> Callable[[Board, DispatcherSettings], Chooser]:
+    return lambda board, settings: Chooser(board, settings, _Watched(settings.memory_bytes, works=works))
+
+
+CHOOSERS = {IN_ORDER: InOrder, DEADLINES: _watched(works=False), SHORTEST: _watched(works=True)}
+"""Who chooses, where it is not the usual one."""
 
 
 def _consume(cache: Any, run: Run, took: Took) -> None:

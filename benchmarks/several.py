@@ -160,8 +160,8 @@ def _caches(race: Race, groups: list[tuple[str, ...]]) -> Took:
     with Stopwatch() as watch:
         _side_by_side(loops, race, took)
         for cache in caches:
-            assert cache.owner.engine is not None
-            took.decoded += cache.owner.engine.frames["decoded"]
+            assert cache.owner.dispatcher is not None
+            took.decoded += cache.owner.dispatcher.frames["decoded"]
             cache.close()
     took.wall_s, took.cpu_s = watch.wall_s, watch.cpu_s
     return took

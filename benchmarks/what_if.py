@@ -82,8 +82,8 @@ def read(run: Run) -> Counted:
             hits.append(reader.spent.hits - before)
         wall_s = time.perf_counter() - begun
         waited_s, uses = reader.spent.waited_s, reader.spent.hits + reader.spent.misses
-        assert cache.owner.engine is not None
-        packets, decode_s = cache.owner.engine.frames["packets"], cache.owner.engine.busy["decode"]
+        assert cache.owner.dispatcher is not None
+        packets, decode_s = cache.owner.dispatcher.frames["packets"], cache.owner.dispatcher.busy["decode"]
     each = uses / run.epochs
     later = sum(hits[1:]) / each / (run.epochs - 1)
     return Counted(hits[0] / each, later, packets, decode_s, waited_s / wall_s)

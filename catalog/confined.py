@@ -75,9 +75,9 @@ def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits
     if child.returncode == -signal.SIGALRM:
         raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped")
     if child.returncode:
-        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
+        reason = child.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
         raise errors.QueryRefused(
-            f"the query's process ended with status {child.returncode} ({said}), most likely for want of memory "
+            f"the query's process ended with status {child.returncode} ({reason}), most likely for want of memory "
             f"(limit {limits.memory_bytes >> 20} MiB): ask for less at once"
         )
     return child.stdout

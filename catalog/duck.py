@@ -158,7 +158,7 @@ class DuckEngine(Engine):
             return self._reopened.wait_for(lambda: self._life != life, patience)
 
     @contextlib.contextmanager
-    def in_order(
+    def stream_ordered(
         self,
         statement: Statement,
         source: str,

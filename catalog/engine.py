@@ -99,7 +99,7 @@ class Engine(ABC):
         """Run a named SELECT outside any transaction, from any thread; arguments as in ``Session.run``."""
 
     @abstractmethod
-    def in_order(
+    def stream_ordered(
         self,
         statement: Statement,
         source: str,

@@ -53,7 +53,7 @@ def victims(engine: Engine, policy: str, tier: str, need_bytes: int, spare: Sequ
         NotFound: no such policy.
     """
     statement = load_policy(policy, engine.dialect)
-    with engine.in_order(statement, "candidates", *_of(tier, spare)) as batches:
+    with engine.stream_ordered(statement, "candidates", *_of(tier, spare)) as batches:
         return cut(batches, need_bytes)
 
 

@@ -19,7 +19,7 @@ from viewcache.failpoints import failpoint
 __all__ = [
     "NO_SPACE",
     "RESERVE_BYTES",
-    "Layout",
+    "CatalogFiles",
     "create",
     "quarantine",
     "read_regular",
@@ -37,7 +37,7 @@ _log = logging.getLogger("viewcache.catalog")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CatalogFiles:
     """Where each file of a catalog lies."""
 
     folder: Path
@@ -88,7 +88,7 @@ class Layout:
         return self.folder / "creating"
 
 
-def create(layout: Layout) -> None:
+def create(layout: CatalogFiles) -> None:
     """Build an empty catalog under another name and rename it into place; the caller holds the lock.
 
     A kill at any moment leaves either no database or a whole one.
@@ -144,7 +144,7 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
     return data
 
 
-def refill_reserve(layout: Layout) -> None:
+def refill_reserve(layout: CatalogFiles) -> None:
     """Hold back some disk, if there is any to hold back."""
     with contextlib.suppress(OSError):  # a full disk is told where something needs it
         fd = os.open(layout.reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -154,7 +154,7 @@ def refill_reserve(layout: Layout) -> None:
             os.close(fd)
 
 
-def release_reserve(layout: Layout) -> bool:
+def release_reserve(layout: CatalogFiles) -> bool:
     """Free the reserve; False when it was free already."""
     try:
         os.unlink(layout.reserve)

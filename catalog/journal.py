@@ -64,7 +64,7 @@ _STEPS = {
 }
 """Statements that decide something that cannot be found again, and which columns of their rows tell it; None = all.
 
-Of a video its identity is enough: the next scan reads the file again, since its size and time are not told.
+Of a video its identity is enough: the next scan reads the file again, since its size and time are not written.
 """
 
 _TICKET = "write_ticket"
@@ -90,47 +90,47 @@ class Step:
     """The rows that it takes."""
 
     def as_json(self) -> Json:
-        """For a line; a column of one value only is told once."""
+        """For a line; a column of one value only is written once."""
         plain: Json = {"do": self.do}
         if self.given:
             plain["with"] = dict(self.given)
         if self.rows is not None:
             columns = {name: self.rows[name].to_pylist() for name in self.rows.column_names}
             plain["n"] = self.rows.num_rows
-            plain["rows"] = {name: _told(values) for name, values in columns.items()}
+            plain["rows"] = {name: _compact(values) for name, values in columns.items()}
         return plain
 
     @classmethod
     def of_json(cls, plain: Json) -> "Step":
-        """What `as_json` told, in the statement's own columns; those that were not told are null.
+        """What `as_json` wrote, in the statement's own columns; those that were not written are null.
 
         Raises:
             KeyError, TypeError, ValueError, ArrowInvalid, OverflowError: it is no step.
         """
         if plain["do"] not in _STEPS and plain["do"] != _TICKET:  # a line may be somebody else's text
-            raise ValueError(f"{plain['do']!r} is no statement that a journal tells")
+            raise ValueError(f"{plain['do']!r} is no statement of a journal")
         given = load(plain["do"], "duckdb").given
         if given is None:
             return cls(plain["do"], plain.get("with", {}))
         count, columns = int(plain["n"]), plain["rows"]
         if not 0 <= count <= max((len(each) for each in columns.values() if isinstance(each, list)), default=1):
-            raise ValueError(f"{count} rows are told, of which no column has so many")
+            raise ValueError(f"{count} rows are announced, of which no column has so many")
         schema = arrow_schema(given.columns)
-        values = [_untold(columns.get(field.name), count) for field in schema]
+        values = [_expand(columns.get(field.name), count) for field in schema]
         arrays = [pa.array(each, field.type) for each, field in zip(values, schema, strict=True)]
         return cls(plain["do"], plain.get("with", {}), pa.table(arrays, schema=schema))
 
 
-def _told(values: list[object]) -> object:
+def _compact(values: list[object]) -> object:
     return values[0] if values and all(each == values[0] for each in values) else values
 
 
-def _untold(told: object, count: int) -> list[object]:
-    return told if isinstance(told, list) else [told] * count
+def _expand(written: object, count: int) -> list[object]:
+    return written if isinstance(written, list) else [written] * count
 
 
 def step_of(do: str, rows: pa.Table | None = None, /, **given: object) -> Step:
-    """A step with the columns that lines tell."""
+    """A step with the columns that lines hold."""
     takes = load(do, "duckdb").given
     if rows is None or takes is None:
         return Step(do, given)

@@ -16,7 +16,7 @@ from viewcache import errors, migrations
 from viewcache.catalog import files
 from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.engine import Engine
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Journal
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.replay import attach, detach
@@ -33,7 +33,7 @@ class Opened:
     engine: Engine
     where: str
     """The folder or URL; a URL may hold a password."""
-    layout: Layout | None
+    layout: CatalogFiles | None
     """None for PostgreSQL."""
     lock: OwnerLock | None
     """None for PostgreSQL."""
@@ -72,7 +72,7 @@ def open_catalog(
     """Open the database at ``where``; see ``Catalog.open``."""
     if is_postgresql(where):
         return _open_postgresql(str(where), beside, create=create, writable=writable)
-    layout = Layout(Path(where).absolute())
+    layout = CatalogFiles(Path(where).absolute())
     if writable and create:
         layout.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not layout.folder.is_dir():
@@ -88,7 +88,7 @@ def open_catalog(
 def journal_of(where: str | Path, beside: str | Path) -> Path:
     """Where the journal of a catalog is: with DuckDB's file, or in the store's folder under the database's own name."""
     if not is_postgresql(where):
-        return Layout(Path(where).absolute()).journal
+        return CatalogFiles(Path(where).absolute()).journal
     url = urlsplit(str(where))
     host = url.netloc.rpartition("@")[2]  # not who asks, and with which password
     place = blake2b(f"{host}{url.path}?{url.query}".encode(), digest_size=4).hexdigest()
@@ -117,7 +117,7 @@ def upgrade_catalog(where: str | Path) -> str:
     return migrations.HEAD
 
 
-def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: bool, memory_bytes: int) -> Opened:
+def _open_duckdb(layout: CatalogFiles, lock: OwnerLock, *, create: bool, writable: bool, memory_bytes: int) -> Opened:
     aside: list[Path] = []
     if writable and create and layout.suspect.exists():
         aside += _set_aside(layout)
@@ -146,14 +146,14 @@ def _open_duckdb(layout: Layout, lock: OwnerLock, *, create: bool, writable: boo
     return Opened(engine, str(layout.folder), layout, lock, tuple(aside), journal)
 
 
-def _set_aside(layout: Layout) -> list[Path]:
+def _set_aside(layout: CatalogFiles) -> list[Path]:
     """Move a database and its log aside; the mark of damage goes last, so that a kill in between changes nothing."""
     moved = [files.quarantine(layout.database), files.quarantine(layout.log)]
     layout.suspect.unlink(missing_ok=True)
     return [path for path in moved if path is not None]
 
 
-def _engine_of(layout: Layout, aside: list[Path], *, writable: bool, memory_bytes: int) -> DuckEngine:
+def _engine_of(layout: CatalogFiles, aside: list[Path], *, writable: bool, memory_bytes: int) -> DuckEngine:
     """The database at this release's revision; a log that cannot be replayed is added to ``aside``."""
 
     def connect() -> DuckEngine:

@@ -119,7 +119,7 @@ class PostgresEngine(Engine):
             return result
 
     @contextlib.contextmanager
-    def in_order(
+    def stream_ordered(
         self,
         statement: Statement,
         source: str,
@@ -129,7 +129,7 @@ class PostgresEngine(Engine):
         """See ``Engine.in_order``; the rows in between do not leave the server."""
         with self._reading() as connection:
             _PostgresSession(self, connection).fill(statement, load(source, "postgresql"), parameters, given)
-            with connection.cursor(name="in_order", binary=True) as cursor:
+            with connection.cursor(name="stream_ordered", binary=True) as cursor:
                 cursor.execute(statement.text.encode())
                 yield _batches(cursor, statement)
 

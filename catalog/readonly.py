@@ -108,12 +108,12 @@ def run_queries(
 @contextlib.contextmanager
 def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
     """A database file that stays as it is: a copy if nobody owns the catalog, else the owner's snapshot."""
-    from viewcache.catalog.files import Layout
+    from viewcache.catalog.files import CatalogFiles
     from viewcache.catalog.lock import OwnerLock
     from viewcache.catalog.private import private_folder
     from viewcache.catalog.snapshot import read_snapshot
 
-    layout = Layout(folder)
+    layout = CatalogFiles(folder)
     if not layout.database.exists():
         raise errors.NotFound(f"no catalog in {folder}; `viewcache run` makes one")
     with private_folder() as private:

@@ -27,6 +27,7 @@ __all__ = [
     "TierRow",
     "VideoColumnRow",
     "VideoRow",
+    "VideoStatus",
 ]
 
 CLEAN = "clean_end"
@@ -34,6 +35,14 @@ CLEAN = "clean_end"
 
 _Blob = bytes
 """The type under a name that the field ``bytes`` does not hide."""
+
+
+class VideoStatus(StrEnum):
+    """Whether a source file can be used: it can, nothing in it could be indexed, or it is no longer there."""
+
+    OK = "ok"
+    BAD = "bad"
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class VideoRow:
     """Most frames from one keyframe to the next."""
     index_blob: bytes | None = None
     """The packet index as the materializer serialized it; opaque here."""
-    status: str = "ok"
+    status: VideoStatus = VideoStatus.OK
     """``ok``, ``bad`` (could not be indexed) or ``gone`` (no longer there)."""
     error_kind: str | None = None
     """The ``kind`` of an error class, when bad."""

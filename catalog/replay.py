@@ -71,7 +71,7 @@ class _Head:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _JournalFound:
     """A journal as it was found."""
 
     head: "_Head"
@@ -130,7 +130,7 @@ def _is_worth_it(journal: Journal) -> bool:
     return journal.size > 2 * journal.base + _GROWN
 
 
-def _read(path: Path) -> _Read | None:
+def _read(path: Path) -> _JournalFound | None:
     """The journal; None if there is none, or its head cannot be read."""
     if not path.exists():
         return None
@@ -153,10 +153,10 @@ def _read(path: Path) -> _Read | None:
         return None
     if damaged:
         _log.error("%d lines of %s are damaged", damaged, path, extra={"action": "journal_damaged"})
-    return _Read(head, tuple(lines), size, damaged)
+    return _JournalFound(head, tuple(lines), size, damaged)
 
 
-def _carry_out(engine: Engine, lines: Iterable[Line], found: _Read, *, whole: bool) -> None:
+def _carry_out(engine: Engine, lines: Iterable[Line], found: _JournalFound, *, whole: bool) -> None:
     """Do what lines tell, in one transaction; after a ``whole`` replay the catalog knows what the journal knows."""
     last = Counter(_tickets(engine)) | Counter(found.head.since)  # the larger of each
     last |= Counter({line.by: line.ticket for line in found.lines if line.by})

@@ -14,7 +14,7 @@ from pathlib import Path
 from viewcache import errors
 from viewcache.catalog import files
 from viewcache.catalog.engine import Engine
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.failpoints import failpoint
 
 __all__ = ["Upkeep", "read_snapshot"]
@@ -28,7 +28,7 @@ _COPY_LIMIT_S = 600
 class Upkeep:
     """What the owner does between transactions; every method runs on the writer's thread."""
 
-    def __init__(self, engine: Engine, layout: Layout):
+    def __init__(self, engine: Engine, layout: CatalogFiles):
         """For the owner of the database in ``layout``."""
         self._engine, self._layout = engine, layout
         self._refill_at = time.monotonic() + _REFILL_EVERY_S
@@ -98,7 +98,7 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
         Timeout: nobody published one, because no owner runs or a transaction takes long.
         Broken: the folder cannot be written.
     """
-    layout = Layout(Path(folder).absolute())
+    layout = CatalogFiles(Path(folder).absolute())
     if not layout.database.exists():
         raise errors.NotFound(f"no catalog in {layout.folder}")
     asked = _request(layout)
@@ -111,7 +111,7 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
 
 
-def _request(layout: Layout) -> int:
+def _request(layout: CatalogFiles) -> int:
     """Ask for a snapshot; when that was, nanoseconds by the file system's clock."""
     while True:
         try:

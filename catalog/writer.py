@@ -39,7 +39,7 @@ _log = logging.getLogger("viewcache.catalog")
 
 
 @dataclass(slots=True)
-class _Job(Generic[T]):
+class _Change(Generic[T]):
     """A change that somebody waits for."""
 
     work: Callable[[Session], T] | None
@@ -77,7 +77,7 @@ class Writer:
         self._pending, self._since = Pending(), 0.0
         self._failed = Pending()
         """What could not be written and comes before everything else; the thread's own."""
-        self._jobs: deque[_Job[object]] = deque()
+        self._jobs: deque[_Change[object]] = deque()
         self._closing = False
         self._failure: Exception | None = None
         self._retry_at, self._pause_s = 0.0, _RETRY_S[0]
@@ -144,7 +144,7 @@ class Writer:
     ) -> T:
         with self._awake:
             self._check_open()
-            job = _Job(work, between, self._pending)
+            job = _Change(work, between, self._pending)
             self._pending = Pending()
             self._jobs.append(job)  # type: ignore[arg-type]
             self._awake.notify()
@@ -196,7 +196,7 @@ class Writer:
         due = max(self._since + LINGER_S, self._retry_at)
         return min(_TICK_S, max(due - time.monotonic(), 0.0))
 
-    def _do(self, job: "_Job[object]") -> None:
+    def _do(self, job: "_Change[object]") -> None:
         try:
             # Also what failed before anybody waited for it: who flushes must not be told that all is well.
             if (job.before or self._failed) and not self._write(job.before):

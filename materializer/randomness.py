@@ -17,13 +17,13 @@ __all__ = [
     "ONE",
     "Sequence",
     "Words",
-    "fold",
+    "address_word",
     "fraction",
+    "hash_address",
     "permutation",
     "scaled",
     "threshold",
     "uniform",
-    "word",
 ]
 
 Words = NDArray[np.uint64]
@@ -38,12 +38,12 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 
 
-def word(text: str) -> int:
+def address_word(text: str) -> int:
     """Return the 64-bit address word of a text, e.g. of a video's key or a task's name."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, person=b"viewcache-word").digest(), "little")
 
 
-def fold(seed: int, what: str, *parts: int | np.ndarray) -> Words:
+def hash_address(seed: int, what: str, *parts: int | np.ndarray) -> Words:
     """Hash an address to 64 uniformly distributed bits.
 
     Args:
@@ -81,12 +81,12 @@ def fold(seed: int, what: str, *parts: int | np.ndarray) -> Words:
 
 def fraction(seed: int, what: str, *parts: int | np.ndarray) -> Words:
     """Return uniform fractions in [0, 1) as numerators over ``ONE``: the high 32 bits of ``fold``."""
-    return np.asarray(fold(seed, what, *parts) >> np.uint64(64 - FRACTION_BITS))
+    return np.asarray(hash_address(seed, what, *parts) >> np.uint64(64 - FRACTION_BITS))
 
 
 def uniform(seed: int, what: str, *parts: int | np.ndarray) -> NDArray[np.float64]:
     """Return uniform float64 in [0, 1): the high 53 bits of ``fold`` times 2**-53, which is exact."""
-    return np.asarray((fold(seed, what, *parts) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+    return np.asarray((hash_address(seed, what, *parts) >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
 def scaled(fractions: Words, count: int | np.ndarray) -> NDArray[np.int64]:
@@ -117,7 +117,7 @@ def permutation(seed: int, what: str, n: int, *parts: int) -> NDArray[np.int64]:
     Returns:
         int64 array of length n. Equal words (chance n**2 / 2**65) keep their numeric order.
     """
-    return np.argsort(fold(seed, what, *parts, np.arange(n, dtype=np.uint64)), kind="stable")
+    return np.argsort(hash_address(seed, what, *parts, np.arange(n, dtype=np.uint64)), kind="stable")
 
 
 class Sequence:
@@ -126,7 +126,7 @@ class Sequence:
     __slots__ = ("_state",)
 
     def __init__(self, start: int) -> None:
-        """Start at a word of `fold`; uses with different words are independent."""
+        """Start at a word of `hash_address`; uses with different words are independent."""
         self._state = start
 
     def below(self, n: int) -> int:

@@ -45,6 +45,12 @@ class Budget:
         return self._reserved
 
     @property
+    def counted_bytes(self) -> int:
+        """Bytes of objects and promised ones together, of one moment."""
+        with self._lock:
+            return self._used + self._reserved
+
+    @property
     def free_bytes(self) -> int:
         """What `reserve` would still grant."""
         with self._lock:

@@ -1,9 +1,10 @@
 """Requests to a remote store: any fsspec file system, on a thread of its own, each request retried until its deadline.
 
 What may be repeated is (every request here is harmless when it is done twice), with exponential pauses and full jitter;
-how many are under way follows the service (`Window`). The trade-off: the file system's own retries are turned off where
-we know how, so that one clock bounds the whole; after a store was given up each request gets one attempt until one is
-answered, so that a service that is down costs a training run one time limit and not one deadline for each object.
+how many are under way follows the service (`RequestWindow`). The trade-off: the file system's own retries are turned
+off where we know how, so that one clock bounds the whole; after a store was given up each request gets one attempt
+until one is answered, so that a service that is down costs a training run one time limit and not one deadline for each
+object.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from typing import Any, TypeVar, cast  # fsspec has no types
 
 from viewcache.errors import URL_EXTRAS, BadInput, Closed, Full, MissingExtra, StoreUnreachable
 from viewcache.store.quiet import quiet_requests
-from viewcache.store.retry import Verdict, judge, pause_s, said
-from viewcache.store.window import Window
+from viewcache.store.retry import RetryVerdict, judge, pause_s, said
+from viewcache.store.window import RequestWindow
 
 __all__ = ["Client", "check_url"]
 
@@ -73,7 +74,7 @@ class Client:
         self._url, self._deadline_s, self._stall_s = url, deadline_s, stall_s
         self._fs, self._root = _filesystem(url, check_url(url), stall_s)
         self._rng = random.Random(seed)
-        self._window = Window()
+        self._window = RequestWindow()
         self._under_way = 0
         self._turn = asyncio.Condition()
         self._answers = True
@@ -149,7 +150,7 @@ class Client:
         # By keyword: the second argument by position is another thing in each file system.
         place = self._place(path)
         done = await self._ask("read", path, end - start, lambda: self._fs._cat_file(place, start=start, end=end))
-        return b"" if done is Verdict.SHORT else None if done is Verdict.MISSING else cast("bytes", done)
+        return b"" if done is RetryVerdict.SHORT else None if done is RetryVerdict.MISSING else cast("bytes", done)
 
     async def get_all(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes | None]:
         """Several ranges of one file at once."""
@@ -164,7 +165,7 @@ class Client:
         """
         place = self._place(path)
         done = await self._ask("write", path, len(data), lambda: self._fs._pipe_file(place, data, mode="create"))
-        return done is not Verdict.EXISTS
+        return done is not RetryVerdict.EXISTS
 
     async def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
@@ -173,7 +174,7 @@ class Client:
     async def files(self, folder: str) -> dict[str, int]:
         """Bytes of every file below a folder, by path."""
         found = await self._ask("list", folder, 0, lambda: self._fs._find(self._place(folder), detail=True))
-        below = cast("Mapping[str, Mapping[str, Any]]", {} if isinstance(found, Verdict) else found)
+        below = cast("Mapping[str, Mapping[str, Any]]", {} if isinstance(found, RetryVerdict) else found)
         named = {self._named(name): int(info.get("size") or 0) for name, info in below.items()}
         return {name: size for name, size in named.items() if name.startswith(f"{folder}/") and not name.endswith("/")}
 
@@ -181,7 +182,7 @@ class Client:
         """Names of the files and folders in a folder, ``""`` for the root; empty where there is none."""
         place = self._place(folder) if folder else self._root
         found = await self._ask("list", folder, 0, lambda: self._fs._ls(place, detail=False))
-        paths = cast("Sequence[str]", [] if isinstance(found, Verdict) else found)
+        paths = cast("Sequence[str]", [] if isinstance(found, RetryVerdict) else found)
         return [path.rstrip("/").rpartition("/")[2] for path in paths if path.strip("/") != place.strip("/")]
 
     def _place(self, path: str) -> str:
@@ -191,7 +192,7 @@ class Client:
         return place.lstrip("/").removeprefix(f"{self._root.lstrip('/')}/")
 
     async def _ask(self, doing: str, path: str, size: int, request: Callable[[], Awaitable[object]]) -> object:
-        """The answer, or a `Verdict` on an error that is an answer too."""
+        """The answer, or a `RetryVerdict` on an error that is an answer too."""
         if (connect := getattr(self._fs, "set_session", None)) is not None:
             await connect()  # of s3fs: it reads many files at first, which is not the service's doing
         until, attempts, once = 0.0, 0, not self._answers
@@ -214,11 +215,11 @@ class Client:
                 self._under_way -= 1
                 async with self._turn:
                     self._turn.notify_all()
-            if error is None or verdict in {Verdict.MISSING, Verdict.EXISTS, Verdict.SHORT}:
+            if error is None or verdict in {RetryVerdict.MISSING, RetryVerdict.EXISTS, RetryVerdict.SHORT}:
                 self._window.answered(time.monotonic() - began, size, under_way)
                 self._set_answers(True)
                 return answer if error is None else verdict
-            if verdict is not Verdict.AGAIN:
+            if verdict is not RetryVerdict.RETRY:
                 raise self._final(doing, path, verdict, error) from None
             self._window.failed()
             attempts += 1
@@ -231,8 +232,8 @@ class Client:
                 ) from None
             await asyncio.sleep(pause)
 
-    def _final(self, doing: str, path: str, verdict: Verdict | None, error: Exception) -> StoreUnreachable | Full:
-        if verdict is Verdict.FULL:
+    def _final(self, doing: str, path: str, verdict: RetryVerdict | None, error: Exception) -> StoreUnreachable | Full:
+        if verdict is RetryVerdict.FULL:
             return Full(f"cannot {doing} {self._url}/{path}: {said(error)}; raise the quota or lower the tier's budget")
         return StoreUnreachable(
             f"cannot {doing} {self._url}/{path}: {said(error)}; check the bucket's name, and the credentials and "

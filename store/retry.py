@@ -11,52 +11,52 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-__all__ = ["Verdict", "judge", "pause_s", "said"]
+__all__ = ["RetryVerdict", "judge", "pause_s", "said"]
 
 
-class Verdict(Enum):
+class RetryVerdict(Enum):
     """What to make of an error."""
 
     MISSING = "nothing is there"
     EXISTS = "something is there already, and was to be made"
     SHORT = "it ends before the range that was asked for"
-    AGAIN = "asking again may help"
+    RETRY = "asking again may help"
     FULL = "no room"
     FINAL = "asking again does not help"
 
 
 _CODES = {
-    "NoSuchBucket": Verdict.FINAL,  # else it would look as if every object were lost
-    "ContainerNotFound": Verdict.FINAL,
-    "NoSuchUpload": Verdict.AGAIN,
-    "RequestTimeout": Verdict.AGAIN,
-    "IncompleteBody": Verdict.AGAIN,
-    "BadDigest": Verdict.AGAIN,
-    "XAmzContentSHA256Mismatch": Verdict.AGAIN,
-    "SlowDown": Verdict.AGAIN,
-    "QuotaExceeded": Verdict.FULL,
+    "NoSuchBucket": RetryVerdict.FINAL,  # else it would look as if every object were lost
+    "ContainerNotFound": RetryVerdict.FINAL,
+    "NoSuchUpload": RetryVerdict.RETRY,
+    "RequestTimeout": RetryVerdict.RETRY,
+    "IncompleteBody": RetryVerdict.RETRY,
+    "BadDigest": RetryVerdict.RETRY,
+    "XAmzContentSHA256Mismatch": RetryVerdict.RETRY,
+    "SlowDown": RetryVerdict.RETRY,
+    "QuotaExceeded": RetryVerdict.FULL,
 }
 _STATUSES = {
-    404: Verdict.MISSING,
-    408: Verdict.AGAIN,
-    409: Verdict.AGAIN,
-    412: Verdict.EXISTS,
-    416: Verdict.SHORT,
-    425: Verdict.AGAIN,
-    429: Verdict.AGAIN,
-    501: Verdict.FINAL,
-    505: Verdict.FINAL,
-    507: Verdict.FULL,
+    404: RetryVerdict.MISSING,
+    408: RetryVerdict.RETRY,
+    409: RetryVerdict.RETRY,
+    412: RetryVerdict.EXISTS,
+    416: RetryVerdict.SHORT,
+    425: RetryVerdict.RETRY,
+    429: RetryVerdict.RETRY,
+    501: RetryVerdict.FINAL,
+    505: RetryVerdict.FINAL,
+    507: RetryVerdict.FULL,
 }
 _ERRNOS = {
-    errno.EBUSY: Verdict.AGAIN,
-    errno.EIO: Verdict.AGAIN,
-    errno.EREMOTEIO: Verdict.AGAIN,
-    errno.EAGAIN: Verdict.AGAIN,
-    errno.EHOSTUNREACH: Verdict.AGAIN,
-    errno.ENETUNREACH: Verdict.AGAIN,
-    errno.ENOSPC: Verdict.FULL,
-    errno.EDQUOT: Verdict.FULL,
+    errno.EBUSY: RetryVerdict.RETRY,
+    errno.EIO: RetryVerdict.RETRY,
+    errno.EREMOTEIO: RetryVerdict.RETRY,
+    errno.EAGAIN: RetryVerdict.RETRY,
+    errno.EHOSTUNREACH: RetryVerdict.RETRY,
+    errno.ENETUNREACH: RetryVerdict.RETRY,
+    errno.ENOSPC: RetryVerdict.FULL,
+    errno.EDQUOT: RetryVerdict.FULL,
 }
 _PASSING = frozenset(
     {
@@ -79,7 +79,7 @@ _SECRETS = re.compile(
 )
 
 
-def judge(error: BaseException) -> Verdict:
+def judge(error: BaseException) -> RetryVerdict:
     """What an error of a file system, or of the library below it, means."""
     chain = list(_causes(error))
     for each in chain:
@@ -88,23 +88,23 @@ def judge(error: BaseException) -> Verdict:
     for each in chain:
         if (verdict := _alone(each)) is not None:
             return verdict
-    return Verdict.FINAL
+    return RetryVerdict.FINAL
 
 
-def _alone(error: BaseException) -> Verdict | None:
+def _alone(error: BaseException) -> RetryVerdict | None:
     """What one error of a chain means; None where it does not say."""
     if isinstance(error, FileExistsError):
-        return Verdict.EXISTS
+        return RetryVerdict.EXISTS
     if isinstance(error, FileNotFoundError):
-        return Verdict.MISSING
+        return RetryVerdict.MISSING
     if isinstance(error, TimeoutError | ConnectionError | EOFError):
-        return Verdict.AGAIN
+        return RetryVerdict.RETRY
     if isinstance(error, OSError) and error.errno in _ERRNOS:
         return _ERRNOS[error.errno]
     if status := _status(error):
-        return _STATUSES.get(status, Verdict.AGAIN if status >= 500 else Verdict.FINAL)
+        return _STATUSES.get(status, RetryVerdict.RETRY if status >= 500 else RetryVerdict.FINAL)
     names = {kind.__name__ for kind in type(error).__mro__}
-    return Verdict.AGAIN if names & _PASSING else None
+    return RetryVerdict.RETRY if names & _PASSING else None
 
 
 def pause_s(attempt: int, rng: random.Random) -> float:

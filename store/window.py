@@ -6,13 +6,13 @@ TCP does, but a service that loses one request in five for other reasons keeps a
 trade-off: it finds the limit by going a little too far now and then.
 """
 
-__all__ = ["Window"]
+__all__ = ["RequestWindow"]
 
 _LATE = 4.0  # times the usual wait for an answer of that length: it stood in a queue
 _DRIFT = 1.0002  # by how much the usual wait may grow with each answer: a service may become slower for good
 
 
-class Window:
+class RequestWindow:
     """Pure: it is told of answers and says a number. Not thread-safe."""
 
     def __init__(self, start: int = 8, most: int = 32):

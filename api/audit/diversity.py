@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.audit.recorded import Clips, Footage, load_clips
+from viewcache.api.audit.recorded import Footage, RecordedClips, load_clips
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.materializer.planning.clip_starts import clip_starts
-from viewcache.materializer.randomness import permutation, word
+from viewcache.materializer.randomness import address_word, permutation
 from viewcache.materializer.spec import clip_span
 
 __all__ = ["OFTEN", "Counts", "Diversity", "compare", "diversity"]
@@ -134,7 +134,7 @@ def _first_run(epochs: frozenset[int]) -> range:
     return range(first, end)
 
 
-def compare(clips: Sequence[Clips], ahead: Sequence[int], footage: Footage, epochs: int) -> Diversity:
+def compare(clips: Sequence[RecordedClips], ahead: Sequence[int], footage: Footage, epochs: int) -> Diversity:
     """Count what some tasks selected in the same epochs of their group, and what they would have independently.
 
     Args:
@@ -164,7 +164,7 @@ def compare(clips: Sequence[Clips], ahead: Sequence[int], footage: Footage, epoc
     )
 
 
-def _independent(clips: Clips, footage: Footage, seed: int) -> NDArray[np.int64]:
+def _independent(clips: RecordedClips, footage: Footage, seed: int) -> NDArray[np.int64]:
     """The frames of the same clips if each started anywhere by itself; one that has no choice stays."""
     task = clips.task
     start = clip_starts(
@@ -177,14 +177,14 @@ def _independent(clips: Clips, footage: Footage, seed: int) -> NDArray[np.int64]
         span=clip_span(task.frames_per_clip, task.frame_stride),
         grid=1,
         spread=1.0,
-        independent=word(task.name),
+        independent=address_word(task.name),
     )
     moved = clips.frames + (start - clips.start)[:, None]
     return np.where((clips.start < 0)[:, None], clips.frames, moved)
 
 
 def _counts(
-    clips: Sequence[Clips],
+    clips: Sequence[RecordedClips],
     frames: Sequence[NDArray[np.int64]],
     epochs: Sequence[NDArray[np.int64]],
     run: int,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from viewcache.api.audit.diversity import OFTEN, Diversity, diversity
 from viewcache.api.audit.recorded import (
+    CropWindow,
     Footage,
-    Window,
     clip_places,
     crop_places,
     load_clips,
@@ -114,7 +114,7 @@ class Recipes:
         """Read the tasks and their videos."""
         self.tasks = catalog.load_tasks()
         self.footage = {each: Footage.load(catalog, each) for each in {task.dataset_id for task in self.tasks}}
-        self.windows: dict[int, list[Window]] = {}
+        self.windows: dict[int, list[CropWindow]] = {}
 
     def add(self, object_id: int, attributes: Mapping[str, object]) -> None:
         """Note one object by what is stored beside its pixels."""

@@ -132,9 +132,9 @@ def _order(axes: "Axes", task: TaskEvidence) -> None:
         extent=(0, 1, 0, 1),
     )
     axes.figure.colorbar(picture, ax=axes, label="density, 1 = uniform")
-    told = ", ".join(f"{check.about} {check.p:.2g}" for check in task.checks[:3] if check.p is not None)
+    p_values = ", ".join(f"{check.about} {check.p:.2g}" for check in task.checks[:3] if check.p is not None)
     title = f"{task.task}: order of {counted(task.epochs, 'epoch')}"
-    _label(axes, f"{title}\np: {told}" if told else title, "place in the epoch", "place in the listing")
+    _label(axes, f"{title}\np: {p_values}" if p_values else title, "place in the epoch", "place in the listing")
 
 
 def _density(axes: "Axes", title: str, below: str, checks: Sequence[Check]) -> None:

@@ -17,10 +17,19 @@ from viewcache.errors import BadInput
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.base import Size
 from viewcache.materializer.ops.crop import free_places
-from viewcache.materializer.randomness import Words, fold, uniform, word
+from viewcache.materializer.randomness import Words, address_word, hash_address, uniform
 from viewcache.materializer.spec import clip_span
 
-__all__ = ["Clips", "Footage", "Window", "clip_places", "crop_places", "load_clips", "whole_orders", "windows_of"]
+__all__ = [
+    "CropWindow",
+    "Footage",
+    "RecordedClips",
+    "clip_places",
+    "crop_places",
+    "load_clips",
+    "whole_orders",
+    "windows_of",
+]
 
 _SEED = 0
 """Of the numbers that choose among correlated draws and spread discrete ones: the same cache gives the same p again."""
@@ -49,7 +58,7 @@ class Footage:
                 sizes[row["key"]] = size[::-1] if row["rotation"] in (90, 270) else size
         return cls(
             rows["video_id"].to_numpy(),
-            np.array([word(name) for name in rows["name"].to_pylist()], np.uint64),
+            np.array([address_word(name) for name in rows["name"].to_pylist()], np.uint64),
             np.array([frames or 0 for frames in rows["frames"].to_pylist()], np.int64),
             sizes,
         )
@@ -60,7 +69,7 @@ class Footage:
 
 
 @dataclass(frozen=True)  # no slots: frames is cached
-class Clips:
+class RecordedClips:
     """Recorded clips of some epochs of a task; arrays of length n."""
 
     task: TaskRow
@@ -86,11 +95,11 @@ class Clips:
         out[self.start < 0] = np.array(self.lists, np.int64).reshape(-1, self.task.frames_per_clip)
         return out
 
-    def subset(self, rows: NDArray[np.bool_]) -> "Clips":
+    def subset(self, rows: NDArray[np.bool_]) -> "RecordedClips":
         """The clips of some rows."""
         kept = rows[self.start < 0].tolist()
         lists = tuple(each for each, keep in zip(self.lists, kept, strict=True) if keep)
-        return Clips(
+        return RecordedClips(
             self.task,
             self.epoch[rows],
             self.sample[rows],
@@ -101,14 +110,14 @@ class Clips:
         )
 
 
-def load_clips(catalog: Catalog, task: TaskRow, footage: Footage, first_epoch: int, last_epoch: int) -> Clips:
+def load_clips(catalog: Catalog, task: TaskRow, footage: Footage, first_epoch: int, last_epoch: int) -> RecordedClips:
     """The clips of epochs first…last (inclusive), each (video, epoch, sample) once: a stand-in repeats a clip."""
     rows = catalog.load_clips(task.task_id, first_epoch, last_epoch)
     columns = [rows[name].to_numpy().astype(np.int64) for name in ("epoch", "sample", "object_id")]
     video = footage.rows(rows["video_id"].to_numpy())
     start = rows["frame_start"].fill_null(-1).to_numpy().astype(np.int64)
     lists = tuple(rows["frame_list"].drop_null().to_pylist())
-    clips = Clips(task, columns[0], columns[1], video, columns[2], start, lists)
+    clips = RecordedClips(task, columns[0], columns[1], video, columns[2], start, lists)
     once = np.zeros(len(clips), bool)
     once[_first_of_each(clips.video, clips.epoch, clips.sample)] = True
     return clips.subset(once)
@@ -130,7 +139,7 @@ def whole_orders(catalog: Catalog, task: TaskRow) -> list[NDArray[np.int64]]:
     return orders
 
 
-def clip_places(clips: Clips, footage: Footage, generation: int, grid: int) -> NDArray[np.float64]:
+def clip_places(clips: RecordedClips, footage: Footage, generation: int, grid: int) -> NDArray[np.float64]:
     """Where the clips of one generation start, as independent values that are uniform in [0, 1) if starts are.
 
     The epochs of a generation share a fraction of each (video, sample), so one epoch of them is taken by lot; and its
@@ -149,7 +158,7 @@ def clip_places(clips: Clips, footage: Footage, generation: int, grid: int) -> N
     """
     span = clip_span(clips.task.frames_per_clip, clips.task.frame_stride)
     starts = footage.frames[clips.video] - span + 1
-    lot = fold(_SEED, "verify/epoch", generation, clips.video, clips.sample, clips.epoch)
+    lot = hash_address(_SEED, "verify/epoch", generation, clips.video, clips.sample, clips.epoch)
     order = np.lexsort((lot, clips.sample, clips.video))
     order = order[clips.start[order] >= 0]
     chosen = order[_first_of_each(clips.video[order], clips.sample[order])]
@@ -162,7 +171,7 @@ def clip_places(clips: Clips, footage: Footage, generation: int, grid: int) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class CropWindow:
     """Where one random crop of a stored clip was cut."""
 
     y: int
@@ -173,7 +182,7 @@ class Window:
     columns: int
 
 
-def windows_of(attributes: Mapping[str, object], size: Size | None) -> list[Window]:
+def windows_of(attributes: Mapping[str, object], size: Size | None) -> list[CropWindow]:
     """The random crops in the recipe of a stored object.
 
     Args:
@@ -184,7 +193,7 @@ def windows_of(attributes: Mapping[str, object], size: Size | None) -> list[Wind
         One per crop that had a choice, in the order of the recipe. What stands behind an operation that is not
         installed here is left out, since its size is not known.
     """
-    found, sizes = list[Window](), {0: size}
+    found, sizes = list[CropWindow](), {0: size}
     recipe = attributes.get("recipe")
     for entry in recipe if isinstance(recipe, list) else ():
         sizes[entry["to"]] = before = sizes.get(entry["from"][0])
@@ -194,7 +203,7 @@ def windows_of(attributes: Mapping[str, object], size: Size | None) -> list[Wind
         drawn = entry.get("drawn", {})
         if {"y", "x", "h", "w"} <= drawn.keys():
             places = free_places(entry["op"], params, (drawn["h"], drawn["w"]), before)
-            found += [Window(drawn["y"], places[0], drawn["x"], places[1])] if places else []
+            found += [CropWindow(drawn["y"], places[0], drawn["x"], places[1])] if places else []
         try:
             op = get(entry["op"])
         except BadInput:
@@ -206,7 +215,7 @@ def windows_of(attributes: Mapping[str, object], size: Size | None) -> list[Wind
 
 
 def crop_places(
-    clips: Clips, windows: Mapping[int, Sequence[Window]]
+    clips: RecordedClips, windows: Mapping[int, Sequence[CropWindow]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Where random crops of stored clips lie, rows and columns, as independent values that are uniform if crops are.
 
@@ -232,7 +241,7 @@ def crop_places(
     return sides[0], sides[1]
 
 
-def _uses(clips: Clips, windows: Mapping[int, Sequence[Window]]) -> Iterator[tuple[int, int, Window]]:
+def _uses(clips: RecordedClips, windows: Mapping[int, Sequence[CropWindow]]) -> Iterator[tuple[int, int, CropWindow]]:
     for row, object_id in enumerate(clips.object_id.tolist()):
         for k, window in enumerate(windows.get(object_id, ())):
             yield row, k, window

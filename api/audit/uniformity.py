@@ -126,10 +126,10 @@ def holm(checks: Sequence[Check]) -> list[Check]:
 
     Holds whatever the checks have to do with one another, e.g. those of tasks that share draws.
     """
-    told = sorted((k for k, check in enumerate(checks) if check.p is not None), key=lambda k: checks[k].p or 0.0)
+    by_p = sorted((k for k, check in enumerate(checks) if check.p is not None), key=lambda k: checks[k].p or 0.0)
     out, at_least = list(checks), 0.0
-    for done, k in enumerate(told):
-        at_least = max(at_least, min(1.0, (checks[k].p or 0.0) * (len(told) - done)))
+    for done, k in enumerate(by_p):
+        at_least = max(at_least, min(1.0, (checks[k].p or 0.0) * (len(by_p) - done)))
         out[k] = replace(checks[k], adjusted=at_least)
     return out
 

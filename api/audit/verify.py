@@ -32,7 +32,7 @@ class Verified:
     """Of them."""
     damaged: tuple[str, ...]
     """One line for each copy that is missing or not as written."""
-    strays: tuple[str, ...]
+    orphans: tuple[str, ...]
     """One line for each object that the catalog does not have; harmless: adopted or deleted at the next start."""
     epochs: int
     """Drawn epochs, over all tasks."""
@@ -91,7 +91,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
                 catalog.mark_gone(lost, "damaged", tier=name)
                 catalog.flush()
         known = {(row["tier"], row["physical"]) for row in copies}
-        strays = tuple(
+        orphans = tuple(
             f"{physical} is in the {tier.name} tier but not in the catalog"
             for tier in tiers.values()
             for physical, _ in tier.iter_objects()
@@ -103,7 +103,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         objects=len(copies),
         bytes=sum(row["bytes"] for row in copies),
         damaged=tuple(damaged),
-        strays=tuple(sorted(strays)),
+        orphans=tuple(sorted(orphans)),
         epochs=len(epochs),
         draws=tuple(mistake for mistake in epochs if mistake),
         repaired=repair and bool(damaged),

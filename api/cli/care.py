@@ -84,7 +84,7 @@ def _verify(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if draw is not None:
         draw(found.evidence)
         terminal.say(f"drawn in {arguments.plot}")
-    for line in (*found.damaged, *found.draws, *found.evidence.errors, *found.strays):
+    for line in (*found.damaged, *found.draws, *found.evidence.errors, *found.orphans):
         terminal.say(line)
     if found.damaged:
         terminal.say(
@@ -110,6 +110,7 @@ def _show_evidence(evidence: "Evidence", terminal: Terminal) -> None:
 def _doctor(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import locate
     from viewcache.api.upkeep.doctor import doctor
+    from viewcache.api.upkeep.doctor_cache import Health
     from viewcache.errors import ConfigError, NotFound
 
     try:
@@ -125,7 +126,7 @@ def _doctor(arguments: argparse.Namespace, terminal: Terminal) -> int:
     else:
         for finding in findings:
             terminal.show(finding.line)
-    return 1 if any(finding.level == "fail" for finding in findings) else 0
+    return 1 if any(finding.level == Health.FAIL for finding in findings) else 0
 
 
 def _collect(arguments: argparse.Namespace, terminal: Terminal) -> int:

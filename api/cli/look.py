@@ -101,11 +101,11 @@ def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _lint(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import nearest
-    from viewcache.api.preview.lint import lint
+    from viewcache.api.preview.lint import Level, lint
 
     with terminal.progress("looking at videos") as bar:
         problems = lint(arguments.config or [str(nearest())], scan=arguments.scan, progress=bar.at)
-    errors = sum(problem.level == "error" for problem in problems)
+    errors = sum(problem.level == Level.ERROR for problem in problems)
     if terminal.json:
         terminal.data({"errors": errors, "problems": [problem.as_dict() for problem in problems]})
     else:

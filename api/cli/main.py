@@ -81,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = int(arguments.command(arguments, terminal))
         sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
-        told = "interrupted; what was made is kept, and the same command goes on from there"
+        message = "interrupted; what was made is kept, and the same command goes on from there"
         if terminal.json:
-            terminal.data({"error": {"kind": "interrupted", "message": told}})
-        terminal.say(told)
+            terminal.data({"error": {"kind": "interrupted", "message": message}})
+        terminal.say(message)
         return exit_code(interrupt)
     except BrokenPipeError:
         # The reader (`| head`) has seen enough; Python would complain once more at its end.

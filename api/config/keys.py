@@ -7,7 +7,7 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 
 from collections.abc import Iterable
 
-from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, Kind, Section
+from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.materializer.spec import (
     BranchType,
     Coordination,
@@ -23,7 +23,19 @@ from viewcache.materializer.spec import (
 )
 from viewcache.suggest import did_you_mean
 
-__all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SECTIONS", "SIZE", "STEP_KEYS", "Key", "Kind", "Section", "hint"]
+__all__ = [
+    "KINDS",
+    "MODULE",
+    "NAME",
+    "REQUIRED",
+    "SECTIONS",
+    "SIZE",
+    "STEP_KEYS",
+    "Key",
+    "KeySection",
+    "ValueKind",
+    "hint",
+]
 
 MOST_COUNT = 1_000_000
 MOST_SEED = 2**63 - 1
@@ -34,7 +46,7 @@ def _count(name: str, doc: str, default: object, least: int = 1, most: int = MOS
     return Key(name, "integer", doc, default, least=least, most=most)
 
 
-_DOCUMENT = Section(
+_DOCUMENT = KeySection(
     "document",
     "",
     "One document of a file. Several documents are separated by a line `---`.",
@@ -44,7 +56,7 @@ _DOCUMENT = Section(
     ),
 )
 
-_CACHE = Section(
+_CACHE = KeySection(
     "cache",
     "cache",
     "Settings of the cache, shared by all tasks. Every key has a default.",
@@ -139,7 +151,7 @@ _CACHE = Section(
     ),
 )
 
-_TIER = Section(
+_TIER = KeySection(
     "tier",
     "cache.store[]",
     "One place where bytes lie, when `store` is a list: a local folder, in which objects are made; `memory://` above "
@@ -173,7 +185,7 @@ _TIER = Section(
     ),
 )
 
-_EVICTION = Section(
+_EVICTION = KeySection(
     "eviction",
     "cache.eviction",
     "What leaves a tier that is full, and when.",
@@ -197,7 +209,7 @@ _EVICTION = Section(
     ),
 )
 
-_DATASET = Section(
+_DATASET = KeySection(
     "dataset",
     "dataset",
     "One training task: its videos, how clips are drawn from them and what is done to the frames.",
@@ -292,7 +304,7 @@ _DATASET = Section(
     ),
 )
 
-_SAMPLING = Section(
+_SAMPLING = KeySection(
     "sampling",
     "dataset.sampling",
     "Which frames make a clip, and how many clips make a batch.",
@@ -322,7 +334,7 @@ _SAMPLING = Section(
     ),
 )
 
-_STEP = Section(
+_STEP = KeySection(
     "step",
     "dataset.augmentation[]",
     "One step. It reads streams of frames and makes streams; the decoder makes the stream `frame`.",
@@ -364,7 +376,7 @@ _STEP = Section(
     ),
 )
 
-_BRANCH = Section(
+_BRANCH = KeySection(
     "branch",
     "dataset.augmentation[].branches[]",
     "One branch of a conditional or random step.",
@@ -390,7 +402,7 @@ _BRANCH = Section(
     ),
 )
 
-SECTIONS: dict[str, Section] = {
+SECTIONS: dict[str, KeySection] = {
     section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, _DATASET, _SAMPLING, _STEP, _BRANCH)
 }
 

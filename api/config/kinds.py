@@ -5,7 +5,7 @@ The table itself is in ``config_keys.py``.
 
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SIZE", "Key", "Kind", "Section"]
+__all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SIZE", "Key", "KeySection", "ValueKind"]
 
 REQUIRED = object()
 """Stands as the default of a key that must be given."""
@@ -21,7 +21,7 @@ MODULE = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A type of value: how people call it and what a JSON Schema says about it."""
 
     words: str
@@ -35,27 +35,31 @@ _OPERATION: dict[str, object] = {
     "oneOf": [_TEXT, {"type": "object", "minProperties": 1, "maxProperties": 1}],
 }
 
-KINDS: dict[str, Kind] = {
-    "text": Kind("text", _TEXT),
-    "name": Kind("a name of letters, digits, '.', '_' and '-' that starts with a letter or digit", _NAMES),
-    "title": Kind("text of at most 128 characters", _TEXT | {"maxLength": 128}),
-    "names": Kind("a list of stream names", {"oneOf": [_NAMES, {"type": "array", "minItems": 1, "items": _NAMES}]}),
-    "modules": Kind("a list of module names", {"type": "array", "items": {"type": "string", "pattern": f"^{MODULE}$"}}),
-    "choice": Kind("one of the choices", {}),
-    "integer": Kind("a whole number", {"type": "integer"}),
-    "number": Kind("a number", {"type": "number"}),
-    "flag": Kind("true or false", {"type": "boolean"}),
-    "size": Kind(
+KINDS: dict[str, ValueKind] = {
+    "text": ValueKind("text", _TEXT),
+    "name": ValueKind("a name of letters, digits, '.', '_' and '-' that starts with a letter or digit", _NAMES),
+    "title": ValueKind("text of at most 128 characters", _TEXT | {"maxLength": 128}),
+    "names": ValueKind(
+        "a list of stream names", {"oneOf": [_NAMES, {"type": "array", "minItems": 1, "items": _NAMES}]}
+    ),
+    "modules": ValueKind(
+        "a list of module names", {"type": "array", "items": {"type": "string", "pattern": f"^{MODULE}$"}}
+    ),
+    "choice": ValueKind("one of the choices", {}),
+    "integer": ValueKind("a whole number", {"type": "integer"}),
+    "number": ValueKind("a number", {"type": "number"}),
+    "flag": ValueKind("true or false", {"type": "boolean"}),
+    "size": ValueKind(
         "a size such as 200GB, 1.5TiB or a number of bytes",
         {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{SIZE}$"}]},
     ),
-    "url": Kind("a path or URL", _TEXT),
-    "catalog": Kind("duckdb or a postgresql:// URL", _TEXT | {"pattern": "^(duckdb$|postgresql://)"}),
-    "store": Kind("a path, or a list of tiers", {}),
-    "section": Kind("a mapping", {}),
-    "sections": Kind("a list of mappings", {}),
-    "tasks": Kind("a mapping, or a list of mappings", {}),
-    "operations": Kind(
+    "url": ValueKind("a path or URL", _TEXT),
+    "catalog": ValueKind("duckdb or a postgresql:// URL", _TEXT | {"pattern": "^(duckdb$|postgresql://)"}),
+    "store": ValueKind("a path, or a list of tiers", {}),
+    "section": ValueKind("a mapping", {}),
+    "sections": ValueKind("a list of mappings", {}),
+    "tasks": ValueKind("a mapping, or a list of mappings", {}),
+    "operations": ValueKind(
         "a list of operations, or None",
         {"oneOf": [{"type": "null"}, {"const": "None"}, {"type": "array", "items": _OPERATION}]},
     ),
@@ -97,7 +101,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class KeySection:
     """A mapping of the file and its keys."""
 
     name: str

@@ -32,7 +32,7 @@ from viewcache.materializer.spec import (
     WorkerKind,
 )
 
-__all__ = ["TRACE_SUFFIXES", "Config", "Source", "assemble", "load", "read_documents"]
+__all__ = ["TRACE_SUFFIXES", "Config", "ConfigSource", "assemble", "load", "read_documents"]
 
 TRACE_SUFFIXES = (".json", ".json.gz")
 """What a trace's file may be called: what is there already is replaced, and must not be a video by mistake."""
@@ -40,7 +40,7 @@ TRACE_SUFFIXES = (".json", ".json.gz")
 _MOST_MEMORY = 8 << 30
 """Bytes of ``memory`` when none is given, on a machine that has twice as much."""
 
-Source = str | os.PathLike[str] | Mapping[str, object]
+ConfigSource = str | os.PathLike[str] | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Config:
         return replace(self, cache=replace(self.cache, trace=os.path.abspath(path)))
 
 
-def load(source: Source | Iterable[Source]) -> Config:
+def load(source: ConfigSource | Iterable[ConfigSource]) -> Config:
     """Read and check a configuration.
 
     Args:
@@ -121,7 +121,7 @@ def load(source: Source | Iterable[Source]) -> Config:
     return assemble(_documents(source, files), files).value
 
 
-def load_more(source: Source | Iterable[Source], config: Config) -> Config:
+def load_more(source: ConfigSource | Iterable[ConfigSource], config: Config) -> Config:
     """Add the tasks of further files to a configuration; see ``load``.
 
     Args:
@@ -153,7 +153,7 @@ def load_more(source: Source | Iterable[Source], config: Config) -> Config:
     return replace(config, tasks=(*config.tasks, *more.tasks), files=(*config.files, *more.files))
 
 
-def _documents(source: Source | Iterable[Source], files: list[str]) -> list[tuple[Node, str]]:
+def _documents(source: ConfigSource | Iterable[ConfigSource], files: list[str]) -> list[tuple[Node, str]]:
     sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
     return [document for each in sources for document in read_documents(each, files)]
 
@@ -217,7 +217,7 @@ class _Document:
     """Where relative paths start; absolute."""
 
 
-def read_documents(source: Source, files: list[str]) -> Iterator[tuple[Node, str]]:
+def read_documents(source: ConfigSource, files: list[str]) -> Iterator[tuple[Node, str]]:
     """The documents of one source with the folder where relative paths start; a file's path is added to ``files``."""
     folder = os.getcwd()
     if isinstance(source, Mapping):

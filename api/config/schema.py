@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from viewcache.api.config.keys import KINDS, SECTIONS, STEP_KEYS, Key, Section
+from viewcache.api.config.keys import KINDS, SECTIONS, STEP_KEYS, Key, KeySection
 from viewcache.catalog.views import ORDER, read_view
 from viewcache.materializer.spec import BranchType
 
@@ -27,7 +27,7 @@ def json_schema() -> dict[str, object]:
     }
 
 
-def _section_schema(section: Section) -> dict[str, object]:
+def _section_schema(section: KeySection) -> dict[str, object]:
     return {
         "description": section.doc,
         "type": "object",
@@ -80,7 +80,7 @@ def key_tables() -> str:
     return "\n".join(_table(section) for section in SECTIONS.values())
 
 
-def _table(section: Section) -> str:
+def _table(section: KeySection) -> str:
     title = f"### `{section.path}`" if section.path else "### A document"
     lines = [title, "", section.doc, "", "| key | value | default | meaning |", "|---|---|---|---|"]
     lines += [f"| `{key.name}` | {key.expects()} | {_default(key)} | {key.doc} |" for key in section.keys]

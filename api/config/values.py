@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote_plus
 
-from viewcache.api.config.keys import KINDS, MODULE, NAME, SECTIONS, SIZE, Key, Section, hint
+from viewcache.api.config.keys import KINDS, MODULE, NAME, SECTIONS, SIZE, Key, KeySection, hint
 from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import ConfigCode, ConfigError
@@ -38,7 +38,7 @@ _LONGEST_TEXT = 10_000
 class Entries:
     """The entries of one mapping of the file, with the section of the table that they belong to."""
 
-    def __init__(self, node: Node, section: Section, label: str, problems: Problems):
+    def __init__(self, node: Node, section: KeySection, label: str, problems: Problems):
         """Check the keys: an unknown key, and a required one that is missing, are reported.
 
         Args:

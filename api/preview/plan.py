@@ -26,11 +26,11 @@ from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["Keep", "ObjectKind", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
+__all__ = ["Keep", "KindPreview", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectKind:
+class KindPreview:
     """All objects of one kind in a generation."""
 
     kind: str
@@ -57,7 +57,7 @@ class Preview:
     """Of every clip."""
     graph: tuple[str, ...]
     """The steps as a tree, one line each."""
-    objects: tuple[ObjectKind, ...]
+    objects: tuple[KindPreview, ...]
     kept_clips: int
     """How many of its distinct clips are kept."""
     summary: Summary
@@ -156,8 +156,8 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
         works = [(task.generation(number), task) for task in having]
         keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: False)
         keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
-        for born in sorted({work.group_generation for work, _ in works}):
-            chosen = keeper.chosen(born)
+        for group_generation in sorted({work.group_generation for work, _ in works}):
+            chosen = keeper.chosen(group_generation)
             if chosen is not None:
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals.items())
                 ways = tuple(chosen.ways().items())
@@ -226,7 +226,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
     )
 
 
-def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[ObjectKind, ...]:
+def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[KindPreview, ...]:
     """Objects of a recorded generation, shared ones too, added up per kind."""
     recorded = catalog.load_plan(task.task_id, number)
     if recorded is None:
@@ -239,7 +239,7 @@ def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[ObjectKind, ...]:
         total[1] += size_bytes
         total[2] += bool(keep)
         total[3] += size_bytes if keep else 0
-    return tuple(ObjectKind(kind, *total) for kind, total in sorted(kinds.items()))
+    return tuple(KindPreview(kind, *total) for kind, total in sorted(kinds.items()))
 
 
 def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:

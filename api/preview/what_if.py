@@ -1,7 +1,7 @@
 """What reading would be like under other budgets, simulated on a plan that is thrown away (docs/design/0015).
 
-Nothing is made: a simulation uses the same planner and the same rule of what is kept as a run, and the engine's order
-of work and of eviction, with the seconds that work was measured to take, or is guessed to.
+Nothing is made: a simulation uses the same planner and the same rule of what is kept as a run, and the dispatcher's
+order of work and of eviction, with the seconds that work was measured to take, or is guessed to.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from viewcache.materializer.dataset.dataset import Progress
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
-from viewcache.materializer.simulation.simulated_uses import Section, Trace, section_of, trace_of
+from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace, section_of, trace_of
 from viewcache.materializer.tasks.opening import share_among
 from viewcache.materializer.tasks.task import Task
 
@@ -196,14 +196,14 @@ def _disk_share(catalog: Catalog) -> float:
     return row["bytes"] / row["pixel_bytes"] if row["pixel_bytes"] else 1.0
 
 
-def _read_all(tasks: Sequence[Task], paces: Sequence[float], epochs: int | None) -> tuple[Trace, int]:
+def _read_all(tasks: Sequence[Task], paces: Sequence[float], epochs: int | None) -> tuple[UseTrace, int]:
     """Draw and plan all that is read, and say how many epochs that is."""
     longest = max(task.spec.epochs for task in tasks)
     wanted = longest if epochs is None else min(epochs, longest)
     each = sum(len(task.generation(0).plan) for task in tasks)
     most = max(2, MOST_USES // each) if epochs is None else longest
     last = [min(task.generation_of(min(wanted, task.spec.epochs) - 1), most - 1) for task in tasks]
-    sections: list[list[Section]] = [[] for _ in tasks]
+    sections: list[list[GenerationUses]] = [[] for _ in tasks]
     # Orders that are drawn together depend on the paces: everybody is taken to keep theirs.
     rows: dict[tuple[int, int], list[int]] = {}
     turns = [(0.0, k, 0, 0) for k in range(len(tasks))]
@@ -273,7 +273,7 @@ def _least(outlooks: Sequence[BudgetOutlook], once: int) -> int | None:
     return least
 
 
-def _search(trace: Trace, tasks: Sequence[Task], once: int, under: Callable[[int], Figures]) -> int | None:
+def _search(trace: UseTrace, tasks: Sequence[Task], once: int, under: Callable[[int], Figures]) -> int | None:
     """The least budget from which on nothing is decoded twice, to within 3 %."""
     low, high = max(task.batch_bound()[0] for task in tasks), 1
     for number in range(max(len(each) for each in trace.tasks)):

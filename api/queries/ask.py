@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewcache.catalog import QueryLimits, QueryResult, run_queries
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.snapshot import read_snapshot
@@ -117,7 +117,7 @@ def _values(column: "pa.ChunkedArray") -> list[object]:
 
 def owner_of(folder: str) -> int:
     """Process id of the owner of a DuckDB catalog, 0 if nobody owns it."""
-    layout = Layout(Path(folder).absolute())
+    layout = CatalogFiles(Path(folder).absolute())
     if not layout.lock.exists():
         return 0
     try:
@@ -133,7 +133,7 @@ def copy_catalog(folder: str, into: str | Path) -> bool:
     Raises:
         Timeout: the owner did not publish a snapshot.
     """
-    layout, copy = Layout(Path(folder).absolute()), Layout(Path(into))
+    layout, copy = CatalogFiles(Path(folder).absolute()), CatalogFiles(Path(into))
     if not layout.database.exists():
         return False
     try:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.config.load import Config, Source, load
+from viewcache.api.config.load import Config, ConfigSource, load
 from viewcache.api.session.making import Making
 from viewcache.api.session.owner import assemble
 from viewcache.api.training.loader import Loader
@@ -39,7 +39,7 @@ _open_caches: list["Cache"] = []
 
 
 def open(
-    source: Source | Iterable[Source],
+    source: ConfigSource | Iterable[ConfigSource],
     *,
     progress: Progress | None = None,
 ) -> "Cache":
@@ -84,7 +84,7 @@ class Cache:
         self.gate = Gate()
         """What callers ask for goes through here."""
         self.owner = assemble(config, self.gate, progress)
-        """The parts: catalog, tiers, engine and the like, for whoever looks inside."""
+        """The parts: catalog, tiers, dispatcher and the like, for whoever looks inside."""
         self._making: Making | None = None
         self.gate.start()
         _open_caches.append(self)
@@ -116,7 +116,9 @@ class Cache:
         return self._making
 
     @gated
-    def join(self, source: Source | Iterable[Source], *, progress: Progress | None = None) -> tuple[str, ...]:
+    def join(
+        self, source: ConfigSource | Iterable[ConfigSource], *, progress: Progress | None = None
+    ) -> tuple[str, ...]:
         """Let further tasks join while others run; their generations end with those of the others.
 
         Args:
@@ -238,17 +240,17 @@ class Cache:
         return self._making.progress(self.gate)
 
     def _make(self, epochs: int | None) -> Making:
-        return Making.begin(self.owner.opened, epochs, self.owner.keeper, self.owner.engine_now())
+        return Making.begin(self.owner.opened, epochs, self.owner.keeper, self.owner.dispatcher_now())
 
     # What it did ---------------------------------------------------------------------------------------------------
 
     def failure(self) -> str:
         """Why the last job failed as a whole, such as a full disk; empty when it did not."""
-        return self.owner.engine.failure if self.owner.engine is not None else ""
+        return self.owner.dispatcher.failure if self.owner.dispatcher is not None else ""
 
     def busy_seconds(self) -> dict[str, float]:
         """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store."""
-        return dict(self.owner.engine.busy) if self.owner.engine is not None else {}
+        return dict(self.owner.dispatcher.busy) if self.owner.dispatcher is not None else {}
 
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""

@@ -8,7 +8,7 @@ from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.chosen import IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task
 
@@ -20,15 +20,15 @@ class Making:
     """The first epochs of some tasks, on their way into the store."""
 
     works: list[tuple[ActiveGeneration, IndexOf]]
-    engine: Engine
+    dispatcher: Dispatcher
     predicted: Forecast
     """What it will take, worked out before anything was made."""
     made_before: float = 0.0
-    """Objects that the engine had made before."""
+    """Objects that the dispatcher had made before."""
 
     @classmethod
-    def begin(cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, engine: Engine) -> "Making":
-        """Plan the first ``epochs`` of all tasks (None = all), decide what is kept and have the engine make it.
+    def begin(cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, dispatcher: Dispatcher) -> "Making":
+        """Plan the first ``epochs`` of all tasks (None = all), decide what is kept and have the dispatcher make it.
 
         A task that has fewer is made whole.
         """
@@ -39,10 +39,10 @@ class Making:
             with placed(task.spec):
                 actives = [task.generation(number) for number in range(last + 1)]
             works.extend((active, task.index_of(active.plan)) for active in actives)
-        engine.mark_present([active for active, _ in works])
-        keeper.decide(works, engine.guard)
-        making = cls(works, engine, _predict(works, keeper, engine), engine.frames["objects"])
-        engine.look_ahead([*keeper.bases(), *(active for active, _ in works)])
+        dispatcher.mark_present([active for active, _ in works])
+        keeper.decide(works, dispatcher.guard)
+        making = cls(works, dispatcher, _predict(works, keeper, dispatcher), dispatcher.frames["objects"])
+        dispatcher.look_ahead([*keeper.intermediates(), *(active for active, _ in works)])
         return making
 
     def progress(self, gate: Gate) -> Iterator[dict[str, int]]:
@@ -53,19 +53,19 @@ class Making:
             yield counts
 
     def _wait(self) -> tuple[bool, dict[str, int]]:
-        return self.engine.wait_idle(0.5), self.engine.counts([active for active, _ in self.works])
+        return self.dispatcher.wait_idle(0.5), self.dispatcher.counts([active for active, _ in self.works])
 
     def made(self) -> tuple[int, int]:
         """How many objects were made since it began, and of how many as predicted.
 
         Unlike the count of clips that are ready it never goes down, and it ends where the budget ends.
         """
-        done = round(self.engine.frames["objects"] - self.made_before)
+        done = round(self.dispatcher.frames["objects"] - self.made_before)
         return done, max(done, round(self.predicted.objects))
 
     def measured(self) -> Forecast:
-        """What the engine's workers took since the cache was opened, in the same terms."""
-        busy, frames = self.engine.busy, self.engine.frames
+        """What the dispatcher's workers took since the cache was opened, in the same terms."""
+        busy, frames = self.dispatcher.busy, self.dispatcher.frames
         return Forecast(
             packets=frames["packets"],
             frames=frames["converted"],
@@ -78,10 +78,10 @@ class Making:
         )
 
 
-def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper, engine: Engine) -> Forecast:
+def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper, dispatcher: Dispatcher) -> Forecast:
     total = Forecast()
-    for born in sorted({work.group_generation for work, _ in works}):
-        with engine.guard():
-            plans = to_come(each for each in works if each[0].group_generation == born)
-        total = total.plus(forecast(plans, keeper.chosen(born), keeper.cost()))
+    for group_generation in sorted({work.group_generation for work, _ in works}):
+        with dispatcher.guard():
+            plans = to_come(each for each in works if each[0].group_generation == group_generation)
+        total = total.plus(forecast(plans, keeper.chosen(group_generation), keeper.cost()))
     return total

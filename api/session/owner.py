@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from viewcache.api.config.load import Config, Source, load_more
+from viewcache.api.config.load import Config, ConfigSource, load_more
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.catalog import Catalog
@@ -19,13 +19,13 @@ from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.reader import Reader, Spent
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.scheduling.bases import BaseWork
-from viewcache.materializer.scheduling.chooser import EngineSettings
-from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.chooser import DispatcherSettings
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
+from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.spec import Durability, TaskSpec
-from viewcache.materializer.storage.recover import claim
+from viewcache.materializer.storage.recover import bind_store
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
@@ -33,7 +33,7 @@ from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.snapshot import Snapshot, TaskCounts, TierBytes, counter_tracks
 from viewcache.materializer.telemetry.trace import Trace
-from viewcache.materializer.workers.job import Place
+from viewcache.materializer.workers.job import Target
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.materializer.workers.start import start_pool
 from viewcache.store import LocalTier
@@ -70,7 +70,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "O
     owner: Owner | None = None
     try:
         if lock is not None:
-            claim(catalog, local)
+            bind_store(catalog, local)
         clean = catalog.setting(CLEAN) == "yes"
         catalog.set_setting(CLEAN, "no")
         storage = open_storage(config, catalog, local, clean=clean)
@@ -118,11 +118,11 @@ class Owner:
         self.observer: Observer = self._observer()
         """Told of jobs, reads, plans and evictions."""
         self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.has, self.observer)
-        self.look_ahead = LookAhead(self.engine_now, self.keeper)
-        self.engine: Engine | None = None
+        self.look_ahead = LookAhead(self.dispatcher_now, self.keeper)
+        self.dispatcher: Dispatcher | None = None
         """The dispatcher; None until something is to be made."""
         self.mover: Mover | None = None
-        """Moves objects between tiers; there with the engine."""
+        """Moves objects between tiers; there with the dispatcher."""
         self._codecs = storage.codecs(catalog, self.keeper.byte_s)
         self._lock = lock
         self._gate = gate
@@ -170,9 +170,9 @@ class Owner:
 
     def _share(self) -> None:
         cache = self.config.cache
-        share_among(self.opened, self.catalog, cache, self._groups, lambda: self.engine_now().guard())
+        share_among(self.opened, self.catalog, cache, self._groups, lambda: self.dispatcher_now().guard())
 
-    def join(self, source: "Source | Iterable[Source]", progress: Progress | None = None) -> tuple[str, ...]:
+    def join(self, source: ConfigSource | Iterable[ConfigSource], progress: Progress | None = None) -> tuple[str, ...]:
         """See `Cache.join`."""
         with self._joining:
             before = self.config, dict(self._readers)
@@ -186,8 +186,8 @@ class Owner:
             except BaseException:
                 self.config, self._readers = before
                 raise
-            if self.engine is not None:
-                self.engine.leave_to_readers(self._reserve())
+            if self.dispatcher is not None:
+                self.dispatcher.leave_to_readers(self._reserve())
             return tuple(task.name for task in fresh)
 
     def leave(self, name: str) -> None:
@@ -199,8 +199,8 @@ class Owner:
         self.catalog.limit_ranks(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
         self.look_ahead.forget(task)
-        if self.engine is not None:
-            self.engine.forget(task.task_id)
+        if self.dispatcher is not None:
+            self.dispatcher.forget(task.task_id)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
         with placed(spec):
@@ -217,7 +217,7 @@ class Owner:
             task,
             self.catalog,
             self.tiers,
-            self.engine_now,
+            self.dispatcher_now,
             lambda *place: self.look_ahead.reading(task, *place),
             self.observer,
         )
@@ -236,7 +236,7 @@ class Owner:
 
     # Making --------------------------------------------------------------------------------------------------------
 
-    def engine_now(self) -> Engine:
+    def dispatcher_now(self) -> Dispatcher:
         """The dispatcher, started now if it is the first time.
 
         Raises:
@@ -244,26 +244,28 @@ class Owner:
         """
         with self._starting:
             self._gate.check()
-            if self.engine is None:
+            if self.dispatcher is None:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = start_pool(cache, self.observer)
-                place = Place(self.tier.root, cache.durability == Durability.DURABLE)
-                settings = EngineSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
+                place = Target(self.tier.root, cache.durability == Durability.DURABLE)
+                settings = DispatcherSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves = Moves()
-                engine = Engine(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer, moves)
-                mover = Mover(self.tiers, self.ledger, engine, moves, self._codecs, watermarks, durable=place.durable)
+                dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer, moves)
+                mover = Mover(
+                    self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks, durable=place.durable
+                )
                 mover.start()
-                self.engine, self.mover = engine, mover
-            return self.engine
+                self.dispatcher, self.mover = dispatcher, mover
+            return self.dispatcher
 
     def _reserve(self) -> int:
         return max((task.demand_reserve(task.batch_bound()[0]) for task in self.opened), default=0)
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
-        if isinstance(work, SingleWork | BaseWork):
-            # A frame that was asked for by name has no substitute, and nobody waits for bases.
+        if isinstance(work, SingleWork | IntermediateWork):
+            # A frame that was asked for by name has no substitute, and nobody waits for intermediates.
             return BadVideo(f"{why}; the frame cannot be made")
         task = next(task for task in self.opened if task.task_id == work.task_id)
         self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
@@ -271,7 +273,7 @@ class Owner:
 
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""
-        engine, observer = self.engine, self.observer
+        dispatcher, observer = self.dispatcher, self.observer
         tiers = {name: self.tiers[name] for name in self.tiers.names()}
         return Snapshot(
             tasks={name: _counts(reader.spent) for name, reader in list(self._readers.items())},
@@ -280,9 +282,9 @@ class Owner:
             },
             objects=len(self.ledger),
             evictions=dict(self.ledger.gone),
-            readers_waiting=0 if engine is None else engine.evictor.waiting(),
-            worker_seconds={} if engine is None else dict(engine.busy),
-            work={} if engine is None else dict(engine.frames),
+            readers_waiting=0 if dispatcher is None else dispatcher.evictor.waiting(),
+            worker_seconds={} if dispatcher is None else dict(dispatcher.busy),
+            work={} if dispatcher is None else dict(dispatcher.frames),
             jobs=observer.jobs,
             jobs_running=observer.running,
             jobs_died=observer.deaths,
@@ -297,16 +299,16 @@ class Owner:
         """End planner, movers and workers, wait for callers at most ``leave_s`` seconds, commit and let go."""
         self.look_ahead.close()
         with self._starting:
-            engine, mover = self.engine, self.mover
+            dispatcher, mover = self.dispatcher, self.mover
         if mover is not None:
             mover.close()
-        clean = engine is None or engine.close()
+        clean = dispatcher is None or dispatcher.close()
         self._gate.wait_left(leave_s)
         self.ledger.note_reads()
         self.tiers.close()
         forget_volatile(self.catalog, self.tiers)
         self.observer.close()
-        _let_go(self.catalog, self._lock, clean=clean and not self.tiers.strays)
+        _let_go(self.catalog, self._lock, clean=clean and not self.tiers.orphans)
 
 
 def _counts(spent: Spent) -> TaskCounts:

@@ -53,7 +53,7 @@ class RepeatedEpochs(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadAhead:
     """A batch that was read ahead."""
 
     batch: Batch
@@ -61,7 +61,7 @@ class _Read:
     """Epoch and iteration of the next one."""
 
 
-_Feed = HandOver[_Read | None]
+_Feed = HandOver[_ReadAhead | None]
 """Batches in order, then None; or an error, which ends them."""
 
 
@@ -182,19 +182,19 @@ class Loader:
         Raises:
             BadInput: not a state of this task's loader, or of a place that it does not have.
         """
-        told = f"not a state of the loader of task {self.task!r}: {short_repr(state)}"
+        message = f"not a state of the loader of task {self.task!r}: {short_repr(state)}"
         if not isinstance(state, Mapping) or state.keys() != self.state_dict().keys():
-            raise BadInput(f"{told}; it has the keys {', '.join(self.state_dict())}")
+            raise BadInput(f"{message}; it has the keys {', '.join(self.state_dict())}")
         for name, own in self._same.items():
             if state[name] != own:
-                raise BadInput(f"{told}; its {name} is {state[name]!r}, here it is {own!r}")
+                raise BadInput(f"{message}; its {name} is {state[name]!r}, here it is {own!r}")
         epoch, iteration = state["epoch"], state["iteration"]
         if type(epoch) is not int or type(iteration) is not int or epoch < 0 or iteration < 0:
-            raise BadInput(f"{told}; epoch and iteration are whole numbers from 0")
+            raise BadInput(f"{message}; epoch and iteration are whole numbers from 0")
         if (epoch, iteration) > (self.epochs, 0):
-            raise BadInput(f"{told}; this loader has epochs 0 to {self.epochs - 1}: raise its option epochs")
+            raise BadInput(f"{message}; this loader has epochs 0 to {self.epochs - 1}: raise its option epochs")
         if epoch < self.epochs and iteration >= self._iterations(epoch):
-            raise BadInput(f"{told}; epoch {epoch} has iterations 0 to {self._iterations(epoch) - 1}")
+            raise BadInput(f"{message}; epoch {epoch} has iterations 0 to {self._iterations(epoch) - 1}")
         self._next = epoch, iteration
         self._loaded = True
 
@@ -273,7 +273,7 @@ class Loader:
                 if iteration <= last:
                     batch = task.read(epoch, iteration, self.rank, self.world, buffers, feed)
                     following = (epoch, iteration + 1) if iteration < last else (epoch + 1, 0)
-                    if batch is None or not feed.put(_Read(batch, following), self._is_open):
+                    if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
                         return
                     del batch
                     epoch, iteration = following

@@ -16,6 +16,7 @@ from viewcache.api.config.find import Located
 from viewcache.api.text import counted, size
 from viewcache.api.upkeep.doctor_cache import (
     Finding,
+    Health,
     Recorded,
     bucket,
     clock,
@@ -76,9 +77,9 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
         try:
             findings += check()
         except Exception as error:  # the other checks must still be told
-            findings.append(Finding("fail", about, f"could not be checked ({type(error).__name__}: {error})"))
+            findings.append(Finding(Health.FAIL, about, f"could not be checked ({type(error).__name__}: {error})"))
     if problem is not None:
-        level = "warn" if isinstance(problem, NotFound) else "fail"
+        level = Health.WARN if isinstance(problem, NotFound) else Health.FAIL
         findings.append(Finding(level, "cache", str(problem), "name a configuration or a cache's folder"))
     return findings
 
@@ -106,9 +107,9 @@ def revision_of(where: str) -> str:
 
 def _python() -> Iterator[Finding]:
     version = platform.python_version()
-    yield Finding("ok", "python", f"{version} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+    yield Finding(Health.OK, "python", f"{version} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores")
     if platform.system() != "Linux":
-        yield Finding("warn", "system", platform.system(), "viewcache is tested on Linux only")
+        yield Finding(Health.WARN, "system", platform.system(), "viewcache is tested on Linux only")
 
 
 def _libraries() -> Iterator[Finding]:
@@ -117,18 +118,22 @@ def _libraries() -> Iterator[Finding]:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            yield Finding("fail", name, str(error), "pip install viewcache again")
+            yield Finding(Health.FAIL, name, str(error), "pip install viewcache again")
         else:
             found.append(f"{name} {_version(name)}")
-    yield Finding("ok", "libraries", ", ".join(found))
+    yield Finding(Health.OK, "libraries", ", ".join(found))
     duckdb = _version("duckdb")
     if duckdb.split(".")[0] not in ("1",):
         yield Finding(
-            "fail", "duckdb", f"{duckdb} is not tested and 2.0.0 damages data", "pip install 'duckdb>=1.5.6,<2'"
+            Health.FAIL, "duckdb", f"{duckdb} is not tested and 2.0.0 damages data", "pip install 'duckdb>=1.5.6,<2'"
         )
     for name, use in _OPTIONAL.items():
         there = importlib.util.find_spec(name) is not None
-        yield Finding("ok", name, _version(name)) if there else Finding("ok", name, f"not installed, which gives {use}")
+        yield (
+            Finding(Health.OK, name, _version(name))
+            if there
+            else Finding(Health.OK, name, f"not installed, which gives {use}")
+        )
 
 
 def _version(module: str) -> str:
@@ -145,9 +150,9 @@ def _decoders() -> Iterator[Finding]:
         name for name in _DECODERS if name not in av.codecs_available and f"lib{name}" not in av.codecs_available
     ]
     if missing:
-        yield Finding("warn", "decoders", f"this FFmpeg lacks {', '.join(missing)}", "install av from its wheel")
+        yield Finding(Health.WARN, "decoders", f"this FFmpeg lacks {', '.join(missing)}", "install av from its wheel")
     else:
-        yield Finding("ok", "decoders", f"FFmpeg in av {av.__version__} has {', '.join(_DECODERS)}")
+        yield Finding(Health.OK, "decoders", f"FFmpeg in av {av.__version__} has {', '.join(_DECODERS)}")
 
 
 def _limits() -> Iterator[Finding]:
@@ -155,51 +160,51 @@ def _limits() -> Iterator[Finding]:
 
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files < _LOW_FILES:
-        yield Finding("warn", "open files", f"at most {files}", f"ulimit -n {4 * _LOW_FILES}")
+        yield Finding(Health.WARN, "open files", f"at most {files}", f"ulimit -n {4 * _LOW_FILES}")
     else:
-        yield Finding("ok", "open files", f"at most {files}")
+        yield Finding(Health.OK, "open files", f"at most {files}")
     shm = Path("/dev/shm")
     if not os.access(shm, os.W_OK):
         yield Finding(
-            "warn", "/dev/shm", "cannot be written", "PyTorch's own workers need it; in Docker: --shm-size=1g"
+            Health.WARN, "/dev/shm", "cannot be written", "PyTorch's own workers need it; in Docker: --shm-size=1g"
         )
     elif (free := shutil.disk_usage(shm).free) < _LOW_SHM:
         yield Finding(
-            "warn", "/dev/shm", f"{size(free)} free", "PyTorch's own workers need it; in Docker: --shm-size=1g"
+            Health.WARN, "/dev/shm", f"{size(free)} free", "PyTorch's own workers need it; in Docker: --shm-size=1g"
         )
     else:
-        yield Finding("ok", "/dev/shm", f"{size(free)} free")
+        yield Finding(Health.OK, "/dev/shm", f"{size(free)} free")
 
 
 def _catalog(located: Located) -> Iterator[Finding]:
     from viewcache import migrations
     from viewcache.api.queries.ask import owner_of
-    from viewcache.catalog.files import Layout
+    from viewcache.catalog.files import CatalogFiles
     from viewcache.catalog.opening import is_postgresql
 
     if not is_postgresql(located.catalog):
-        layout = Layout(Path(located.catalog))
+        layout = CatalogFiles(Path(located.catalog))
         if found := damage(located):
             yield found
             return
         if not layout.database.exists():
-            yield Finding("warn", "catalog", f"none in {layout.folder} yet", "`viewcache run` makes it")
+            yield Finding(Health.WARN, "catalog", f"none in {layout.folder} yet", "`viewcache run` makes it")
             return
         if owner := owner_of(located.catalog):
             yield Finding(
-                "ok", "owner", f"process {owner} ({_command(owner)}) has it open; `viewcache sql` reads a snapshot"
+                Health.OK, "owner", f"process {owner} ({_command(owner)}) has it open; `viewcache sql` reads a snapshot"
             )
         else:
-            yield Finding("ok", "owner", "no process has it open")
+            yield Finding(Health.OK, "owner", "no process has it open")
     revision = revision_of(located.catalog)
     if revision == migrations.HEAD:
-        yield Finding("ok", "catalog", f"schema {revision}")
+        yield Finding(Health.OK, "catalog", f"schema {revision}")
     elif migrations.is_known(revision):
         yield Finding(
-            "warn", "catalog", f"schema {revision}, this release has {migrations.HEAD}", "`viewcache db upgrade`"
+            Health.WARN, "catalog", f"schema {revision}, this release has {migrations.HEAD}", "`viewcache db upgrade`"
         )
     else:
-        yield Finding("fail", "catalog", f"schema {revision!r} is not known to this release", "upgrade viewcache")
+        yield Finding(Health.FAIL, "catalog", f"schema {revision!r} is not known to this release", "upgrade viewcache")
 
 
 def _store(located: Located) -> Iterator[Finding]:
@@ -209,20 +214,20 @@ def _store(located: Located) -> Iterator[Finding]:
 
     root = Path(located.root)
     if not (root / MARKER).is_file():
-        yield Finding("warn", "store", f"none in {root} yet", "`viewcache run` makes it")
+        yield Finding(Health.WARN, "store", f"none in {root} yet", "`viewcache run` makes it")
         return
     if not os.access(root, os.W_OK | os.X_OK):
-        yield Finding("fail", "store", f"{root} cannot be written by this user", "check its owner and permissions")
+        yield Finding(Health.FAIL, "store", f"{root} cannot be written by this user", "check its owner and permissions")
     elif root.stat().st_mode & 0o077:
-        yield Finding("warn", "store", f"{root} is open to other users", f"chmod 700 {root}")
+        yield Finding(Health.WARN, "store", f"{root} is open to other users", f"chmod 700 {root}")
     else:
-        yield Finding("ok", "store", f"{root}, format {FORMAT}")
+        yield Finding(Health.OK, "store", f"{root}, format {FORMAT}")
     if left := abandoned(root):
         yield Finding(
-            "ok", "unfinished", f"{counted(len(left), 'folder')} of dead writers", "removed at the next start"
+            Health.OK, "unfinished", f"{counted(len(left), 'folder')} of dead writers", "removed at the next start"
         )
     else:
-        yield Finding("ok", "unfinished", "nothing is left of dead writers")
+        yield Finding(Health.OK, "unfinished", "nothing is left of dead writers")
 
 
 def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
@@ -235,17 +240,17 @@ def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
     left = max(0, budget - used)
     if budget and free < left:
         yield Finding(
-            "warn",
+            Health.WARN,
             "disk",
             f"{size(free)} free, but the budget may still take {size(left)}",
             "free space, or lower cache.budget",
         )
     else:
         yield Finding(
-            "ok", "disk", f"{size(free)} free" + (f", the budget may still take {size(left)}" if budget else "")
+            Health.OK, "disk", f"{size(free)} free" + (f", the budget may still take {size(left)}" if budget else "")
         )
     if disk.f_files and disk.f_favail < 10_000:
-        yield Finding("warn", "inodes", f"{disk.f_favail} free", "each object takes five; free some")
+        yield Finding(Health.WARN, "inodes", f"{disk.f_favail} free", "each object takes five; free some")
 
 
 def _budget(located: Located, recorded: Recorded) -> tuple[int, int]:

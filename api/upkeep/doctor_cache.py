@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from viewcache.api.config.find import Located
 from viewcache.api.queries.ask import Answer, ask, ask_all, copy_catalog, owner_of, question
 from viewcache.api.text import counted, size
 from viewcache.catalog import QueryLimits
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import is_postgresql, journal_of
 from viewcache.catalog.private import private_folder
@@ -30,19 +31,26 @@ __all__ = ["Finding", "Recorded", "bucket", "clock", "damage", "failures", "jour
 _FUTURE_S = 60.0
 """A file this much newer than now says that the clock was set back, seconds."""
 _REBUILD = "the next `viewcache run` rebuilds it from the journal and the store: no draw and no object is lost"
-_STRAYS = "taken in by the next start after an unclean end, or `viewcache gc`"
+_ORPHANS = "taken in by the next start after an unclean end, or `viewcache gc`"
 _MOST_COMPARED = 500_000
 """Objects."""
 _ANSWERS_S = 15.0
 """A bucket that takes longer counts as one that does not answer."""
 
 
+class Health(StrEnum):
+    """How it is with what the doctor looked at."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One line of the doctor."""
 
-    level: str
-    """``ok``, ``warn`` or ``fail``."""
+    level: Health
     about: str
     message: str
     cure: str = ""
@@ -59,7 +67,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CatalogCopy:
     """A copy of an object, as the catalog has it."""
 
     tier: str
@@ -85,7 +93,7 @@ class Recorded:
             return {}
 
     @cached_property
-    def copies(self) -> tuple[list[Copy], bool] | None:
+    def copies(self) -> tuple[list[CatalogCopy], bool] | None:
         """The copies, and whether there are more; None while they change, or without a catalog.
 
         Asked apart: of a large catalog it takes so long that it may be refused, and the others need not be.
@@ -96,7 +104,7 @@ class Recorded:
             answer = ask(self._located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
         except NotFound:
             return None
-        rows = [Copy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
+        rows = [CatalogCopy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
         return rows, answer.truncated
 
     def are_changing(self) -> bool:
@@ -116,12 +124,12 @@ def damage(located: Located) -> Finding | None:
     """Whether the database is missing although there was one, or cannot be read; None if it can."""
     if is_postgresql(located.catalog):
         return None
-    layout = Layout(Path(located.catalog))
+    layout = CatalogFiles(Path(located.catalog))
     if not layout.database.exists():
         traces = layout.journal.exists() or any(Path(located.root).glob("objects/*/*"))
-        return Finding("warn", "catalog", f"{layout.database} is missing", _REBUILD) if traces else None
+        return Finding(Health.WARN, "catalog", f"{layout.database} is missing", _REBUILD) if traces else None
     if layout.suspect.exists():
-        return Finding("fail", "catalog", f"a run found {layout.database} damaged", _REBUILD)
+        return Finding(Health.FAIL, "catalog", f"a run found {layout.database} damaged", _REBUILD)
     if owner_of(located.catalog):
         return None  # it works
     from viewcache.catalog.duck import DuckEngine
@@ -129,10 +137,10 @@ def damage(located: Located) -> Finding | None:
     with private_folder() as folder:
         copy_catalog(located.catalog, folder)
         try:
-            engine = DuckEngine(Layout(folder).database)
+            engine = DuckEngine(CatalogFiles(folder).database)
             engine.close()
         except CatalogDamaged as error:
-            return Finding("fail", "catalog", str(error).replace(str(folder), located.catalog), _REBUILD)
+            return Finding(Health.FAIL, "catalog", str(error).replace(str(folder), located.catalog), _REBUILD)
     return None
 
 
@@ -140,15 +148,17 @@ def journal(located: Located) -> Iterator[Finding]:
     """Whether what was drawn is written twice."""
     path = journal_of(located.catalog, located.root)
     if not path.exists():
-        yield Finding("warn", "journal", f"{path.name} is not there", "the next run writes it anew from the catalog")
+        yield Finding(
+            Health.WARN, "journal", f"{path.name} is not there", "the next run writes it anew from the catalog"
+        )
         return
     lines = [line for _, line in read_lines(path)]
     whole = sum(isinstance(line, Line) for line in lines)
     if None in lines[:-1]:
         cure = "the next run writes it anew from the catalog and keeps the old one aside"
-        yield Finding("warn", "journal", f"{counted(lines.count(None), 'line')} of {path.name} are damaged", cure)
+        yield Finding(Health.WARN, "journal", f"{counted(lines.count(None), 'line')} of {path.name} are damaged", cure)
     else:
-        yield Finding("ok", "journal", f"{counted(whole, 'line')}, {size(path.stat().st_size)}")
+        yield Finding(Health.OK, "journal", f"{counted(whole, 'line')}, {size(path.stat().st_size)}")
 
 
 def moved_aside(located: Located) -> Iterator[Finding]:
@@ -156,7 +166,7 @@ def moved_aside(located: Located) -> Iterator[Finding]:
     names = sorted(path.name for path in Path(located.root).glob(QUARANTINED))
     if names:
         cure = "`viewcache gc --quarantined` removes them when they have been looked at"
-        yield Finding("warn", "quarantine", f"{', '.join(names)} could not be read and were moved aside", cure)
+        yield Finding(Health.WARN, "quarantine", f"{', '.join(names)} could not be read and were moved aside", cure)
 
 
 def objects(located: Located, recorded: Recorded) -> Iterator[Finding]:
@@ -165,26 +175,32 @@ def objects(located: Located, recorded: Recorded) -> Iterator[Finding]:
         return
     rows, truncated = copies
     if truncated:
-        yield Finding("ok", "objects", f"more than {len(rows)}", "`viewcache gc --dry-run` compares all with the store")
+        yield Finding(
+            Health.OK, "objects", f"more than {len(rows)}", "`viewcache gc --dry-run` compares all with the store"
+        )
         return
     known = {row.physical: row.bytes for row in rows if row.tier == LOCAL}
     there, foreign = _walked(Path(located.root))
-    strays, missing = there - known.keys(), known.keys() - there
-    broken = [physical for physical in strays if not _is_whole(located.root, physical)]
-    if strays:
-        what = f"{counted(len(strays), 'object')} without a row, of which {len(broken)} are not whole"
-        yield Finding("ok", "strays", what, _STRAYS)
+    orphans, missing = there - known.keys(), known.keys() - there
+    broken = [physical for physical in orphans if not _is_whole(located.root, physical)]
+    if orphans:
+        what = f"{counted(len(orphans), 'object')} without a row, of which {len(broken)} are not whole"
+        yield Finding(Health.OK, "orphans", what, _ORPHANS)
     if missing:
         what = f"{counted(len(missing), 'row')} without an object"
-        yield Finding("warn", "missing", what, "made again when they are read; somebody deletes in the store's folder")
+        yield Finding(
+            Health.WARN, "missing", what, "made again when they are read; somebody deletes in the store's folder"
+        )
     if foreign:
         what = f"{', '.join(foreign[:3])}{' and more' if len(foreign) > 3 else ''} in objects/ are not viewcache's"
-        yield Finding("warn", "foreign", what, "they are left alone and not counted; move them elsewhere")
+        yield Finding(Health.WARN, "foreign", what, "they are left alone and not counted; move them elsewhere")
     used, budget = sum(known.values()), max((row.budget for row in rows if row.tier == LOCAL), default=0)
     if used > budget:
-        yield Finding("warn", "budget", f"{size(used)} of {size(budget)} are used", "the next start evicts the rest")
-    elif not (strays or missing):
-        yield Finding("ok", "objects", f"{counted(len(there), 'object')} of {size(used)}, each with its row")
+        yield Finding(
+            Health.WARN, "budget", f"{size(used)} of {size(budget)} are used", "the next start evicts the rest"
+        )
+    elif not (orphans or missing):
+        yield Finding(Health.OK, "objects", f"{counted(len(there), 'object')} of {size(used)}, each with its row")
 
 
 def bucket(recorded: Recorded) -> Iterator[Finding]:
@@ -196,10 +212,10 @@ def bucket(recorded: Recorded) -> Iterator[Finding]:
     try:
         tier = open_tier(REMOTE, url, 1, _ANSWERS_S, make=False)
     except ViewcacheError as error:
-        yield Finding("fail", "bucket", str(error), "training goes on without it: what lies there is made again")
+        yield Finding(Health.FAIL, "bucket", str(error), "training goes on without it: what lies there is made again")
         return
     try:
-        yield Finding("ok", "bucket", f"{url} answers, in {time.monotonic() - began:.2f} s")
+        yield Finding(Health.OK, "bucket", f"{url} answers, in {time.monotonic() - began:.2f} s")
         if (copies := recorded.copies) is None or copies[1]:
             return
         known = {row.physical for row in copies[0] if row.tier == REMOTE}
@@ -208,13 +224,15 @@ def bucket(recorded: Recorded) -> Iterator[Finding]:
             return
     finally:
         tier.close()
-    if strays := there - known:
-        yield Finding("ok", "bucket strays", f"{counted(len(strays), 'object')} without a row", _STRAYS)
+    if orphans := there - known:
+        yield Finding(Health.OK, "bucket orphans", f"{counted(len(orphans), 'object')} without a row", _ORPHANS)
     if missing := known - there:
         what = f"{counted(len(missing), 'row')} without an object"
-        yield Finding("warn", "bucket missing", what, "made again when they are read; somebody deletes in the bucket")
+        yield Finding(
+            Health.WARN, "bucket missing", what, "made again when they are read; somebody deletes in the bucket"
+        )
     if known == there:
-        yield Finding("ok", "bucket objects", f"{counted(len(there), 'object')}, each with its row")
+        yield Finding(Health.OK, "bucket objects", f"{counted(len(there), 'object')}, each with its row")
 
 
 def _walked(root: Path) -> tuple[set[str], list[str]]:
@@ -247,9 +265,9 @@ def failures(recorded: Recorded) -> Iterator[Finding]:
     if rows:
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(float(str(rows[0][1]))))
         cure = 'all: viewcache sql "select * from errors"'
-        yield Finding("warn", "errors", f"{len(rows)} kinds, the last at {when}: {str(rows[0][0])[:200]}", cure)
+        yield Finding(Health.WARN, "errors", f"{len(rows)} kinds, the last at {when}: {str(rows[0][0])[:200]}", cure)
     else:
-        yield Finding("ok", "errors", "none are recorded")
+        yield Finding(Health.OK, "errors", "none are recorded")
 
 
 def clock(located: Located) -> Iterator[Finding]:
@@ -259,6 +277,6 @@ def clock(located: Located) -> Iterator[Finding]:
     ahead = max((os.stat(path).st_mtime for path in names), default=0.0) - time.time()
     if ahead > _FUTURE_S:
         cure = "set the clock; batches do not depend on it, times in `viewcache status` do"
-        yield Finding("warn", "clock", f"a file in {folder} is {ahead:.0f} s newer than now", cure)
+        yield Finding(Health.WARN, "clock", f"a file in {folder} is {ahead:.0f} s newer than now", cure)
     else:
-        yield Finding("ok", "clock", "no file is from the future")
+        yield Finding(Health.OK, "clock", "no file is from the future")

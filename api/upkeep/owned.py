@@ -15,7 +15,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import NotFound
-from viewcache.materializer.storage.recover import check_claimed
+from viewcache.materializer.storage.recover import check_bound
 from viewcache.store import MARKER, LocalTier, Tier, open_tier
 from viewcache.store.tier import LOCAL, REMOTE
 
@@ -72,7 +72,7 @@ def owned_cache(located: Located, *, writable: bool) -> Iterator[Owned]:
             Catalog.open(located.catalog, create=False, writable=writable, beside=located.root)
         )
         if is_postgresql(located.catalog):
-            check_claimed(catalog, root)
+            check_bound(catalog, root)
         yield Owned(catalog, located, held)
 
 

@@ -1,7 +1,7 @@
 """``view://`` for fsspec: every library that opens URLs reads views, and none of them can write (SAND Table 1).
 
 This is the face alone; what lies where is the business of `tree`. The class is synchronous, because reading is a copy
-out of the store or a wait for the engine; asynchronous clients such as Zarr's run it in threads.
+out of the store or a wait for the dispatcher; asynchronous clients such as Zarr's run it in threads.
 """
 
 import os
@@ -17,14 +17,14 @@ from fsspec.spec import AbstractFileSystem
 from viewcache.api.config.find import ENVIRONMENT, NAME
 from viewcache.api.session.cache import Cache, open_caches
 from viewcache.api.session.cache import open as open_cache
-from viewcache.api.views.tree import Entry, Tree
+from viewcache.api.views.tree import Entry, ViewTree
 from viewcache.errors import BadInput, Misuse, NotFound, ReadOnly
 
 __all__ = ["ViewFileSystem", "find_cache"]
 
 _QUERY = re.compile(r"\?[a-z]+=[^/]*$")
 _opening = threading.RLock()
-_trees: dict[Cache, Tree] = {}
+_trees: dict[Cache, ViewTree] = {}
 
 
 def find_cache(where: str | None = None) -> Cache:
@@ -65,7 +65,7 @@ def _nearest() -> str | None:
     return next((str(each / NAME) for each in (here, *here.parents) if (each / NAME).is_file()), None)
 
 
-def _tree_of(cache: Cache) -> Tree:
+def _tree_of(cache: Cache) -> ViewTree:
     """The tree of a cache, kept as long as the cache is open."""
     with _opening:
         tree = _trees.get(cache)
@@ -73,7 +73,7 @@ def _tree_of(cache: Cache) -> Tree:
             still_open = open_caches()
             for each in [each for each in _trees if each not in still_open]:
                 del _trees[each]
-            tree = _trees[cache] = Tree(cache)
+            tree = _trees[cache] = ViewTree(cache)
         return tree
 
 
@@ -103,7 +103,7 @@ class ViewFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         self._where = None if cache is None else os.fspath(cache)
 
     @property
-    def _tree(self) -> Tree:
+    def _tree(self) -> ViewTree:
         return _tree_of(find_cache(self._where))
 
     @classmethod
@@ -124,7 +124,7 @@ class ViewFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         return [_info(entry) for entry in entries] if detail else [entry.path for entry in entries]
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """Name, size, type and, under ``view``, the metadata: see `Tree.describe`. No pixel is made for it."""
+        """Name, size, type and, under ``view``, the metadata: see `ViewTree.describe`. No pixel is made for it."""
         path = self._strip_protocol(path)
         tree = self._tree
         return _info(tree.entry(path)) | {"view": tree.describe(path)}

@@ -5,12 +5,12 @@ The last component decides what a path names, so a video called `12` and epoch 1
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
 from viewcache.errors import BadUrl
 
-__all__ = ["FORMS", "ViewPath", "parse_path"]
+__all__ = ["FORMS", "NodeKind", "ViewPath", "parse_path"]
 
 FORMS = (
     "view://{task}/{video}.{ext}",
@@ -21,7 +21,17 @@ FORMS = (
 )
 """The five kinds of path, as messages show them."""
 
-Kind = Literal["folder", "video", "frame", "aug", "view", "zarr"]
+
+class NodeKind(StrEnum):
+    """What a path names."""
+
+    FOLDER = "folder"
+    VIDEO = "video"
+    FRAME = "frame"
+    AUG = "aug"
+    VIEW = "view"
+    ZARR = "zarr"
+
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,134}", re.ASCII)
 """A component: a name of 128 characters, and a video's extension."""
@@ -29,14 +39,14 @@ _NUMBER = r"(0|[1-9][0-9]{0,9})"
 _FRAME = re.compile(f"frame{_NUMBER}", re.ASCII)
 _AUG = re.compile(f"aug{_NUMBER}", re.ASCII)
 _WHOLE = re.compile(_NUMBER, re.ASCII)
-_QUERY = {"view": ("rank", "world"), "aug": ("epoch", "sample", "output")}
+_QUERY = {NodeKind.VIEW: ("rank", "world"), NodeKind.AUG: ("epoch", "sample", "output")}
 
 
 @dataclass(frozen=True, slots=True)
 class ViewPath:
     """What a path names."""
 
-    kind: Kind
+    kind: NodeKind
     parts: tuple[str, ...]
     """The components, without the query."""
     task: str = ""
@@ -58,7 +68,7 @@ class ViewPath:
     def __str__(self) -> str:
         """The shortest text that means the same, without ``view://``."""
         given: dict[str, object] = {}
-        if self.kind == "aug":
+        if self.kind == NodeKind.AUG:
             given = {"epoch": self.epoch, "sample": self.sample or None, "output": self.output}
         elif self.world != 1:
             given = {"rank": self.rank, "world": self.world}
@@ -84,22 +94,22 @@ def parse_path(path: str) -> ViewPath:
 
 def _kind(path: str, parts: tuple[str, ...]) -> ViewPath:
     if len(parts) < 2:
-        return ViewPath("folder", parts, task=parts[0] if parts else "")
+        return ViewPath(NodeKind.FOLDER, parts, task=parts[0] if parts else "")
     task, *rest = parts
     if len(rest) >= 3 and rest[2] == "view.zarr" and _numbers(rest[:2]):
         epoch, iteration = int(rest[0]), int(rest[1])
-        return ViewPath("zarr", parts, task, epoch=epoch, iteration=iteration, inside="/".join(rest[3:]))
+        return ViewPath(NodeKind.ZARR, parts, task, epoch=epoch, iteration=iteration, inside="/".join(rest[3:]))
     if len(rest) == 3 and rest[2] == "view" and _numbers(rest[:2]):
-        return ViewPath("view", parts, task, epoch=int(rest[0]), iteration=int(rest[1]))
+        return ViewPath(NodeKind.VIEW, parts, task, epoch=int(rest[0]), iteration=int(rest[1]))
     if len(rest) in (2, 3) and (frame := _FRAME.fullmatch(rest[1])):
         if len(rest) == 2:
-            return ViewPath("frame", parts, task, rest[0], int(frame[1]))
+            return ViewPath(NodeKind.FRAME, parts, task, rest[0], int(frame[1]))
         if depth := _AUG.fullmatch(rest[2]):
-            return ViewPath("aug", parts, task, rest[0], int(frame[1]), int(depth[1]))
+            return ViewPath(NodeKind.AUG, parts, task, rest[0], int(frame[1]), int(depth[1]))
     if len(rest) == 1 and "." in rest[0]:
-        return ViewPath("video", parts, task, rest[0])
+        return ViewPath(NodeKind.VIDEO, parts, task, rest[0])
     if len(rest) == 1 or (len(rest) == 2 and _numbers(rest)):
-        return ViewPath("folder", parts, task)
+        return ViewPath(NodeKind.FOLDER, parts, task)
     raise _bad(path, "no path has this form")
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
 from viewcache.api.session.cache import Cache
-from viewcache.api.views.paths import ViewPath, parse_path
+from viewcache.api.views.paths import NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
@@ -23,7 +23,7 @@ from viewcache.materializer.media.source import is_local, local_path
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.handle import FrameRequest, VideoInfo
 
-__all__ = ["Entry", "Tree"]
+__all__ = ["Entry", "ViewTree"]
 
 GROUPS = 8
 """Zarr groups whose files are remembered, since a client asks for one file after the other."""
@@ -56,7 +56,7 @@ class _SharedBuffers(Buffers):
             return super().take(shape)
 
 
-class Tree:
+class ViewTree:
     """The views of one open cache as files and folders. Thread-safe."""
 
     def __init__(self, cache: Cache) -> None:
@@ -76,12 +76,12 @@ class Tree:
             ViewNotFound: there is no such thing; the message has the valid range.
         """
         where = parse_path(path)
-        if where.kind == "video":
+        if where.kind == NodeKind.VIDEO:
             return self._video_entry(path, where)
-        if where.kind == "folder":
+        if where.kind == NodeKind.FOLDER:
             self._check_folder(where)
             return Entry(path)
-        if where.kind == "zarr":
+        if where.kind == NodeKind.ZARR:
             files = self._group(where)
             if where.inside in files:
                 return Entry(path, files[where.inside].size)
@@ -107,13 +107,13 @@ class Tree:
 
     def _names(self, where: ViewPath, entry: Entry) -> Iterator[tuple[str, int | None]]:
         """Name and size of everything in a folder."""
-        if where.kind == "zarr":
+        if where.kind == NodeKind.ZARR:
             prefix = where.inside + "/" if where.inside else ""
             for name, file in self._group(where).items():
                 if name.startswith(prefix) and entry.is_folder:
                     first, _, more = name.removeprefix(prefix).partition("/")
                     yield first, None if more else file.size
-        elif where.kind == "frame":
+        elif where.kind == NodeKind.FRAME:
             yield from self._augmented(where)
         elif len(where.parts) == 0:
             for task in self._cache.tasks:
@@ -190,7 +190,7 @@ class Tree:
             ViewNotFound: nothing is there, or it is a folder.
         """
         where = parse_path(path)
-        if where.kind == "video" and not self.entry(path).is_folder:
+        if where.kind == NodeKind.VIDEO and not self.entry(path).is_folder:
             found = self._source(where)
             if is_local(found.uri):
                 return SourceFile(local_path(found.uri), found.stamp)
@@ -203,7 +203,7 @@ class Tree:
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """The bytes of a file, or a range as Python's slices count; makes no more than the range needs."""
         where = parse_path(path)
-        if where.kind == "video" and not self.entry(path).is_folder:
+        if where.kind == NodeKind.VIDEO and not self.entry(path).is_folder:
             first, last, _ = slice(start, end).indices(self._source(where).stamp.size)
             with self.open(path) as file:
                 file.seek(first)
@@ -211,7 +211,7 @@ class Tree:
         try:
             return self._file(path, where).read(start, end)
         except NotFound as missing:
-            if where.kind != "zarr" or where.inside not in self._group(where):
+            if where.kind != NodeKind.ZARR or where.inside not in self._group(where):
                 raise
             # A Zarr client takes "not found" for zeros; a promised chunk that cannot be made must not look like that.
             raise Broken(f"{path}: {missing}") from missing
@@ -222,7 +222,7 @@ class Tree:
         for path in paths:
             try:
                 where = parse_path(path)
-                if where.kind in ("frame", "aug"):
+                if where.kind in (NodeKind.FRAME, NodeKind.AUG):
                     wanted.setdefault(where.task, []).append(_request(where))
             except (ViewcacheError, OSError):
                 continue
@@ -236,10 +236,10 @@ class Tree:
     def _file(self, path: str, where: ViewPath) -> Payload:
         if self.entry(path).is_folder:
             raise ViewNotFound(f"{path} is a folder; list it to see the files in it")
-        return self._group(where)[where.inside] if where.kind == "zarr" else self._payload(where)
+        return self._group(where)[where.inside] if where.kind == NodeKind.ZARR else self._payload(where)
 
     def _payload(self, where: ViewPath) -> Payload:
-        if where.kind == "view":
+        if where.kind == NodeKind.VIEW:
             return self._batch(where)
         task, request = self._cache.task(where.task), _request(where)
         shape = task.describe_frame(request).shape
@@ -264,7 +264,7 @@ class Tree:
         assert where.epoch is not None  # a view's path has one
         task, epoch, iteration = self._cache.task(where.task), where.epoch, where.iteration
         version = task.version(epoch)
-        key = ViewPath("zarr", where.parts[:4], where.task, epoch=epoch, iteration=iteration)
+        key = ViewPath(NodeKind.ZARR, where.parts[:4], where.task, epoch=epoch, iteration=iteration)
         with self._lock:
             known = self._groups.get(key)
         if known is not None and known[0] is version:  # a clip that had to be replaced gives another
@@ -285,11 +285,11 @@ class Tree:
         ``time_s`` (seconds) and ``keys`` (of the objects); lists have one element per clip. No pixel is made for it.
         """
         where = parse_path(path)
-        if self.entry(path).is_folder and where.kind != "zarr":
+        if self.entry(path).is_folder and where.kind != NodeKind.ZARR:
             return {"kind": "folder"}
-        if where.kind == "video":
+        if where.kind == NodeKind.VIDEO:
             return self._describe_video(where)
-        if where.kind in ("frame", "aug"):
+        if where.kind in (NodeKind.FRAME, NodeKind.AUG):
             return self._describe_single(where)
         assert where.epoch is not None  # a view's path has one
         batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
@@ -330,7 +330,7 @@ class Tree:
             "time_s": [frame.time_s],
             "keys": [frame.key],
         }
-        return about | ({"depth": frame.depth, "recipe": list(frame.recipe)} if where.kind == "aug" else {})
+        return about | ({"depth": frame.depth, "recipe": list(frame.recipe)} if where.kind == NodeKind.AUG else {})
 
     def identity(self, path: str) -> str:
         """Text that is equal exactly while a path's bytes are: a hash of the content keys behind it."""
@@ -346,12 +346,12 @@ class Tree:
             ViewNotFound: nothing is there, or it is a folder of many times.
         """
         where, entry = parse_path(path), self.entry(path)
-        if entry.is_folder and where.kind != "zarr":
+        if entry.is_folder and where.kind != NodeKind.ZARR:
             raise ViewNotFound(f"{path} is a folder; only files have a time")
         task = self._cache.task(where.task)
-        if where.kind == "video":
+        if where.kind == NodeKind.VIDEO:
             video = self._source(where)
-        elif where.kind in ("frame", "aug"):
+        elif where.kind in (NodeKind.FRAME, NodeKind.AUG):
             video = task.video(where.video)
         else:
             assert where.epoch is not None  # a view's path has one
@@ -360,7 +360,7 @@ class Tree:
 
 
 def _request(where: ViewPath) -> FrameRequest:
-    depth = where.depth if where.kind == "aug" else None
+    depth = where.depth if where.kind == NodeKind.AUG else None
     return FrameRequest(where.video, where.frame, depth, where.epoch, where.sample, where.output)
 
 

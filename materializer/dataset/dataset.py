@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import SubstitutionRow
+from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.recorded import known_files, record_columns, record_files
@@ -18,7 +18,7 @@ from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import shown
-from viewcache.materializer.randomness import word
+from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, TaskSpec
 
 __all__ = ["Dataset", "Progress"]
@@ -106,10 +106,12 @@ class Dataset:
         found = scan(spec, known_files(rows), given=given, workers=workers, progress=progress)
         # By name, so that ids do not depend on which file was ready first.
         scanned = sorted(found, key=lambda each: each.name)
-        ids, told = record_files(catalog, dataset_id, rows, scanned, labelled=spec.labels is not None, guarded=guarded)
+        ids, replaced = record_files(
+            catalog, dataset_id, rows, scanned, labelled=spec.labels is not None, guarded=guarded
+        )
         record_columns(catalog, dataset_id, {ids[each.uri]: each.columns for each in scanned})
         gone = {ids[uri]: uri for uri in ids.keys() - {each.uri for each in scanned}}
-        return cls(spec, dataset_id, [_Video.of(ids[each.uri], each) for each in scanned], gone, told)
+        return cls(spec, dataset_id, [_Video.of(ids[each.uri], each) for each in scanned], gone, replaced)
 
     def __len__(self) -> int:
         """Number of files, good and bad."""
@@ -118,7 +120,7 @@ class Dataset:
     @property
     def bad(self) -> list[Scanned]:
         """Files that cannot be decoded, by name."""
-        return [video.found for video in self._videos if video.found.status != "ok"]
+        return [video.found for video in self._videos if video.found.status != VideoStatus.OK]
 
     def _where(self) -> set[int]:
         """Ids of the videos that the predicate selects."""
@@ -162,14 +164,14 @@ class Dataset:
         selected = [video for video in self._videos if video.video_id in self._chosen]
         if not selected:
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
-        bad = [video for video in selected if video.found.status != "ok"]
+        bad = [video for video in selected if video.found.status != VideoStatus.OK]
         if bad and self.spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise BadVideo(f"{bad[0].found.error}{more}; repair or remove it, or set on_bad_video: skip or replace")
         if self.spec.on_bad_video == OnBadVideo.SKIP:
-            selected = [video for video in selected if video.found.status == "ok"]
+            selected = [video for video in selected if video.found.status == VideoStatus.OK]
         if self.spec.on_short_video == OnShortVideo.SKIP:
-            selected = [video for video in selected if video.frames >= span or video.found.status != "ok"]
+            selected = [video for video in selected if video.frames >= span or video.found.status != VideoStatus.OK]
         if not any(self._usable(video, span) for video in selected):
             raise BadInput(
                 f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
@@ -183,7 +185,9 @@ class Dataset:
         return self._chosen
 
     def _usable(self, video: _Video, span: int) -> bool:
-        return video.found.status == "ok" and (self.spec.on_short_video != OnShortVideo.SKIP or video.frames >= span)
+        return video.found.status == VideoStatus.OK and (
+            self.spec.on_short_video != OnShortVideo.SKIP or video.frames >= span
+        )
 
     def resolve_draws(
         self,
@@ -251,14 +255,14 @@ class Dataset:
     def _is_skipped(self, video: _Video, span: int) -> bool:
         """Whether a policy keeps the video out; one that is whole and was merely added later is not skipped."""
         return not self._usable(video, span) and (
-            video.found.status == "ok" or self.spec.on_bad_video == OnBadVideo.SKIP
+            video.found.status == VideoStatus.OK or self.spec.on_bad_video == OnBadVideo.SKIP
         )
 
     def _why_not(self, video_id: int, span: int) -> str:
         video = self._by_id.get(video_id)
         if video is None:
             return f"{shown(self._gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
-        if video.found.status != "ok":
+        if video.found.status != VideoStatus.OK:
             return video.found.error
         if video_id not in self._chosen:
             return f"{video.found.uri} is not selected by where: {self.spec.where!r} any more"
@@ -271,7 +275,7 @@ class Dataset:
             names=tuple(each.name for each in found),
             uris=tuple(each.uri for each in found),
             keys=tuple(each.key for each in found),
-            words=np.array([word(each.name) for each in found], np.uint64),
+            words=np.array([address_word(each.name) for each in found], np.uint64),
             frames=np.array([video.frames for video in videos], np.int64),
             height=np.array([video.size[0] for video in videos], np.int64),
             width=np.array([video.size[1] for video in videos], np.int64),

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow, VideoColumnRow, VideoRow
+from viewcache.catalog.records import EventRow, VideoColumnRow, VideoRow, VideoStatus
 from viewcache.errors import BadInput, CatalogDamaged
 from viewcache.materializer.dataset.labels import Value
 from viewcache.materializer.dataset.scan import Known, Scanned
@@ -27,7 +27,7 @@ def known_files(rows: pa.Table) -> dict[str, Known]:
     """Uri → what an earlier scan found, of the files that were there."""
     out = {}
     for row in rows.to_pylist():
-        if row["status"] != "gone":
+        if row["status"] != VideoStatus.GONE:
             stamp = Stamp(row["size_bytes"] or 0, row["mtime_ns"] or 0, row["etag"] or "")
             out[row["uri"]] = Known(stamp, row["index_blob"] or b"", row["error"] or "")
     return out
@@ -61,11 +61,11 @@ def record_files(
     old = {row["uri"]: row for row in rows.to_pylist()}
     labels = {each.uri: _label(each) if labelled else old.get(each.uri, {}).get("label") for each in scanned}
     changed = [each for each in scanned if not each.reused or old[each.uri]["label"] != labels[each.uri]]
-    told = _tell_changed(catalog, old, changed, guarded)
-    gone = [row for row in old.values() if row["uri"] not in labels and row["status"] != "gone"]
+    warnings = _warn_of_changed(catalog, old, changed, guarded)
+    gone = [row for row in old.values() if row["uri"] not in labels and row["status"] != VideoStatus.GONE]
     catalog.upsert_videos(dataset_id, [*(_row(each, labels[each.uri]) for each in changed), *map(_gone_row, gone)])
     ids = catalog.load_videos(dataset_id)
-    return dict(zip(ids["uri"].to_pylist(), ids["video_id"].to_pylist(), strict=True)), told
+    return dict(zip(ids["uri"].to_pylist(), ids["video_id"].to_pylist(), strict=True)), warnings
 
 
 def _label(each: Scanned) -> str | None:
@@ -109,10 +109,10 @@ def _row(each: Scanned, label: str | None) -> VideoRow:
 def _gone_row(row: dict[str, Any]) -> VideoRow:
     """What was known of a file stays known, so that it is recognized should it come back."""
     known = VideoRow(**{each.name: row[each.name] for each in fields(VideoRow) if each.name in row})
-    return replace(known, status="gone", error_kind=None, error="the file is gone")
+    return replace(known, status=VideoStatus.GONE, error_kind=None, error="the file is gone")
 
 
-def _tell_changed(
+def _warn_of_changed(
     catalog: Catalog, old: Mapping[str, Mapping[str, Any]], scanned: Iterable[Scanned], guarded: Container[str]
 ) -> list[str]:
     """Say which files have other content now than when they were drawn; a warning and a row for each task.
@@ -122,7 +122,7 @@ def _tell_changed(
     """
     changed = {old[each.uri]["video_id"]: each.uri for each in scanned if _is_changed(old.get(each.uri), each)}
     drawn = catalog.drawn_among(list(changed)).to_pylist() if changed else []
-    told = []
+    warnings = []
     for row in drawn:
         uri = shown(changed[row["video_id"]])
         what = f"{uri} has other content than when task {row['task']!r} drew it, and so have its views"
@@ -131,16 +131,22 @@ def _tell_changed(
                 f"{what}: restore the file; or, to go on with the new content, set on_changed_video: warn, give the "
                 "task another tag, or forget its draws with `viewcache forget`"
             )
-        told.append(what)
-    for row, what in zip(drawn, told, strict=True):
+        warnings.append(what)
+    for row, what in zip(drawn, warnings, strict=True):
         _log.warning("%s", what, extra={"action": "video_changed"})
         catalog.add_events([EventRow("error", row["task_id"], detail=f"changed_video: {what}")])
-    return told
+    return warnings
 
 
 def _is_changed(old: Mapping[str, Any] | None, new: Scanned) -> bool:
     """Whether a file that was whole is whole again, with other content."""
-    if old is None or old["key"] == new.key or old["status"] == "bad" or new.index is None or new.status == "bad":
+    if (
+        old is None
+        or old["key"] == new.key
+        or old["status"] == VideoStatus.BAD
+        or new.index is None
+        or new.status == VideoStatus.BAD
+    ):
         return False
     try:
         return not VideoIndex.from_bytes(old["index_blob"] or b"").same_content(new.index)

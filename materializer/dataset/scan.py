@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 
+from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged, Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.dataset.discover import Found, discover
@@ -57,8 +58,8 @@ class Scanned:
     stamp: Stamp
     key: str
     """32 hex digits: this version of this file."""
-    status: str
-    """``ok`` or ``bad``; the policy ``on_bad_video`` decides about bad ones."""
+    status: VideoStatus
+    """The policy ``on_bad_video`` decides about bad ones."""
     index: VideoIndex | None = None
     """None if nothing can be decoded; a damaged file may be bad and have one."""
     error: str = ""
@@ -72,7 +73,7 @@ class Scanned:
     @property
     def error_kind(self) -> str:
         """The stable kind of the error; empty for a good video."""
-        return BadVideo.kind if self.status == "bad" else ""
+        return BadVideo.kind if self.status == VideoStatus.BAD else ""
 
 
 def video_key(uri: str, stamp: Stamp) -> str:
@@ -140,7 +141,7 @@ def scan(
             file.path,
             stamp,
             video_key(file.uri, stamp),
-            "bad" if error or index is None else "ok",
+            VideoStatus.BAD if error or index is None else VideoStatus.OK,
             index,
             error,
             labelled.label,
@@ -178,7 +179,7 @@ def _holds(old: Known, max_pixels: int) -> bool:
         return False
 
 
-class _Worker:
+class ScanProcess:
     """One scanning process and the file it is on."""
 
     def __init__(self, memory_bytes: int) -> None:
@@ -217,7 +218,7 @@ class _Probes:
         self._memory_bytes = memory_bytes
         self._limit_s = limit_s
         self._size = min(workers, len(todo))
-        self._workers: list[_Worker] = []
+        self._workers: list[ScanProcess] = []
 
     def run(self) -> Iterator[tuple[Found, bytes, str]]:
         """(file, index bytes, error) as they come."""
@@ -244,11 +245,11 @@ class _Probes:
             if idle is None:
                 if len(self._workers) >= self._size:
                     return
-                idle = _Worker(self._memory_bytes)
+                idle = ScanProcess(self._memory_bytes)
                 self._workers.append(idle)
             idle.give(self._todo.popleft(), self._max_pixels, self._limit_s)
 
-    def _answer(self, worker: _Worker) -> tuple[Found, bytes, str]:
+    def _answer(self, worker: ScanProcess) -> tuple[Found, bytes, str]:
         file = worker.file
         assert file is not None
         try:
@@ -260,7 +261,7 @@ class _Probes:
             raise Full(error)
         return file, blob, error
 
-    def _bury(self, worker: _Worker) -> str:
+    def _bury(self, worker: ScanProcess) -> str:
         self._workers.remove(worker)
         return worker.kill()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from viewcache.materializer.randomness import permutation, word
+from viewcache.materializer.randomness import address_word, permutation
 
 __all__ = ["draw_substitute", "stand_in_for", "substitute_place"]
 
@@ -24,7 +24,7 @@ def draw_substitute(seed: int, task: str, epoch: int, position: int, sample: int
         attempt: 0 for the first choice, 1 for the next, …; the choices of one place are all different.
         videos: how many there are.
     """
-    return int(permutation(seed, "substitute", videos, word(task), epoch, position, sample)[attempt])
+    return int(permutation(seed, "substitute", videos, address_word(task), epoch, position, sample)[attempt])
 
 
 def stand_in_for(

@@ -102,7 +102,7 @@ def decode_from(
         )
     if not source.stamp.same(index.stamp):
         raise BadVideo(f"{shown(source.uri)}: the file has changed since it was scanned; scan the dataset again")
-    told, stats = stats is not None, stats or DecodeStats()
+    wants_stats, stats = stats is not None, stats or DecodeStats()
     before = source.bytes_read
     decoder = _Decoder(source, index, threads, stats)
     try:
@@ -115,7 +115,7 @@ def decode_from(
     finally:
         stats.bytes_read += source.bytes_read - before
         decoder.close()
-    if stats.failed and not told:
+    if stats.failed and not wants_stats:
         frame, why = next(iter(stats.failed.items()))
         raise BadVideo(
             f"{shown(source.uri)}: frame {frame}: {why} ({len(stats.failed)} of {len(wanted)} frames cannot be given)"

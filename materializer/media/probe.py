@@ -203,14 +203,14 @@ class _Probe:
 
     def _note(self, found: _Packets, packet: "Packet[VideoStream]", payloads: "_Payloads", headers: Headers) -> None:
         data = bytes(packet)
-        said = headers.read(data)
+        header = headers.read(data)
         found.crc.append(crc32c(data))
-        found.simple &= said.simple
-        found.temporal.append(said.temporal)
-        if packet.is_keyframe and not said.clean:
+        found.simple &= header.simple
+        found.temporal.append(header.temporal)
+        if packet.is_keyframe and not header.clean:
             found.doubtful.append(len(found.size))
-        hidden = packet.is_discard or not said.shown
-        found.flags.append(KEY * packet.is_keyframe | HIDDEN * hidden | REFERENCE * said.reference)
+        hidden = packet.is_discard or not header.shown
+        found.flags.append(KEY * packet.is_keyframe | HIDDEN * hidden | REFERENCE * header.reference)
         found.size.append(packet.size)
         found.pts.append(NO_TIME if packet.pts is None else packet.pts)
         found.dts.append(NO_TIME if packet.dts is None else packet.dts)
@@ -304,9 +304,9 @@ class _Probe:
         output = self._sequential(set(range(PIXELS_CHECKED)).union(*(range(key, key + AFTER_KEY) for key in tried)))
         packets = np.array(output.packets, np.int64)
         index = replace(index, damage=index.damage or output.damage)
-        told = bool(len(packets)) and packets.min() >= 0 and len(np.unique(packets)) == len(packets)
-        if not told or stateful or output.damage:
-            times = index.pts[packets] if told else np.resize(index.frame_pts, len(packets))
+        is_permutation = bool(len(packets)) and packets.min() >= 0 and len(np.unique(packets)) == len(packets)
+        if not is_permutation or stateful or output.damage:
+            times = index.pts[packets] if is_permutation else np.resize(index.frame_pts, len(packets))
             order = np.full(len(packets), -1, np.int32)
             return replace(index, mode="counted", order=order, frame_pts=_filled(times, index))
         flags = index.flags | np.uint8(HIDDEN)

@@ -44,7 +44,7 @@ class Draw:
     ordinal: int
     """How many operations of the same scope stand before this one in the task's config (0 for the first)."""
     video: Words
-    """Address words of the videos, ``randomness.word(name)``."""
+    """Address words of the videos, ``randomness.address_word(name)``."""
     epoch: np.ndarray
     sample: np.ndarray
     """Ordinals of the clips among the clips of their video in one epoch."""
@@ -87,7 +87,7 @@ class Op(ABC):
     """The word in configs, [a-z][a-z0-9_]*."""
     stage: ClassVar[Stage]
     native: ClassVar[bool] = False
-    """True if it is a pure resize, which the engine may do in the decoder's one swscale step (see ``NativeOp``)."""
+    """True if it is a pure resize, which the dispatcher may do in the decoder's one swscale step (see ``NativeOp``)."""
     fields: ClassVar[tuple[Field, ...]] = ()
     shorthand: ClassVar[str | None] = None
     """The field that a bare value is given to: ``inv_sample: true``."""
@@ -241,7 +241,7 @@ class FrameOp(Op):
 
 
 class NativeOp(FrameOp):
-    """A resize: it gives its target, so that the engine can do it in the step that converts the decoder's frame."""
+    """A resize: it gives its target, so that the dispatcher can do it in the step that converts the decoder's frame."""
 
     native: ClassVar[bool] = True
     sizes: ClassVar[bool] = True

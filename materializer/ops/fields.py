@@ -17,8 +17,8 @@ __all__ = [
     "Channels",
     "Choice",
     "Field",
+    "FieldKind",
     "Flag",
-    "Kind",
     "Params",
     "Range",
     "Real",
@@ -40,7 +40,7 @@ REQUIRED = object()
 """Default of a field that must be given."""
 
 
-class Kind(Protocol):
+class FieldKind(Protocol):
     """Reads one value; ``allowed`` says in words what it takes."""
 
     @property
@@ -56,7 +56,7 @@ class Field:
     """One parameter of an operation."""
 
     name: str
-    kind: Kind
+    kind: FieldKind
     default: object
     """Canonical, or REQUIRED, or None for "not given"."""
     doc: str

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fold, fraction, scaled
+from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fraction, hash_address, scaled
 from viewcache.materializer.spec import OnShortVideo
 
 __all__ = ["choose_phase", "clip_frames", "clip_starts", "is_short", "jitter", "reflect", "shared_grid"]
@@ -48,7 +48,7 @@ def clip_starts(
 
     Args:
         seed: tasks share only with tasks of equal seed.
-        video: uint64 address words of the videos (``keyed.word``).
+        video: uint64 address words of the videos (``randomness.address_word``).
         generation: number of the generation that the epoch belongs to.
         epoch: epoch number.
         sample: ordinal of the clip among the clips of one video in one epoch.
@@ -72,10 +72,12 @@ def clip_starts(
     where = (np.asarray(video), np.asarray(epoch), np.asarray(sample))
     if independent is not None:
         return scaled(fraction(seed, "clip/independent", independent, *where), starts)
-    born = np.asarray(generation)
-    anchor = fraction(seed, "clip/anchor", where[0], born, where[2])
-    place = reflect(anchor.astype(np.int64) + jitter(fold(seed, "clip/jitter", *where), _half_width(spread)), ONE)
-    phase, count = choose_phase(scaled(fraction(seed, "clip/phase", where[0], born), starts), starts, grid)
+    group_generation = np.asarray(generation)
+    anchor = fraction(seed, "clip/anchor", where[0], group_generation, where[2])
+    place = reflect(
+        anchor.astype(np.int64) + jitter(hash_address(seed, "clip/jitter", *where), _half_width(spread)), ONE
+    )
+    phase, count = choose_phase(scaled(fraction(seed, "clip/phase", where[0], group_generation), starts), starts, grid)
     return np.asarray(phase + grid * scaled(place.astype(np.uint64), count))
 
 

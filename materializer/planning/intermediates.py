@@ -1,4 +1,4 @@
-"""Kept pictures that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
+"""Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +10,13 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import plane_bytes
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.plan import clip_bound, content_key
-from viewcache.materializer.planning.program import Instruction, Program
+from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.planning.recipe import Recipe
 
-__all__ = ["base_recipe", "base_rows"]
+__all__ = ["intermediate_recipe", "intermediate_rows"]
 
 
-def base_recipe(
+def intermediate_recipe(
     video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: VideoIndex
 ) -> Recipe:
     """Frames of a video, as decoded or after a resize."""
@@ -31,15 +31,15 @@ def base_recipe(
         row, op = np.frombuffer(drawn, np.int32), get(first.name)
         assert isinstance(op, NativeOp)  # `Kind.resize` is one
         shape = (len(frames), 3, *op.target(first.params, row)[:2])
-        program = Program((Instruction("op", (0,), 1, first.name, first.params, 0, first.width),))
+        program = Program((Instruction(InstructionKind.OP, (0,), 1, first.name, first.params, 0, first.width),))
         key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
         kind = ObjectKind.AUG
     bound = clip_bound(int(np.prod(shape)), len(frames))
     return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
 
 
-def base_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
-    """New bases as the catalog records them."""
+def intermediate_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
+    """New intermediates as the catalog records them."""
     return object_table(
         [
             ObjectRow(

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, Broken
-from viewcache.materializer.randomness import Sequence, fold, word
+from viewcache.materializer.randomness import Sequence, address_word, hash_address
 
-__all__ = ["MOST_JOBS", "Chance", "DependentOrder", "Job", "KeyedChance", "Pick"]
+__all__ = ["MOST_JOBS", "Chance", "DependentOrder", "EpochDraw", "KeyedChance", "Pick"]
 
 MOST_JOBS = 60
 """Jobs that are drawn together: a set of them is one machine word. Further ones are drawn with each other."""
@@ -32,7 +32,7 @@ _BLOCK = 256
 
 
 @dataclass(slots=True)
-class Job:
+class EpochDraw:
     """A job in one of its epochs."""
 
     name: str
@@ -60,13 +60,13 @@ class Pick(NamedTuple):
 class Chance(Protocol):
     """Where a round's choices come from; tests enumerate all of them instead."""
 
-    def begin(self, jobs: Iterable[Job]) -> None:
+    def begin(self, jobs: Iterable[EpochDraw]) -> None:
         """A round of these jobs begins."""
 
-    def coin(self, job: Job, wins: int, of: int) -> bool:
+    def coin(self, job: EpochDraw, wins: int, of: int) -> bool:
         """True with probability ``wins / of``."""
 
-    def below(self, job: Job, n: int) -> int:
+    def below(self, job: EpochDraw, n: int) -> int:
         """A uniform number below ``n``."""
 
 
@@ -78,21 +78,23 @@ class KeyedChance:
         self._seed = seed
         self._numbers: dict[int, Sequence] = {}
 
-    def begin(self, jobs: Iterable[Job]) -> None:
+    def begin(self, jobs: Iterable[EpochDraw]) -> None:
         """Look up the words of the jobs' positions."""
         for job in jobs:
             block, at = divmod(job.position, _BLOCK)
             if job.block != block:
                 positions = np.arange(block * _BLOCK, (block + 1) * _BLOCK, dtype=np.uint64)
-                job.words = fold(self._seed, "order/round", word(job.name), job.epoch, positions).tolist()
+                job.words = hash_address(
+                    self._seed, "order/round", address_word(job.name), job.epoch, positions
+                ).tolist()
                 job.block = block
             self._numbers[job.bit] = Sequence(job.words[at])
 
-    def coin(self, job: Job, wins: int, of: int) -> bool:
+    def coin(self, job: EpochDraw, wins: int, of: int) -> bool:
         """True with probability ``wins / of``, to 2**-64."""
         return self._numbers[job.bit].below(of) < wins
 
-    def below(self, job: Job, n: int) -> int:
+    def below(self, job: EpochDraw, n: int) -> int:
         """A uniform number below ``n``, to 2**-64."""
         return self._numbers[job.bit].below(n)
 
@@ -109,8 +111,8 @@ class DependentOrder:
         """
         self.elements = elements
         self._chance = chance
-        self._parts: list[_Part] = []
-        self._home: dict[str, _Part] = {}
+        self.parts: list[Part] = []
+        self._home: dict[str, Part] = {}
 
     def insert(self, name: str, elements: NDArray[np.int64], *, epoch: int = 0, position: int = 0) -> None:
         """Let a job join with the elements that it needs in its epoch; O(elements).
@@ -134,11 +136,11 @@ class DependentOrder:
         wanted[elements] = True
         if np.count_nonzero(wanted) < len(elements):
             raise BadInput(f"job {name!r} needs an element twice; an epoch has each once")
-        part = next((part for part in self._parts if part.has_room()), None)
+        part = next((part for part in self.parts if part.has_room()), None)
         if part is None:
-            part = _Part(self._chance)
-            self._parts.append(part)
-        part.insert(Job(name, epoch, position, len(elements)), wanted)
+            part = Part(self._chance)
+            self.parts.append(part)
+        part.insert(EpochDraw(name, epoch, position, len(elements)), wanted)
         self._home[name] = part
 
     def remove(self, name: str) -> None:
@@ -155,7 +157,7 @@ class DependentOrder:
     def needs(self) -> NDArray[np.int64]:
         """(elements,) how many jobs still need each element: JOADER's reference counts."""
         counts = np.zeros(self.elements, np.int64)
-        for part in self._parts:
+        for part in self.parts:
             part.count(counts)
         return counts
 
@@ -171,19 +173,19 @@ class DependentOrder:
         (JOADER, Theorem 1). Costs O(jobs x cells).
         """
         picks: list[Pick] = []
-        if len(self._parts) == 1:
-            return self._parts[0].draw(names, picks)
-        for part in self._parts:
+        if len(self.parts) == 1:
+            return self.parts[0].draw(names, picks)
+        for part in self.parts:
             part.draw([name for name in names if self._home.get(name) is part], picks)
         return picks
 
 
-class _Part:
+class Part:
     """Jobs that are drawn together."""
 
     def __init__(self, chance: Chance) -> None:
-        self.jobs: dict[str, Job] = {}
-        self._chance = chance
+        self.jobs: dict[str, EpochDraw] = {}
+        self.chance = chance
         self._cells: dict[int, array[int]] = {}
         """Mask of jobs that need them → elements, no cell empty. A mask may hold bits of jobs that left."""
         self._free = [1 << k for k in reversed(range(MOST_JOBS))]
@@ -198,7 +200,7 @@ class _Part:
         """Whether another job can be drawn together with these."""
         return len(self.jobs) < MOST_JOBS and len(self._cells) < MOST_CELLS
 
-    def insert(self, job: Job, wanted: NDArray[np.bool_]) -> None:
+    def insert(self, job: EpochDraw, wanted: NDArray[np.bool_]) -> None:
         """Move what the job needs to the cells with its bit; ``wanted`` is used up."""
         if self._left and (not self._free or len(self._cells) > 2 * self._swept + MANY_CELLS):
             self._sweep()
@@ -232,21 +234,21 @@ class _Part:
         """Algorithm 1, with line 12 as c ← |D| - |S|: as printed, orders are biased (docs/design/0008)."""
         jobs = self.jobs
         todo = sorted((jobs[name] for name in names if name in jobs and jobs[name].left), key=_by_left)
-        self._chance.begin(todo)
+        self.chance.begin(todo)
         if self._table is None and len(self._cells) > MANY_CELLS:
             self._table = _Table(self._cells)
         alive: _Alive = _FewCells(self._cells) if self._table is None else _ManyCells(self._table)
-        taken: dict[tuple[int, int], list[Job]] = {}
+        taken: dict[tuple[int, int], list[EpochDraw]] = {}
         seen = 0  # elements in cells that are not alive any more; all jobs that are still to do need them
         while todo:
             common = alive.split(sum(job.bit for job in todo))
-            together = self._together(todo, common, seen)
+            together = self.drawn_together(todo, common, seen)
             if together:
-                place = alive.common(self._chance.below(todo[0], common))
+                place = alive.common(self.chance.below(todo[0], common))
             else:
                 together = 1
                 job = todo[0]
-                place = alive.other(job.bit, self._chance.below(job, job.left - seen - common))
+                place = alive.other(job.bit, self.chance.below(job, job.left - seen - common))
             taken.setdefault(place, []).extend(todo[:together])
             del todo[:together]
             seen += common
@@ -254,17 +256,17 @@ class _Part:
             self._take(place, taken[place], picks)
         return picks
 
-    def _together(self, todo: list[Job], common: int, seen: int) -> int:
+    def drawn_together(self, todo: list[EpochDraw], common: int, seen: int) -> int:
         """How many of the jobs, fewest left first, draw one element that all of them need."""
         together, wins = 0, common
         for job in todo:
             of = job.left - seen
-            if wins < of and not (wins and self._chance.coin(job, wins, of)):
+            if wins < of and not (wins and self.chance.coin(job, wins, of)):
                 break
             together, wins = together + 1, of
         return together
 
-    def _take(self, place: tuple[int, int], jobs: list[Job], picks: list[Pick]) -> None:
+    def _take(self, place: tuple[int, int], jobs: list[EpochDraw], picks: list[Pick]) -> None:
         mask, at = place
         cell = self._cells[mask]
         element, last = cell[at], cell.pop()
@@ -306,7 +308,7 @@ class _Part:
         self._left = []
 
 
-def _by_left(job: Job) -> tuple[int, str]:
+def _by_left(job: EpochDraw) -> tuple[int, str]:
     return job.left, job.name
 
 

@@ -20,7 +20,7 @@ from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
-from viewcache.materializer.randomness import word
+from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import Coordination, TaskSpec
 
 __all__ = ["GenerationPlan", "check_size", "clip_bound", "content_key", "plan_generation"]
@@ -45,7 +45,7 @@ class GenerationPlan:
     Arrays have length n = epochs x videos x samples, less what ``drop_last`` drops.
     """
 
-    place: "_Place"
+    place: "_PlanContext"
     seq: NDArray[np.int64]
     """Global iteration number."""
     epoch: NDArray[np.int64]
@@ -206,7 +206,7 @@ def plan_generation(
     first_epoch: int,
     grid: int,
     joined: int = 0,
-    born: int | None = None,
+    group_generation: int | None = None,
     spare: bool = False,
 ) -> GenerationPlan:
     """Decide every clip of a generation.
@@ -221,7 +221,7 @@ def plan_generation(
         first_epoch: epoch of ``draws[0]``.
         grid: greatest common divisor of the strides of the group's tasks.
         joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
-        born: the group's generation, an address of the shared fraction; None = ``number``.
+        group_generation: the group's generation, an address of the shared fraction; None = ``number``.
         spare: plan what ``drop_last`` drops too, because the order is not settled yet.
 
     Raises:
@@ -235,13 +235,15 @@ def plan_generation(
         axis.reshape(-1) for axis in np.indices((epochs, used, sampling.samples_per_video), np.int64)
     )
     iteration = position // sampling.videos_per_batch
-    born = number if born is None else born
-    place = _Place(task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, joined, born)
+    group_generation = number if group_generation is None else group_generation
+    place = _PlanContext(
+        task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, joined, group_generation
+    )
     return place.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PlanContext:
     """What all clips of a plan have in common, kept so that single clips can be decided again."""
 
     task: TaskSpec
@@ -254,12 +256,12 @@ class _Place:
     iterations: int
     grid: int
     joined: int
-    born: int
+    group_generation: int
 
     @property
     def independent(self) -> int | None:
         """Address word of a task that shares no draw; None if it shares."""
-        return word(self.task.name) if self.task.sampling.coordination == Coordination.INDEPENDENT else None
+        return address_word(self.task.name) if self.task.sampling.coordination == Coordination.INDEPENDENT else None
 
     def clips(
         self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], video: NDArray[np.int64]
@@ -284,7 +286,7 @@ class _Place:
         start = clip_starts(
             self.seed,
             videos.words[video],
-            self.born,
+            self.group_generation,
             epoch + self.joined,
             sample,
             videos.frames[video],

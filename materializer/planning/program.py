@@ -7,6 +7,7 @@ Programs are compared by value: tasks that wrote the same steps under other name
 import hashlib
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -14,17 +15,25 @@ import numpy as np
 from viewcache.materializer.ops import FrameOp, TimeOp, get
 from viewcache.materializer.spec import OpCall
 
-__all__ = ["Instruction", "Node", "Program", "Tree", "finish", "grow", "source_frames"]
+__all__ = ["FrameStep", "FrameTree", "Instruction", "InstructionKind", "Program", "finish", "grow", "source_frames"]
 
 Params = tuple[tuple[str, object], ...]
+
+
+class InstructionKind(StrEnum):
+    """What an instruction does: one operation, or one of three ways to join streams."""
+
+    OP = "op"
+    CONCAT = "concat"
+    STACK = "stack"
+    MEAN = "mean"
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One operation, or one joining of streams."""
 
-    kind: str
-    """``op``, ``concat``, ``stack`` or ``mean``."""
+    kind: InstructionKind
     sources: tuple[int, ...]
     """Streams it reads; 0 is the decoded clip."""
     target: int
@@ -40,7 +49,7 @@ class Instruction:
     def of(cls, call: OpCall, source: int, target: int, column: int) -> "Instruction":
         """The instruction for a call as written in the configuration."""
         width = len(get(call.name).columns)
-        return cls("op", (source,), target, call.name, call.params, column, width)
+        return cls(InstructionKind.OP, (source,), target, call.name, call.params, column, width)
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class Program:
         streams = {0: 1}
         for i in self.instructions:
             held = [streams[source] for source in i.sources]
-            streams[i.target] = sum(held) if i.kind == "mean" else max(held)
+            streams[i.target] = sum(held) if i.kind == InstructionKind.MEAN else max(held)
         return streams[self.output]
 
     @cached_property
@@ -80,7 +89,7 @@ class Program:
         out: list[dict[str, object]] = []
         for i in self.instructions:
             entry: dict[str, object] = {"from": list(i.sources), "to": i.target}
-            if i.kind == "op":
+            if i.kind == InstructionKind.OP:
                 entry |= {"op": i.name, **({"params": dict(i.params)} if i.params else {})}
                 if i.width:
                     names = get(i.name).columns
@@ -101,17 +110,17 @@ def _effect(i: Instruction) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class FrameStep:
     """One step of a frame's way: an operation with its numbers, after a parent (None = the decoded frame)."""
 
-    parent: "Node | None"
+    parent: "FrameStep | None"
     name: str
     params: Params
     row: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class FrameTree:
     """What a stream of one clip is, before any pixel exists.
 
     Either frames, each with its own chain of frame operations (``frames`` and ``nodes``, both of length T), or a
@@ -120,23 +129,23 @@ class Tree:
 
     frames: np.ndarray
     """int32 (T,): source frame per position; empty when ``inputs`` is set."""
-    nodes: tuple[Node | None, ...] = ()
+    nodes: tuple[FrameStep | None, ...] = ()
     """Per position: the last operation applied to it."""
     instruction: Instruction | None = None
     row: tuple[int, ...] = ()
-    inputs: tuple["Tree", ...] = ()
+    inputs: tuple["FrameTree", ...] = ()
 
     @property
     def by_frame(self) -> bool:
         """Whether every position can be made from its one source frame alone."""
         return not self.inputs
 
-    def leaves(self) -> list["Tree"]:
+    def leaves(self) -> list["FrameTree"]:
         """The trees that are made frame by frame."""
         return [self] if self.by_frame else [leaf for tree in self.inputs for leaf in tree.leaves()]
 
 
-def grow(program: Program, frames: np.ndarray, row: np.ndarray) -> Tree:
+def grow(program: Program, frames: np.ndarray, row: np.ndarray) -> FrameTree:
     """Resolve a program for one clip.
 
     Args:
@@ -144,7 +153,7 @@ def grow(program: Program, frames: np.ndarray, row: np.ndarray) -> Tree:
         frames: int32 (F,), source frame numbers in clip order.
         row: int32 (program.columns,), what was drawn for this clip.
     """
-    streams = {0: Tree(frames, (None,) * len(frames))}
+    streams = {0: FrameTree(frames, (None,) * len(frames))}
     for i in program.instructions:
         numbers = tuple(int(v) for v in row[i.column : i.column + i.width])
         inputs = tuple(streams[s] for s in i.sources)
@@ -152,26 +161,26 @@ def grow(program: Program, frames: np.ndarray, row: np.ndarray) -> Tree:
     return streams[program.output]
 
 
-def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[Tree, ...]) -> Tree:
+def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[FrameTree, ...]) -> FrameTree:
     pure = all(tree.by_frame for tree in inputs)
-    if i.kind == "concat" and pure:
+    if i.kind == InstructionKind.CONCAT and pure:
         nodes = tuple(node for tree in inputs for node in tree.nodes)
-        return Tree(np.concatenate([tree.frames for tree in inputs]), nodes)
-    if i.kind == "op" and pure:
+        return FrameTree(np.concatenate([tree.frames for tree in inputs]), nodes)
+    if i.kind == InstructionKind.OP and pure:
         (tree,) = inputs
         op = get(i.name)
         if isinstance(op, TimeOp):
             order = op.frames(i.params, np.array(numbers, np.int32), np.arange(len(tree.nodes)))
-            return Tree(tree.frames[order], tuple(tree.nodes[k] for k in order))
-        made: dict[Node | None, Node] = {}
+            return FrameTree(tree.frames[order], tuple(tree.nodes[k] for k in order))
+        made: dict[FrameStep | None, FrameStep] = {}
         for node in tree.nodes:
             if node not in made:
-                made[node] = Node(node, i.name, i.params, numbers)
-        return Tree(tree.frames, tuple(made[node] for node in tree.nodes))
-    return Tree(np.empty(0, np.int32), (), i, numbers, inputs)
+                made[node] = FrameStep(node, i.name, i.params, numbers)
+        return FrameTree(tree.frames, tuple(made[node] for node in tree.nodes))
+    return FrameTree(np.empty(0, np.int32), (), i, numbers, inputs)
 
 
-def finish(tree: Tree, made: dict[int, np.ndarray]) -> np.ndarray:
+def finish(tree: FrameTree, made: dict[int, np.ndarray]) -> np.ndarray:
     """Evaluate what needs whole clips.
 
     Args:
@@ -186,11 +195,11 @@ def finish(tree: Tree, made: dict[int, np.ndarray]) -> np.ndarray:
     arrays = [finish(each, made) for each in tree.inputs]
     i = tree.instruction
     assert i is not None
-    if i.kind == "concat":
+    if i.kind == InstructionKind.CONCAT:
         return np.concatenate(arrays, axis=arrays[0].ndim - 4)
-    if i.kind == "stack":
+    if i.kind == InstructionKind.STACK:
         return np.stack(arrays)
-    if i.kind == "mean":
+    if i.kind == InstructionKind.MEAN:
         total = np.zeros(arrays[0].shape, np.uint32)
         for array in arrays:
             total += array
@@ -207,18 +216,18 @@ def finish(tree: Tree, made: dict[int, np.ndarray]) -> np.ndarray:
     return done.reshape(*array.shape[:-3], *done.shape[1:])
 
 
-def source_frames(tree: Tree) -> np.ndarray:
+def source_frames(tree: FrameTree) -> np.ndarray:
     """Which source frame each position shows: int32 (T,), or (V,T) after ``stack``; of ``mean``, the first input's."""
     if tree.by_frame:
         return tree.frames
     shown = [source_frames(each) for each in tree.inputs]
     i = tree.instruction
     assert i is not None
-    if i.kind == "concat":
+    if i.kind == InstructionKind.CONCAT:
         return np.concatenate(shown, axis=-1)
-    if i.kind == "stack":
+    if i.kind == InstructionKind.STACK:
         return np.stack(shown)
-    op = get(i.name) if i.kind == "op" else None
+    op = get(i.name) if i.kind == InstructionKind.OP else None
     if isinstance(op, TimeOp):
         return np.take(
             shown[0], op.frames(i.params, np.array(tree.row, np.int32), np.arange(shown[0].shape[-1])), axis=-1

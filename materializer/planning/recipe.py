@@ -8,7 +8,7 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.program import Program
 from viewcache.store import Stored
 
-__all__ = ["Base", "BaseObject", "Recipe", "Source"]
+__all__ = ["Intermediate", "IntermediateObject", "Recipe", "VideoSource"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class VideoSource:
     """A video as a job needs it."""
 
     uri: str
@@ -55,8 +55,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """Kept pictures of a video, from which clips are made without decoding it: a kept ancestor (SAND §5.3)."""
+class Intermediate:
+    """Intermediates of a video, from which clips are made without decoding it: a kept ancestor (SAND §5.3)."""
 
     key: str
     """Content key, 32 hex digits."""
@@ -71,7 +71,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class BaseObject:
+class IntermediateObject:
     """Pictures of one video that are kept: the nearest kept ancestor of its clips."""
 
     object_id: int
@@ -79,6 +79,6 @@ class BaseObject:
     """Content key of the video."""
     recipe: Recipe
 
-    def stored_as(self, stored: Stored) -> Base:
+    def stored_as(self, stored: Stored) -> Intermediate:
         """What a worker needs to read the copy that is stored there."""
-        return Base(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)
+        return Intermediate(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)

@@ -15,7 +15,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.ops import Draw, Rows, get
 from viewcache.materializer.planning import conditions
 from viewcache.materializer.planning.graph import SOURCE, AbstractGraph
-from viewcache.materializer.planning.program import Instruction, Program
+from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.randomness import ONE, Words
 from viewcache.materializer.spec import BranchType, Merge, OpCall, StepSpec
 
@@ -229,7 +229,9 @@ class _Group:
         if step.merge == Merge.STACK and len(first.lead) > 1:
             raise BadInput(f"step {step.name!r} stacks streams that are stacks already; stack once")
         self.made += 1
-        self.instructions.append(Instruction(step.merge.value, tuple(s.number for s in streams), self.made))
+        self.instructions.append(
+            Instruction(InstructionKind(step.merge.value), tuple(s.number for s in streams), self.made)
+        )
         lead = first.lead
         if step.merge == Merge.CONCAT:
             lead = (*lead[:-1], sum(s.lead[-1] for s in streams))

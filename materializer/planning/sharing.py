@@ -12,7 +12,7 @@ import numpy as np
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.program import Node, grow
+from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.rows import VideoNeed, decode_cost
 from viewcache.materializer.randomness import permutation
 
@@ -42,10 +42,10 @@ class _Counts:
 
     def __init__(self) -> None:
         self.frames: dict[str, set[int]] = {}
-        self.nodes: dict[str, set[tuple[str, int, Node]]] = {}
+        self.nodes: dict[str, set[tuple[str, int, FrameStep]]] = {}
         self.clips: set[str] = set()
 
-    def add(self, video: str, key: str, uses: list[tuple[int, Node | None]]) -> None:
+    def add(self, video: str, key: str, uses: list[tuple[int, FrameStep | None]]) -> None:
         """One clip: its video's key, its own, and what it needs of each frame."""
         self.clips.add(key)
         self.frames.setdefault(video, set()).update(frame for frame, _ in uses)
@@ -120,7 +120,7 @@ def sample_of_videos(plans: Sequence[GenerationPlan], most: int, what: str) -> t
     return frozenset(keys[k] for k in order[:most].tolist()), most / len(keys)
 
 
-def _uses(plan: GenerationPlan, row: int) -> list[tuple[int, Node | None]]:
+def _uses(plan: GenerationPlan, row: int) -> list[tuple[int, FrameStep | None]]:
     """Each source frame of a clip with the last frame operation on its way."""
     recipe = plan.recipe(row)
     tree = grow(recipe.program, recipe.frames, recipe.row)

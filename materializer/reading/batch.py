@@ -42,7 +42,7 @@ class Batch:
     """How long the read waited for clips to be made."""
     stalls: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Where the read's time went: seconds by cause (`stalls.CAUSES`). All but ``load``, ``plan`` and ``draw`` add up to
-    ``waited_s``, with what a worker loaded of kept pictures."""
+    ``waited_s``, with what a worker loaded of intermediates."""
 
 
 def rank_share(videos: int, samples: int, rank: int, world: int) -> slice:

@@ -1,6 +1,6 @@
 """Single frames by name: frame i of a video, and the same after the first d augmentation steps (SAND Table 1).
 
-They are planned like clips of one frame and made by the same engine, so a frame after its last step is, to the bit,
+They are planned like clips of one frame and made by the same dispatcher, so a frame after its last step is, to the bit,
 what the batch holds. A step has a single-frame meaning as long as no merge lies before it.
 """
 
@@ -23,10 +23,10 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, plane_bytes, to_rgb
 from viewcache.materializer.ops import get
 from viewcache.materializer.planning.plan import GenerationPlan, clip_bound, content_key
-from viewcache.materializer.planning.program import Instruction, Program
-from viewcache.materializer.planning.recipe import Recipe, Source
+from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
+from viewcache.materializer.planning.recipe import Recipe, VideoSource
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
-from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, Makeable, RowState
 from viewcache.materializer.spec import BranchType, StepSpec
 from viewcache.materializer.storage.ledger import Copy
@@ -113,10 +113,10 @@ class SingleWork(Makeable):
         """The rows that need an object; empty if none does."""
         return [row for row, each in enumerate(self._wanted) if each.recipe.key == key]
 
-    def source(self, row: int) -> Source:
+    def source(self, row: int) -> VideoSource:
         """The video that a row is made of."""
         each = self._wanted[row]
-        return Source(each.uri, each.video, each.video_key, each.index.to_bytes(), each.index.frames)
+        return VideoSource(each.uri, each.video, each.video_key, each.index.to_bytes(), each.index.frames)
 
     def recipe(self, row: int) -> Recipe:
         """How a row's frame is made."""
@@ -130,12 +130,12 @@ class SingleWork(Makeable):
 class Singles:
     """The single frames of one task. Thread-safe."""
 
-    def __init__(self, task: Task, catalog: Catalog, tiers: Tiers, engine: Callable[[], Engine]) -> None:
-        """Find frames of ``task``, in these tiers or made by the engine."""
+    def __init__(self, task: Task, catalog: Catalog, tiers: Tiers, dispatcher: Callable[[], Dispatcher]) -> None:
+        """Find frames of ``task``, in these tiers or made by the dispatcher."""
         self._task = task
         self._catalog = catalog
         self._tiers = tiers
-        self._engine = engine
+        self._dispatcher = dispatcher
         self._ids: dict[str, int] = {}
         self._free_ids = range(0)
 
@@ -250,13 +250,13 @@ class Singles:
         out = [np.empty(each.recipe.shape, np.uint8) for each in wanted]
         if not wanted:
             return []
-        engine, work = self._engine(), SingleWork(self._task.task_id, wanted, self._object_ids(wanted))
+        dispatcher, work = self._dispatcher(), SingleWork(self._task.task_id, wanted, self._object_ids(wanted))
         for _ in range(READ_TRIES):
-            with engine.fetch(work, range(len(wanted))) as fetched:
+            with dispatcher.fetch(work, range(len(wanted))) as fetched:
                 wrong, _ = self._tiers.read_slots(fetched.copies, out)
             if not wrong:
                 return [each.pixels(array) for each, array in zip(wanted, out, strict=True)]
-            engine.evictor.rebuild(fetched.copies, wrong)
+            dispatcher.evictor.rebuild(fetched.copies, wrong)
         raise Broken(
             f"frames of {wanted[0].video!r} were damaged {READ_TRIES} times in a row after being made anew; check the "
             "disk, then run `viewcache doctor`"
@@ -271,10 +271,10 @@ class Singles:
             if missing:
                 found = self._catalog.objects_by_key(missing).to_pylist()
                 ids |= {row["key"]: row["object_id"] for row in found}
-                told = {row["key"] for row in found if not row["adopted"]}
+                known = {row["key"] for row in found if not row["adopted"]}
                 new = [key for key in missing if key not in ids]
                 ids |= {key: self._next_id(len(new)) for key in new}
-                if missing := [key for key in missing if key not in told]:
+                if missing := [key for key in missing if key not in known]:
                     self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
             self._ids |= ids
             while len(self._ids) > KNOWN_IDS:
@@ -322,14 +322,14 @@ def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None
     stream = resolved.number
     while stream:
         instruction = made[stream]
-        if instruction.kind != "op":
+        if instruction.kind != InstructionKind.OP:
             return None
         if get(instruction.name).stage == "frame":
             way.append(instruction)
         (stream,) = instruction.sources
     instructions, drawn, column = [], [np.zeros(0, np.int32)], 0
     for k, each in enumerate(reversed(way)):
-        instructions.append(Instruction("op", (k,), k + 1, each.name, each.params, column, each.width))
+        instructions.append(Instruction(InstructionKind.OP, (k,), k + 1, each.name, each.params, column, each.width))
         drawn.append(resolved.row[each.column : each.column + each.width])
         column += each.width
     return Program(tuple(instructions)), np.concatenate(drawn)

@@ -1,7 +1,7 @@
 """A task as its users see it: batches, frames and facts as plain values, whoever owns the cache.
 
 `OwnedTask` is the handle in the process that owns the cache. Nothing that it takes or gives back refers to a plan, an
-engine or a catalog, so that the same verbs can be answered by another process.
+dispatcher or a catalog, so that the same verbs can be answered by another process.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
+from viewcache.catalog.records import VideoStatus
 from viewcache.errors import ViewNotFound
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.dataset.scan import Scanned
@@ -40,7 +41,7 @@ class VideoInfo:
     """Content key of the file, 32 hex digits."""
     label: int
     """Number of its class; -1 without a label."""
-    status: str
+    status: VideoStatus
     """``ok``, or why it cannot be used."""
     error: str
     """The reason in words; empty if it is usable."""

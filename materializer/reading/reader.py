@@ -20,7 +20,7 @@ from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.scheduling.demand import Cancelled, Fetched
-from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import READ_TRIES, Position
 from viewcache.materializer.storage.tiers import Tiers, load_samples
@@ -61,7 +61,7 @@ class Reader:
         task: Task,
         catalog: Catalog,
         tiers: Tiers,
-        engine: Callable[[], Engine],
+        dispatcher: Callable[[], Dispatcher],
         ahead: Callable[[int, int], None],
         observer: Observer,
     ) -> None:
@@ -71,18 +71,18 @@ class Reader:
             task: whose batches.
             catalog: gets the progress.
             tiers: where objects lie.
-            engine: makes what is missing; started on the first call.
+            dispatcher: makes what is missing; started on the first call.
             ahead: told the number of the generation and the epoch being read, so that what follows is made in time.
             observer: told of batches that were read.
         """
         self.task = task
         self.spec = task.spec
         self.spent = Spent()
-        self.singles = Singles(task, catalog, tiers, engine)
+        self.singles = Singles(task, catalog, tiers, dispatcher)
         """Single frames of the task's videos."""
         self._catalog = catalog
         self._tiers = tiers
-        self._engine = engine
+        self._dispatcher = dispatcher
         self._ahead = ahead
         self._observer = observer
         self._lock = threading.Lock()
@@ -216,15 +216,15 @@ class Reader:
         reading: Reading,
     ) -> tuple[str, ...] | None:
         """Read the clips into ``out``; returns their keys, unless some were damaged."""
-        engine = self._engine()
+        dispatcher = self._dispatcher()
         reading.clock.skip()
-        with engine.fetch(active, rows, cancelled=cancelled) as fetched:
+        with dispatcher.fetch(active, rows, cancelled=cancelled) as fetched:
             if fetched.waited_s:
                 reading.clock.lap("wait")
             reading.clock.skip()
             wrong, loaded = self._tiers.read_slots(fetched.copies, out)
             loaded_s = reading.clock.lap("load")
-        damaged = engine.evictor.rebuild(fetched.copies, wrong)
+        damaged = dispatcher.evictor.rebuild(fetched.copies, wrong)
         self._catalog.add_io_samples(load_samples(loaded))
         self._account(reading, fetched, loaded_s, damaged)
         return None if wrong else tuple(copy.key for copy in fetched.copies)
@@ -273,7 +273,7 @@ class Reader:
         last = iteration + 1 >= active.plan.iterations
         next_needed = Position(*((epoch + 1, 0) if last else (epoch, iteration + 1)), pace_s)
         self._catalog.advance(ProgressRow(self.task.task_id, rank, *next_needed.place, seq, pace_s))
-        self._engine().progressed(active, next_needed)
+        self._dispatcher().progressed(active, next_needed)
         self.task.reached(epoch, iteration)
 
     def _batch(

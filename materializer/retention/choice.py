@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.spec import KeepRule
 
-__all__ = ["RULES", "Choice", "Options", "collapse", "leaves_until_full", "prune"]
+__all__ = ["RULES", "Options", "WayChoice", "collapse", "leaves_until_full", "prune"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WayChoice:
     """A way for each video."""
 
     option: NDArray[np.int64]
@@ -45,13 +45,13 @@ class Choice:
     """By how much the budget is missed; 0 = it holds."""
 
 
-def _choice(options: Options, option: NDArray[np.int64], budget: int) -> Choice:
+def _choice(options: Options, option: NDArray[np.int64], budget: int) -> WayChoice:
     video = np.arange(len(option))
     size = int(options.bytes[video, option].sum())
-    return Choice(option, size, float(options.cost_s[video, option].sum()), max(0, size - budget))
+    return WayChoice(option, size, float(options.cost_s[video, option].sum()), max(0, size - budget))
 
 
-def prune(options: Options, budget: int) -> Choice:
+def prune(options: Options, budget: int) -> WayChoice:
     """The cheapest choice within one item of the best there is (Lagrangian bound), in O(V h log V) for h options.
 
     Never worse than `leaves_until_full`, and its cost never rises with the budget.
@@ -116,7 +116,7 @@ def _steps(options: Options, start: NDArray[np.int64]) -> tuple[NDArray[Any], ..
     return tuple(np.concatenate(each) for each in zip(*found, strict=True))
 
 
-def leaves_until_full(options: Options, budget: int, *, only_if_cheaper: bool = False) -> Choice:
+def leaves_until_full(options: Options, budget: int, *, only_if_cheaper: bool = False) -> WayChoice:
     """The rival without a plan: every clip of one video after the other, soonest first, until one does not fit."""
     wanted = np.isfinite(options.cost_s[:, options.leaf])
     if only_if_cheaper:
@@ -126,7 +126,7 @@ def leaves_until_full(options: Options, budget: int, *, only_if_cheaper: bool = 
     return _choice(options, np.where(kept, options.leaf, options.nothing), budget)
 
 
-def collapse(options: Options, budget: int) -> Choice:
+def collapse(options: Options, budget: int) -> WayChoice:
     """The paper's Algorithm 1, repaired: all clips at first, then video by video one step up until the budget holds.
 
     A step goes to the way that makes least again among those that take less room; what loading costs is not asked.
@@ -150,7 +150,7 @@ def collapse(options: Options, budget: int) -> Choice:
     return _choice(options, option, budget)
 
 
-RULES: dict[str, Callable[[Options, int], Choice]] = {
+RULES: dict[str, Callable[[Options, int], WayChoice]] = {
     KeepRule.CHEAPEST: prune,
     KeepRule.LEAVES: leaves_until_full,
     KeepRule.SAND: collapse,

@@ -6,11 +6,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.recipe import BaseObject
-from viewcache.materializer.retention.choice import RULES, Choice
+from viewcache.materializer.planning.recipe import IntermediateObject
+from viewcache.materializer.retention.choice import RULES, WayChoice
 from viewcache.materializer.retention.options import Kept, ToCome, Way, Weighed, weigh
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.schedule import Keeping
@@ -19,6 +20,8 @@ from viewcache.materializer.workers.pool import job_bytes
 from viewcache.store.tier import REMOTE
 
 __all__ = ["Chosen", "IndexOf", "KeepSettings", "choose", "free_bytes_for", "keepings", "to_come"]
+
+_NAMES = {None: "nothing", ObjectKind.FRAMES: "decoded frames", ObjectKind.AUG: "resized frames"}
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -61,12 +64,12 @@ class Chosen:
     """What a rule chose for some plans."""
 
     weighed: Weighed
-    choice: Choice
+    choice: WayChoice
     budget_bytes: int
     """For what is kept; the rest of the cache's budget is for what is about to be read."""
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
-    rivals: dict[str, Choice]
+    rivals: dict[str, WayChoice]
     """What each rule would choose, this one's among them."""
 
     def way_of(self) -> dict[str, Way]:
@@ -97,10 +100,10 @@ class Chosen:
 
 
 def _named(way: Way, kinds: int) -> str:
-    base = {"nothing": "nothing", "frames": "decoded frames", "aug": "resized frames"}[way.base]
+    intermediate = _NAMES[way.intermediate]
     if not way.kept:
-        return base
-    return "all clips" if way.kept == kinds else f"small clips and {base}"
+        return intermediate
+    return "all clips" if way.kept == kinds else f"small clips and {intermediate}"
 
 
 def choose(
@@ -118,8 +121,8 @@ def choose(
         cost: seconds of each kind of work.
         settings: of the cache.
         free_bytes: of the budget, for clips that are about to be read.
-        before: bases that were chosen before, by the content key of the video.
-        refused: videos of which no base can be made.
+        before: intermediates that were chosen before, by the content key of the video.
+        refused: videos of which no intermediate can be made.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -132,7 +135,7 @@ def choose(
         return None
     weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before)
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
-    for column in (k for k, way in enumerate(weighed.ways) if way.base != "nothing"):
+    for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
     rivals = {name: rule(weighed.options, budget) for name, rule in RULES.items()}
     return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
@@ -146,7 +149,7 @@ def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
 def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
     """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most.
 
-    At least what the engine leaves free for readers that wait: a batch, a quarter of the budget at most.
+    At least what the dispatcher leaves free for readers that wait: a batch, a quarter of the budget at most.
     """
     batches = [len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans]
     return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
@@ -156,7 +159,7 @@ def keepings(
     plans: Sequence[GenerationPlan],
     chosen: Chosen | None,
     free_bytes: int,
-    bases: Mapping[str, tuple[BaseObject, ...]] = MappingProxyType({}),
+    intermediates: Mapping[str, tuple[IntermediateObject, ...]] = MappingProxyType({}),
 ) -> list[Keeping]:
     """What is kept of each of some plans' clips, after `choose`; without a choice every clip is.
 
@@ -164,7 +167,7 @@ def keepings(
         plans: one generation of each task.
         chosen: what was chosen for them.
         free_bytes: as for `choose`; shared by the tasks.
-        bases: content key of a video → what its clips are made from.
+        intermediates: content key of a video → what its clips are made from.
     """
     clips = [np.ones(len(plan), np.bool_) for plan in plans]
     if chosen is not None:
@@ -174,4 +177,4 @@ def keepings(
                 kept = np.array([key in ways and number < ways[key].kept for key in plans[k].videos.keys])
                 clips[k] = kept[plans[k].video]
     windows = [max(1, free_bytes // len(plans) // plan.bound) for plan in plans]
-    return [Keeping(mine, window, free_bytes, bases) for mine, window in zip(clips, windows, strict=True)]
+    return [Keeping(mine, window, free_bytes, intermediates) for mine, window in zip(clips, windows, strict=True)]

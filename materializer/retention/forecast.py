@@ -51,21 +51,21 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
         return Forecast()
     most = 0 if chosen is None else 1 << 62
     weighed = weigh(plans, cost, most_bytes=most)
-    missing, once, bases = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
+    missing, once, intermediates = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
     if chosen is not None:
         options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))
         option = np.array([options[video] for video in weighed.videos])
         kept = np.array([way.kept for way in weighed.ways])[option]
         missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
-        bases = once.base_bytes[np.arange(len(option)), option]
-    decoded = (missing.sum(axis=1) > 0) | (bases > 0)
+        intermediates = once.intermediate_bytes[np.arange(len(option)), option]
+    decoded = (missing.sum(axis=1) > 0) | (intermediates > 0)
     packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
     clips = float(missing.sum(axis=0) @ np.array([kind.clip_bytes for kind in weighed.kinds], np.float64))
-    size = clips + float(bases.sum())
+    size = clips + float(intermediates.sum())
     found = Forecast(
         packets=float(packets.sum()),
         frames=float(frames.sum()),
-        objects=float(missing.sum()) + float((bases > 0).sum()),
+        objects=float(missing.sum()) + float((intermediates > 0).sum()),
         object_bytes=size,
         decode_s=float(packets @ once.pixels) * cost.decode_s_per_pixel,
         convert_s=float(frames @ once.pixels) * cost.convert_s_per_pixel,

@@ -18,12 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow
+from viewcache.catalog.records import EventRow, ObjectKind
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.intermediates import base_recipe, base_rows
+from viewcache.materializer.planning.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.planning.program import Instruction
-from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.retention.chosen import (
     Chosen,
@@ -35,8 +35,8 @@ from viewcache.materializer.retention.chosen import (
     to_come,
 )
 from viewcache.materializer.retention.options import Kept, ToCome, Way
-from viewcache.materializer.scheduling.bases import BaseWork
 from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -117,9 +117,9 @@ class Keeper:
         decided = self._decided.get(group_generation)
         return None if decided is None else decided.chosen
 
-    def bases(self) -> list[BaseWork]:
+    def intermediates(self) -> list[IntermediateWork]:
         """What clips are made from, to be made ahead."""
-        return [each.bases for each in list(self._decided.values()) if each.bases is not None]
+        return [each.intermediates for each in list(self._decided.values()) if each.intermediates is not None]
 
     def is_decided(self, work: ActiveGeneration) -> bool:
         """Whether a generation was among those that were weighed."""
@@ -135,7 +135,7 @@ class Keeper:
         self,
         group_generation: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
-        place: "Place",
+        place: "KeptAt",
         cost: CostModel,
         guard: Callable[[], AbstractContextManager[object]],
     ) -> "_Decided":
@@ -157,7 +157,7 @@ class Keeper:
         self,
         group_generation: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
-        place: "Place",
+        place: "KeptAt",
         cost: CostModel,
         guard: Callable[[], AbstractContextManager[object]],
     ) -> "_Decided":
@@ -185,8 +185,10 @@ class Keeper:
         there = old.usable(self._has) if old is not None else {}
         usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
-        bases = BaseWork(group_generation, flat, sources, [work.unkept_due_in_s for work in works], free, usable)
-        bases.mark_present(self._has)
+        intermediates = IntermediateWork(
+            group_generation, flat, sources, [work.unkept_due_in_s for work in works], free, usable
+        )
+        intermediates.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
         stale = [
             each for key, many in there.items() for each in many if each.object_id not in _ids(objects.get(key, ()))
@@ -195,7 +197,7 @@ class Keeper:
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         made_as = {key: was.way for key, was in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
-        return _Decided(place, cost, made_as, usable, bases, chosen, refused)
+        return _Decided(place, cost, made_as, usable, intermediates, chosen, refused)
 
     def _keep(
         self,
@@ -203,7 +205,7 @@ class Keeper:
         chosen: Chosen | None,
         free_bytes: int,
         guard: Callable[[], AbstractContextManager[object]],
-        usable: Mapping[str, tuple[BaseObject, ...]] = MappingProxyType({}),
+        usable: Mapping[str, tuple[IntermediateObject, ...]] = MappingProxyType({}),
     ) -> None:
         found = keepings([work.plan for work in works], chosen, free_bytes, usable)
         with guard():
@@ -215,15 +217,15 @@ class Keeper:
         chosen: Chosen,
         plans: Sequence[ToCome],
         works: Sequence[ActiveGeneration],
-        kept: Mapping[str, tuple[BaseObject, ...]],
-    ) -> tuple[dict[str, tuple[BaseObject, ...]], dict[str, Source]]:
-        """The bases of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
+        kept: Mapping[str, tuple[IntermediateObject, ...]],
+    ) -> tuple[dict[str, tuple[IntermediateObject, ...]], dict[str, VideoSource]]:
+        """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
         recipes: list[tuple[str, int, Recipe]] = []
-        sources: dict[str, Source] = {}
-        objects: dict[str, tuple[BaseObject, ...]] = {}
+        sources: dict[str, VideoSource] = {}
+        objects: dict[str, tuple[IntermediateObject, ...]] = {}
         for video, key in enumerate(chosen.weighed.videos):
             way = chosen.weighed.ways[int(chosen.choice.option[video])]
-            if way.base == "nothing":
+            if way.intermediate is None:
                 continue
             objects[key] = kept.get(key, ())
             # First resize → frames of all clips that begin with it; None = as decoded.
@@ -238,29 +240,31 @@ class Keeper:
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
                         sources.setdefault(key, work.source(int(rows[0])))
                         how = None
-                        if way.base == "aug" and kind.resize is not None:
+                        if way.intermediate == ObjectKind.AUG and kind.resize is not None:
                             how = kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes()
                         wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if key not in kept:
                 for how, frames in wanted.items():
-                    recipes.append((key, video_id, base_recipe(key, how, np.unique(np.concatenate(frames)), index)))
+                    recipes.append(
+                        (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
+                    )
         keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
         ids, known = ids_of(self._catalog, keys)
         fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-        self._catalog.record_objects(base_rows(fresh))
+        self._catalog.record_objects(intermediate_rows(fresh))
         for object_id, (key, _, recipe) in zip(ids.tolist(), recipes, strict=True):
-            objects[key] = (*objects[key], BaseObject(object_id, key, recipe))
+            objects[key] = (*objects[key], IntermediateObject(object_id, key, recipe))
         return objects, sources
 
     def _record(
         self,
         chosen: Chosen,
         works: Sequence[ActiveGeneration],
-        objects: Mapping[str, tuple[BaseObject, ...]],
-        stale: Sequence[BaseObject],
+        objects: Mapping[str, tuple[IntermediateObject, ...]],
+        stale: Sequence[IntermediateObject],
         group_generation: int,
     ) -> None:
-        """Let the catalog know what is kept, and which clips are made from what; ``stale`` bases may leave."""
+        """Let the catalog know what is kept, and which clips are made from what; ``stale`` intermediates may leave."""
         parents, children, ids, kept = [], [], [], []
         for work in works:
             assert work.keeping is not None
@@ -273,10 +277,10 @@ class Keeper:
                     parents.append(np.full(len(mine), each.object_id))
                     children.append(mine)
         unique, first = np.unique(np.concatenate(ids), return_index=True)
-        bases = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
+        intermediates = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
         gone = np.array([each.object_id for each in stale], np.int64)
-        flags = np.concatenate(kept)[first], np.ones(len(bases), bool), np.zeros(len(gone), bool)
-        keep = pa.table({"object_id": np.concatenate([unique, bases, gone]), "keep": np.concatenate(flags)})
+        flags = np.concatenate(kept)[first], np.ones(len(intermediates), bool), np.zeros(len(gone), bool)
+        keep = pa.table({"object_id": np.concatenate([unique, intermediates, gone]), "keep": np.concatenate(flags)})
         count = sum(map(len, children))
         edges = pa.table(
             {
@@ -292,7 +296,7 @@ class Keeper:
         self._catalog.add_events([event])
 
 
-Place = dict[int, tuple[ActiveGeneration, int, int]]
+KeptAt = dict[int, tuple[ActiveGeneration, int, int]]
 """Whose plans were weighed, by identity: the generation, the identity of its plan, and how many epochs were read."""
 
 
@@ -300,39 +304,41 @@ Place = dict[int, tuple[ActiveGeneration, int, int]]
 class _Decided:
     """What was decided for one generation of the group."""
 
-    place: Place
+    place: KeptAt
     cost: CostModel
     ways: Mapping[str, Way] = field(default_factory=dict)
-    """Content key of a video → as what its newest base was chosen."""
-    objects: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
-    """Content key of a video → its bases."""
-    bases: BaseWork | None = None
+    """Content key of a video → as what its newest intermediate was chosen."""
+    objects: Mapping[str, tuple[IntermediateObject, ...]] = field(default_factory=dict)
+    """Content key of a video → its intermediates."""
+    intermediates: IntermediateWork | None = None
     chosen: Chosen | None = None
     failed: Set[str] = frozenset()
-    """Videos of which no base could be made, so far."""
+    """Videos of which no intermediate could be made, so far."""
 
     def refused(self) -> Set[str]:
-        """Videos of which no base can be made."""
-        return self.failed if self.bases is None else self.failed | set(map(str, self.bases.failed()))
+        """Videos of which no intermediate can be made."""
+        return self.failed if self.intermediates is None else self.failed | set(map(str, self.intermediates.failed()))
 
-    def differs(self, place: Place) -> bool:
+    def differs(self, place: KeptAt) -> bool:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
         return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
 
     def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
         """What was chosen, and whether it is there already."""
         made = self.usable(has)
-        sizes = {key: sum(each.recipe.bound for each in bases) for key, bases in self.objects.items()}
+        sizes = {key: sum(each.recipe.bound for each in mine) for key, mine in self.objects.items()}
         return {key: Kept(self.ways[key], size, key in made) for key, size in sizes.items() if key in self.ways}
 
-    def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[BaseObject, ...]]:
-        """The bases that are there."""
-        return {key: bases for key, bases in self.objects.items() if all(has(each.recipe.key) for each in bases)}
+    def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[IntermediateObject, ...]]:
+        """The intermediates that are there."""
+        return {key: mine for key, mine in self.objects.items() if all(has(each.recipe.key) for each in mine)}
 
 
-def _merged(first: tuple[BaseObject, ...], then: tuple[BaseObject, ...]) -> tuple[BaseObject, ...]:
+def _merged(
+    first: tuple[IntermediateObject, ...], then: tuple[IntermediateObject, ...]
+) -> tuple[IntermediateObject, ...]:
     return (*first, *(each for each in then if each.object_id not in _ids(first)))
 
 
-def _ids(bases: Iterable[BaseObject]) -> set[int]:
-    return {each.object_id for each in bases}
+def _ids(intermediates: Iterable[IntermediateObject]) -> set[int]:
+    return {each.object_id for each in intermediates}

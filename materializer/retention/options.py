@@ -12,17 +12,18 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import plane_bytes
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
-from viewcache.materializer.planning.program import Instruction
+from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.retention.choice import Options
 
-__all__ = ["BASES", "Kept", "Kind", "Once", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
+__all__ = ["INTERMEDIATES", "ClipKind", "Kept", "Once", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
 
-BASES = ("nothing", "frames", "aug")
+INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
 """What may be kept for clips that are not: nothing, decoded frames, resized frames."""
 
 MOST_KINDS = 4
@@ -41,12 +42,12 @@ class Way:
 
     kept: int
     """The clips of so many kinds are kept, the small ones first."""
-    base: str
-    """One of `BASES`: what is kept for the others."""
+    intermediate: ObjectKind | None
+    """One of `INTERMEDIATES`: what is kept for the others; None is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ClipKind:
     """Clips that are made alike: of one task, or of several with the same steps."""
 
     plans: tuple[int, ...]
@@ -78,9 +79,9 @@ class Kept:
 
     way: Way
     bytes: int
-    """Of its base."""
+    """Of its intermediate."""
     made: bool
-    """Whether the base is in the store."""
+    """Whether the intermediate is in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Once:
     """(V,) of one frame."""
     missing: Floats
     """(V, kinds) clips that are not in the store."""
-    base_bytes: Floats
+    intermediate_bytes: Floats
     """(V, ways) raw bytes of what is kept to make clips from, where it is not in the store."""
 
 
@@ -106,14 +107,14 @@ class Weighed:
     options: Options
     ways: tuple[Way, ...]
     """Its columns."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ClipKind, ...]
     videos: tuple[str, ...]
     """Content keys, in the order in which they are needed."""
     once: "Once"
     """What making everything takes of each video."""
 
 
-def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[Kind, ...]:
+def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
     """Which plans make the same clips, the kinds with small clips first."""
     members: dict[tuple[object, ...], list[int]] = {}
     for number, plan in enumerate(plans):
@@ -122,7 +123,7 @@ def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[Kind, ...]:
         alike = (steps, sampling.frames_per_video, sampling.frame_stride, plan.shape, _resize(plan))
         members.setdefault(alike, []).append(number)
     found = [
-        Kind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].bound, _resize(plans[each[0]]))
+        ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].bound, _resize(plans[each[0]]))
         for each in members.values()
     ]
     return tuple(sorted(found, key=lambda kind: kind.clip_bytes))
@@ -133,7 +134,7 @@ def _resize(plan: GenerationPlan) -> Instruction | None:
     first = {program.instructions[:1] for program in plan.resolved.programs}
     if len(first) == 1:
         for instruction in next(iter(first)):
-            if instruction.kind == "op" and isinstance(get(instruction.name), NativeOp):
+            if instruction.kind == InstructionKind.OP and isinstance(get(instruction.name), NativeOp):
                 return instruction
     return None
 
@@ -147,11 +148,11 @@ def weigh(
         plans: one generation of each task.
         cost: seconds of each kind of work.
         most_bytes: raw bytes of the largest object that a worker can hold in memory.
-        before: bases that were chosen before, by the content key of the video.
+        before: intermediates that were chosen before, by the content key of the video.
     """
     kinds = kinds_of([each.plan for each in plans])
     counts = range(len(kinds) + 1) if len(kinds) <= MOST_KINDS else (0, len(kinds))
-    ways = tuple(Way(kept, base) for kept in counts for base in BASES if kept < len(kinds) or base == "nothing")
+    ways = tuple(Way(kept, each) for kept in counts for each in INTERMEDIATES if kept < len(kinds) or each is None)
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
     for number, each in enumerate(plans):
         rows, first = np.unique(each.plan.video[each.rows], return_index=True)
@@ -169,7 +170,7 @@ def weigh(
         found.append(weighing.columns(ways, [before.get(name) for name in block]))
         once.append(weighing.once)
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
-    options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), "nothing")), ways.index(Way(0, "nothing")))
+    options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), None)), ways.index(Way(0, None)))
     columns = Once.__slots__
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in columns))
     return Weighed(options, ways, kinds, names, whole)
@@ -197,11 +198,11 @@ class _Uses:
 
 
 class _Block:
-    """Some videos. A *visit* is an epoch of the group: what is needed of a video in it is needed at about one time."""
+    """Some videos. An *epoch use* is what an epoch of the group needs of one video, at about one time."""
 
     def __init__(
         self,
-        kinds: Sequence[Kind],
+        kinds: Sequence[ClipKind],
         rows: list[list[Rows]],
         indexes: Sequence[VideoIndex],
         cost: CostModel,
@@ -226,7 +227,7 @@ class _Block:
         for number in reversed(range(len(self._kinds))):
             after = np.union1d(after, self._visits(number))
             codes.append(after)
-        codes.reverse()  # codes[k]: what the kinds from k on need, visit by visit
+        codes.reverse()  # codes[k]: what the kinds from k on need, by epoch use
         needed = [_Needed(each, self._epochs, self._most_frames, self._count) for each in codes]
         seen, cost = needed[0], self._cost
         packets = np.array([index.floor_packets(seen.frames_of(k)) for k, index in enumerate(self._indexes)], float)
@@ -238,19 +239,19 @@ class _Block:
         found = []
         for way in ways:
             was = [each if each is not None and each.way == way else None for each in before]
-            base = np.array([np.nan if each is None else each.bytes for each in was])
+            intermediate = np.array([np.nan if each is None else each.bytes for each in was])
             made = np.array([each is not None and each.made for each in was])
-            found.append(self._way(way, needed[way.kept], clips, _Decode(once, share), base, made))
-        size, cost_s, work_s, bases = (np.stack(each, axis=1) for each in zip(*found, strict=True))
-        self.once = Once(packets, seen.frames, self._pixels, missing, bases)
+            found.append(self._way(way, needed[way.kept], clips, _Decode(once, share), intermediate, made))
+        size, cost_s, work_s, intermediates = (np.stack(each, axis=1) for each in zip(*found, strict=True))
+        self.once = Once(packets, seen.frames, self._pixels, missing, intermediates)
         return np.ceil(size).astype(np.int64), cost_s, work_s
 
     def _visits(self, number: int) -> Ints:
         """What a kind needs: (video, epoch, frame) as one number each, sorted."""
         found = [np.zeros(0, np.int64)]
         for plan, rows, video, _ in self._rows[number]:
-            visit = video * self._epochs + self._epoch(plan, rows)
-            found.append((visit[:, None] * self._most_frames + plan.frames(rows)).reshape(-1))
+            epoch_use = video * self._epochs + self._epoch(plan, rows)
+            found.append((epoch_use[:, None] * self._most_frames + plan.frames(rows)).reshape(-1))
         return np.unique(np.concatenate(found))
 
     def _clips(self, number: int) -> "_Clips":
@@ -297,10 +298,13 @@ class _Block:
         needed: "_Needed",
         clips: "Sequence[_Clips]",
         decode: "_Decode",
-        base: Floats,
+        intermediate: Floats,
         made: NDArray[np.bool_],
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """One column, and the raw bytes of its base; ``base`` is that of before or nan, ``made`` if it is there."""
+        """One column, and the raw bytes of its intermediate.
+
+        ``intermediate`` has the bytes of that of before, or nan; ``made`` says whether it is there.
+        """
         cost = self._cost
         size, cost_s, work_s = np.zeros(self._count), np.zeros(self._count), np.zeros(self._count)
         missing = np.zeros(self._count)
@@ -313,14 +317,14 @@ class _Block:
                 cost_s += of.made * kind.clip_bytes * cost.make_s_per_byte
                 work_s += of.made * kind.clip_bytes * cost.augment_s_per_byte
             cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
-        if way.base == "nothing":
+        if way.intermediate is None:
             packets = needed.span_packets(self._indexes, by_visit=True) * decode.share
             again = self._pixels * (packets * cost.decode_s_per_pixel + needed.visited * cost.convert_s_per_pixel)
-            # The first visit's frames come with the decode for the clips that are kept.
+            # The first epoch use's frames come with the decode for the clips that are kept.
             cost_s += np.where(missing > 0, decode.once_s, 0)
             again *= np.where(missing > 0, 1 - 1 / np.maximum(1, needed.visits), 1)
             return size, cost_s + again, work_s + again, np.zeros(self._count)
-        if way.base == "frames":
+        if way.intermediate == ObjectKind.FRAMES:
             each, again = self._native, self._pixels * needed.visited * cost.convert_s_per_pixel
         else:
             each, again = self._resized_by_all(way.kept), np.zeros(self._count)
@@ -328,7 +332,7 @@ class _Block:
         with np.errstate(invalid="ignore"):  # no frames of an infinite size are none to be had
             cost_s += decode.once_s + np.where(made, 0, raw * cost.store_s_per_byte)
             cost_s += again + each * needed.visited * cost.load_s_per_byte
-            size += np.where(np.isnan(base), clip_bound(raw, needed.frames), base)
+            size += np.where(np.isnan(intermediate), clip_bound(raw, needed.frames), intermediate)
         there = (raw <= self._most_bytes) & (needed.frames > 0)
         cost_s, work_s = (np.where(there, each, np.inf) for each in (cost_s, work_s + again))
         return np.where(there, size, 0), cost_s, work_s, np.where(there & ~made, raw, 0)
@@ -359,11 +363,11 @@ class _Clips:
     """Of one kind, for each video."""
 
     stays: Floats
-    """Distinct ones that are needed after the next visit: what that visit reads gives its room to others."""
+    """Distinct ones that are needed after the next epoch use: what that one reads gives its room to others."""
     missing: Floats
     """Distinct ones that are not in the store."""
     made: Floats
-    """Distinct ones of each visit, added up: how many are made if none is kept."""
+    """Distinct ones of each epoch use, added up: how many are made if none is kept."""
     uses: Floats
 
 
@@ -371,18 +375,18 @@ class _Needed:
     """Source frames that some kinds need of the videos of a block."""
 
     def __init__(self, codes: Ints, epochs: int, most_frames: int, videos: int) -> None:
-        visit, frame = np.divmod(codes, most_frames)
-        video = visit // epochs
+        epoch_use, frame = np.divmod(codes, most_frames)
+        video = epoch_use // epochs
         self._frames = np.unique(video * most_frames + frame)
         self._most = most_frames
-        starts = np.flatnonzero(np.diff(visit, prepend=-1))
-        ends = np.append(starts[1:], len(visit)) - 1 if len(starts) else starts
+        starts = np.flatnonzero(np.diff(epoch_use, prepend=-1))
+        ends = np.append(starts[1:], len(epoch_use)) - 1 if len(starts) else starts
         self._spans = video[starts], frame[starts], frame[ends]
         self._bounds = np.searchsorted(self._frames, np.arange(videos + 1) * most_frames)
         self.frames = np.diff(self._bounds).astype(np.float64)
         """Distinct ones, for each video."""
         self.visited = np.bincount(video, minlength=videos).astype(np.float64)
-        """Distinct ones of each visit, added up."""
+        """Distinct ones of each epoch use, added up."""
         self.visits = np.bincount(self._spans[0], minlength=videos).astype(np.float64)
 
     def frames_of(self, video: int) -> NDArray[np.int32]:

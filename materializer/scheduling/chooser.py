@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.pressure import Pace, Pressure, allowance, in_use
-from viewcache.materializer.scheduling.rules import Choice, Patience, abandoned, next_job, preempt, preemptible
+from viewcache.materializer.scheduling.rules import NextJob, Patience, abandoned, next_job, preempt, preemptible
 from viewcache.materializer.scheduling.running import Running
 from viewcache.materializer.scheduling.work import edges_of
 from viewcache.materializer.storage.codecs import CodecChooser
-from viewcache.materializer.workers.job import Place
+from viewcache.materializer.workers.job import Target
 from viewcache.materializer.workers.pool import Held
 
-__all__ = ["Chooser", "EngineSettings"]
+__all__ = ["Chooser", "DispatcherSettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class EngineSettings:
+class DispatcherSettings:
     """What the cache's settings say about making things."""
 
-    place: Place
+    place: Target
     """Where and how objects are written."""
     codecs: CodecChooser
     """Says how each is packed."""
@@ -35,16 +35,16 @@ class EngineSettings:
 class Chooser:
     """Chooses by demand, then by deadline or, under pressure, by what is left. One dispatcher thread uses it."""
 
-    def __init__(self, board: Board, settings: EngineSettings) -> None:
-        """Choose from what stands on the board, within the settings' memory."""
+    def __init__(self, board: Board, settings: DispatcherSettings, pressure: Pressure | None = None) -> None:
+        """Choose from what stands on the board, within the settings' memory; ``pressure`` says when that is short."""
         self._board = board
         self._job_bytes = settings.job_bytes
         self._declared_bytes = 0
         self._pace = Pace()
-        self._patience = Patience()
-        self.pressure = Pressure(settings.memory_bytes)
+        self.patience = Patience()
+        self.pressure = pressure or Pressure(settings.memory_bytes)
 
-    def next(self, *, ahead: bool, only_soon: bool) -> Choice[str] | None:
+    def next(self, *, ahead: bool, only_soon: bool) -> NextJob[str] | None:
         """What is made next, see `next_job`."""
         cost = self._pace.cost if self.pressure.on else None
         with self._board.changed:
@@ -59,7 +59,7 @@ class Chooser:
         """Numbers of the jobs that are to give up their rest for a reader, see `preempt`."""
         at_once |= self.pressure.on
         with self._board.changed:
-            return preempt(self._board, begun, self._patience, time.monotonic(), at_once=at_once)
+            return preempt(self._board, begun, self.patience, time.monotonic(), at_once=at_once)
 
     def abandoned(self) -> frozenset[int]:
         """Numbers of the jobs to cancel, see `abandoned`."""

@@ -53,7 +53,7 @@ class Board(State[str]):
         self._ledger = ledger
         self._positions: dict[int, Position] = {}
         """Task → where its reader is."""
-        self._tight_since: float | None = None
+        self.tight_since: float | None = None
         """Since when the dispatcher has been looking for room for a demand."""
         self._fatal: BaseException | None = None
         self._closing = False
@@ -69,7 +69,7 @@ class Board(State[str]):
         timeout_s: float | None,
         cancelled: Cancelled | None,
     ) -> Fetched:
-        """Wait until all rows' objects are in the store, and hold them; see `Engine.fetch`."""
+        """Wait until all rows' objects are in the store, and hold them; see `Dispatcher.fetch`."""
         begun = time.monotonic()
         deadline = None if timeout_s is None else begun + timeout_s
         cancelled = cancelled or threading.Event()
@@ -102,11 +102,11 @@ class Board(State[str]):
             finally:
                 self.demands.remove(waiting)
                 if not self.demands:
-                    self._tight_since = None
+                    self.tight_since = None
 
     def _fetched(self, waiting: Demand[str], copies: list[Copy], missed: int, begun: float) -> Fetched:
         now = time.monotonic()
-        tight = [*waiting.tight, *([] if self._tight_since is None else [(self._tight_since, now)])]
+        tight = [*waiting.tight, *([] if self.tight_since is None else [(self.tight_since, now)])]
         return Fetched(copies, missed, now - begun, explain(begun, now, waiting.arrivals, tight))
 
     def _held(self, waiting: Demand[str]) -> list[Copy] | None:
@@ -136,7 +136,7 @@ class Board(State[str]):
         self.gone.add(task_id)
 
     def reached(self, work: Work[str], position: Position) -> None:
-        """Note where a task's reader is, see `Engine.progressed`; the lock is held."""
+        """Note where a task's reader is, see `Dispatcher.progressed`; the lock is held."""
         self._positions[work.task_id] = position
         for each in (work, *(each for each in self.ahead if each.task_id == work.task_id and each is not work)):
             each.at(position)
@@ -168,17 +168,17 @@ class Board(State[str]):
 
     def tight(self, *, demanded: bool) -> None:
         """There is no room for a job; what readers wait for waits for that, if it is ``demanded``."""
-        if demanded and self._tight_since is None:
-            self._tight_since = time.monotonic()
+        if demanded and self.tight_since is None:
+            self.tight_since = time.monotonic()
 
     def eased(self) -> None:
         """There was room for a job."""
-        if self._tight_since is None:
+        if self.tight_since is None:
             return
         with self.changed:
             for waiting in self.demands:
-                waiting.tight.append((self._tight_since, time.monotonic()))
-            self._tight_since = None
+                waiting.tight.append((self.tight_since, time.monotonic()))
+            self.tight_since = None
 
     def mark(self, work: Work[str], rows: list[int], state: RowState) -> None:
         """Note how far rows are, and wake who waits."""

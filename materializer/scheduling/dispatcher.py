@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
-from viewcache.materializer.scheduling.bases import hold_bases
-from viewcache.materializer.scheduling.chooser import Chooser, EngineSettings
+from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.evictor import Evictor
+from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.moves import Moves
-from viewcache.materializer.scheduling.rules import Choice, Wanted, missing_keys, next_ahead
+from viewcache.materializer.scheduling.rules import NextJob, Wanted, missing_keys, next_ahead
 from viewcache.materializer.scheduling.running import Running, by_work, describe, makeable, no_room
 from viewcache.materializer.scheduling.work import Position, RowState, Work
 from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
-from viewcache.materializer.telemetry.observer import ENGINE_THREAD, Observer
+from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD, Observer
 from viewcache.materializer.workers.job import Made, Report
 from viewcache.materializer.workers.pool import Event, Pool
 from viewcache.store import Reservation, find_written
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Engine", "EngineSettings"]
+__all__ = ["Dispatcher", "DispatcherSettings"]
 
-_log = logging.getLogger("viewcache.engine")
+_log = logging.getLogger("viewcache.dispatcher")
 
 TRIES = 3
 """How often a video is given to a worker when workers die on it."""
@@ -46,7 +46,7 @@ IDLE_S = 0.5
 BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
 
 
-class Engine(Driver[str, Reservation]):
+class Dispatcher(Driver[str, Reservation]):
     """Makes objects when they are needed, or before. Thread-safe.
 
     ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
@@ -58,15 +58,16 @@ class Engine(Driver[str, Reservation]):
         ledger: Ledger,
         tiers: Tiers,
         pool: Pool,
-        settings: EngineSettings,
+        settings: DispatcherSettings,
         on_bad_clip: BadClip,
         observer: Observer | None = None,
         moves: Moves | None = None,
+        chooser: Callable[[Board, DispatcherSettings], Chooser] | None = None,
     ) -> None:
-        """Start nothing yet; the first demand or look-ahead starts the thread."""
+        """Start nothing yet; the first demand or look-ahead starts the thread. ``chooser`` makes another `Chooser`."""
         self._ledger = ledger
         self._tier = self.space = tiers.local
-        self._pool = pool
+        self.pool = pool
         self._settings = settings
         self.demand_reserve = settings.demand_reserve
         """Bytes of the budget that look-ahead leaves to readers."""
@@ -75,8 +76,8 @@ class Engine(Driver[str, Reservation]):
         self.lock = self._board.changed
         self.evictor = Evictor(ledger, tiers, self._board, self._works, self._freed, observer or Observer())
         """Makes room."""
-        self.chooser = Chooser(self._board, settings)
-        """Who is next; another may be put in its place before anybody reads."""
+        self.chooser = (chooser or Chooser)(self._board, settings)
+        """Who is next."""
         self.full = False
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -133,7 +134,7 @@ class Engine(Driver[str, Reservation]):
         finally:
             self._ledger.release(copies)
             if not self._closing:
-                self._pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
+                self.pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
     def mark_present(self, works: Sequence[Work[str]]) -> None:
         """Mark the rows whose objects are in the store already; otherwise that comes out when their turn comes."""
@@ -186,10 +187,10 @@ class Engine(Driver[str, Reservation]):
         """Stop the dispatcher and the workers; waiting readers get Closed. False if a thread hangs and was left."""
         self._closing = True
         self._board.stop()
-        self._pool.wake()
+        self.pool.wake()
         if self._thread is not None:
             self._thread.join()
-        clean = self._pool.close()
+        clean = self.pool.close()
         for running in list(self._running.values()):
             self._salvage(running)
             self._release(running)
@@ -202,7 +203,7 @@ class Engine(Driver[str, Reservation]):
             raise Closed("the cache was closed; open it again")
         self._wake_mover()
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name=ENGINE_THREAD, daemon=True)
+            thread = threading.Thread(target=self._run, name=DISPATCHER_THREAD, daemon=True)
             thread.start()
             self._thread = thread
         self._freed()
@@ -216,7 +217,7 @@ class Engine(Driver[str, Reservation]):
         """Look again: there is more room, or more to make; the board's lock is held."""
         self.full = False
         self._moves += 1
-        self._pool.wake()
+        self.pool.wake()
 
     def _is_idle(self) -> bool:
         if self._running or self._choosing or self._board.is_waited_on():
@@ -236,34 +237,34 @@ class Engine(Driver[str, Reservation]):
         try:
             while not self._closing:
                 self._dispatch()
-                for event in self._pool.poll(IDLE_S):
+                for event in self.pool.poll(IDLE_S):
                     self._handle(event)
         except BaseException as error:
             # Whatever it is, readers must not wait for ever.
-            _log.exception("the dispatcher stopped", extra={"action": "engine_stopped"})
+            _log.exception("the dispatcher stopped", extra={"action": "dispatcher_stopped"})
             self._board.stop(error)
 
     def _dispatch(self) -> None:
         self._choosing = True
         try:
             lacks_room = self.give_jobs()
-            self._pool.request_preemption(self.chooser.to_preempt(self._pool.begun(), at_once=lacks_room))
-            self._pool.cancel(self.chooser.abandoned())
+            self.pool.request_preemption(self.chooser.to_preempt(self.pool.begun(), at_once=lacks_room))
+            self.pool.cancel(self.chooser.abandoned())
         finally:
             with self._board.changed:
                 self._choosing = False
                 if not self._running:
                     self._board.changed.notify_all()
 
-    def _choose(self, *, only_soon: bool) -> Choice[str] | None:
-        self.chooser.measure(self._pool.held(), self._running)
+    def _choose(self, *, only_soon: bool) -> NextJob[str] | None:
+        self.chooser.measure(self.pool.held(), self._running)
         return self.chooser.next(ahead=not self.full, only_soon=only_soon)
 
-    def _has_worker(self, choice: Choice[str]) -> bool:
+    def _has_worker(self, choice: NextJob[str]) -> bool:
         # After a death jobs run alone until it is clear on whose video workers die. Paused jobs hold memory.
         interrupts = choice.demanded and not self._tries and not self.chooser.pressure.on
         self._preemptible = self.chooser.preemptible() if interrupts else frozenset[int]()
-        return self._pool.has_room(self._preemptible)
+        return self.pool.has_room(self._preemptible)
 
     def _before_start(self) -> int:
         moves = self._moves
@@ -276,35 +277,35 @@ class Engine(Driver[str, Reservation]):
             self._wake_mover()
             self._board.changed.notify_all()
 
-    def _lacks_room(self, choice: Choice[str]) -> None:
+    def _lacks_room(self, choice: NextJob[str]) -> None:
         # Final only if nobody else had, has or is about to have what could leave instead.
         alone = not self._running and self._held_before == (False, self._ledger.holds)
         if alone and self._board.is_oldest(choice.work, choice.rows):
             self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
 
-    def _allowance(self, choice: Choice[str]) -> int:
+    def _allowance(self, choice: NextJob[str]) -> int:
         return self.chooser.allowance(sum(map(choice.work.held, choice.rows)), demanded=choice.demanded)
 
-    def _make_room(self, need: int, before_s: float | None, choice: Choice[str]) -> None:
+    def _make_room(self, need: int, before_s: float | None, choice: NextJob[str]) -> None:
         self._board.tight(demanded=choice.demanded)
         self.evictor.evict(need, before_s)
 
     def _describe(
-        self, choice: Choice[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation]
+        self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation]
     ) -> int:
         self._jobs += 1
-        bases, held = hold_bases(self._ledger, map(makeable, wanted.values()))
+        intermediates, held = hold_intermediates(self._ledger, map(makeable, wanted.values()))
         codecs = self._settings.codecs
         trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
         urgent = missing_keys(self._board)
-        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, bases, urgent, trial=trial)
+        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, intermediates, urgent, trial=trial)
         self._running[job.number] = Running(job, wanted, promises, held)
         return job.number
 
     def _submit(self, number: int) -> bool:
         running = self._running[number]
         try:
-            self._pool.submit(running.job, self._preemptible)
+            self.pool.submit(running.job, self._preemptible)
         except Full as error:
             self._not_begun(running, error)
             return False
@@ -356,12 +357,12 @@ class Engine(Driver[str, Reservation]):
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
         self.chooser.learn(running)
-        codec = next((base.stored.codec for base in running.job.bases), "raw")
+        codec = next((intermediate.stored.codec for intermediate in running.job.intermediates), "raw")
         trials = trial_rows(report.trials)
         self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trials)
         for copy in running.held:
             if copy.key in report.damaged:
-                _log.warning("rebuilding kept pictures: %s", copy.key, extra={"action": "rebuild"})
+                _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
                 self.evictor.damaged(copy)
         for key, why in report.failed.items():
             for work, rows in by_work(self._take(running, key)):

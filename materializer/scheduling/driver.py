@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
-from viewcache.materializer.scheduling.rules import Choice, State, Wanted, fits, need_of, worth_making
+from viewcache.materializer.scheduling.rules import NextJob, State, Wanted, fits, need_of, worth_making
 from viewcache.materializer.scheduling.work import Key, RowState
 
 __all__ = ["Driver"]
@@ -66,7 +66,7 @@ class Driver(ABC, Generic[Key, Promise]):
             else:
                 self._found_no_room(before)
 
-    def _join(self, choice: Choice[Key]) -> bool:
+    def _join(self, choice: NextJob[Key]) -> bool:
         """Let rows whose objects are being made for others wait for those; True if there were any."""
         work, joined = choice.work, False
         with self.lock:
@@ -78,7 +78,7 @@ class Driver(ABC, Generic[Key, Promise]):
                     joined = True
         return joined
 
-    def _start(self, choice: Choice[Key]) -> int | None:
+    def _start(self, choice: NextJob[Key]) -> int | None:
         """Choose what a job makes beside the rows, make room for it and describe it; None if there is no room."""
         memory = self._allowance(choice)
         if not memory:
@@ -123,23 +123,25 @@ class Driver(ABC, Generic[Key, Promise]):
     # What a driver says --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _choose(self, *, only_soon: bool) -> Choice[Key] | None:
+    def _choose(self, *, only_soon: bool) -> NextJob[Key] | None:
         """What is made next, see `next_job`."""
 
     @abstractmethod
-    def _has_worker(self, choice: Choice[Key]) -> bool:
+    def _has_worker(self, choice: NextJob[Key]) -> bool:
         """Whether a worker can take a job for it, now or by pausing another; `_submit` gives it to that one."""
 
     @abstractmethod
-    def _allowance(self, choice: Choice[Key]) -> int:
+    def _allowance(self, choice: NextJob[Key]) -> int:
         """Most raw bytes that a new job may hold; 0 = it must wait for others."""
 
     @abstractmethod
-    def _make_room(self, need: int, before_s: float | None, choice: Choice[Key]) -> None:
+    def _make_room(self, need: int, before_s: float | None, choice: NextJob[Key]) -> None:
         """Evict what may leave for the choice (see `Need`) so that ``need`` bytes are free, as far as that goes."""
 
     @abstractmethod
-    def _describe(self, choice: Choice[Key], wanted: dict[Key, list[Wanted[Key]]], promises: dict[Key, Promise]) -> int:
+    def _describe(
+        self, choice: NextJob[Key], wanted: dict[Key, list[Wanted[Key]]], promises: dict[Key, Promise]
+    ) -> int:
         """Describe the job for `_submit` and return its number; the lock is held."""
 
     @abstractmethod
@@ -147,7 +149,7 @@ class Driver(ABC, Generic[Key, Promise]):
         """Give a job to the worker that `_has_worker` found; False if it could not be started."""
 
     @abstractmethod
-    def _lacks_room(self, choice: Choice[Key]) -> None:
+    def _lacks_room(self, choice: NextJob[Key]) -> None:
         """There is no room for what a reader waits for; it fails if there never will be."""
 
     def _before_start(self) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
@@ -20,7 +20,7 @@ __all__ = ["ActiveGeneration"]
 class ActiveGeneration(Schedule[str], Makeable):
     """A plan, the order of its clips, the catalog's ids of its objects, and how far each clip is.
 
-    Not thread-safe: the engine's lock guards it.
+    Not thread-safe: the dispatcher's lock guards it.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ActiveGeneration(Schedule[str], Makeable):
             order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
         )
         self.task_id = task_id
-        self.group_generation = plan.place.born
+        self.group_generation = plan.place.group_generation
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
         self._index_blob = index_blob
@@ -68,23 +68,23 @@ class ActiveGeneration(Schedule[str], Makeable):
 
     def place(self, row: int) -> tuple[int, int, int]:
         """Epoch, position and sample of a row."""
-        seat, sample = divmod(row, self.samples)
-        epoch, position = divmod(int(self.order.slots(np.array([seat]))[0]), self.order.positions)
+        planned_index, sample = divmod(row, self.samples)
+        epoch, position = divmod(int(self.order.positions_of(np.array([planned_index]))[0]), self.order.positions)
         return epoch + self.first_epoch, position, sample
 
-    def seat(self, epoch: int, position: int) -> int:
-        """Who stands at a position."""
-        slot = (epoch - self.first_epoch) * self.order.positions + position
-        return int(self.order.seats(slot, slot + 1)[0])
+    def planned_index(self, epoch: int, position: int) -> int:
+        """The planned index of the video at a position."""
+        at = (epoch - self.first_epoch) * self.order.positions + position
+        return int(self.order.planned_indexes(at, at + 1)[0])
 
     def draw(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
         """Let a video stand at a position that is not settled; returns the positions that changed."""
         at, start = epoch - self.first_epoch, (epoch - self.first_epoch) * self.order.positions
-        slots = self.order.place(at, position, video_id)
-        ranks = [slot * self.samples + sample for slot in slots for sample in range(self.samples)]
+        changed = self.order.place(at, position, video_id)
+        ranks = [each * self.samples + sample for each in changed for sample in range(self.samples)]
         self._plan_from(min(ranks))
         self._leave_out(np.concatenate([self._rows_at(rank, rank + 1) for rank in ranks]))
-        return slots[0] - start, slots[1] - start
+        return changed[0] - start, changed[1] - start
 
     # What the rows are ---------------------------------------------------------------------------------------------
 
@@ -122,15 +122,15 @@ class ActiveGeneration(Schedule[str], Makeable):
         rows, counts = self._soonest_of_videos()
         return [(row, count * edges_of(self.plan.recipe(row))) for row, count in zip(rows, counts, strict=True)]
 
-    def bases(self, row: int) -> Sequence[BaseObject]:
-        """Kept pictures that a row's clip may be made from."""
-        return () if self.keeping is None else self.keeping.bases.get(self.video(row), ())
+    def intermediates(self, row: int) -> Sequence[IntermediateObject]:
+        """Intermediates that a row's clip may be made from."""
+        return () if self.keeping is None else self.keeping.intermediates.get(self.video(row), ())
 
-    def source(self, row: int) -> Source:
+    def source(self, row: int) -> VideoSource:
         """The video that a row's clip is of."""
         video, videos = int(self.plan.video[row]), self.plan.videos
         blob = self._index_blob(int(videos.ids[video]))
-        return Source(videos.uris[video], videos.names[video], videos.keys[video], blob, int(videos.frames[video]))
+        return VideoSource(videos.uris[video], videos.names[video], videos.keys[video], blob, int(videos.frames[video]))
 
     def recipe(self, row: int) -> Recipe:
         """How a row's clip is made."""

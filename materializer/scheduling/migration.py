@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
 from viewcache.materializer.planning.plan import clip_bound
-from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.rules import SHARE
 from viewcache.materializer.storage.codecs import CodecChooser
@@ -73,7 +73,7 @@ class Mover:
         self,
         tiers: Tiers,
         ledger: Ledger,
-        engine: Engine,
+        dispatcher: Dispatcher,
         moves: Moves,
         codecs: CodecChooser,
         watermarks: Watermarks,
@@ -85,16 +85,16 @@ class Mover:
         Args:
             tiers: between which.
             ledger: what lies where.
-            engine: knows what is needed when, and is told what left.
-            moves: the one that the engine has.
+            dispatcher: knows what is needed when, and is told what left.
+            moves: the one that the dispatcher has.
             codecs: chooses how copies are packed.
             watermarks: when the local tier is emptied in advance.
             durable: whether copies are flushed before they count.
         """
         self._tiers = tiers
         self._ledger = ledger
-        self._engine = engine
-        self._evictor = engine.evictor
+        self._dispatcher = dispatcher
+        self._evictor = dispatcher.evictor
         self._codecs = codecs
         self._watermarks = watermarks
         self._durable = durable
@@ -184,7 +184,7 @@ class Mover:
             copy = self._ledger.find(key, REMOTE)
             if copy is None or self._ledger.find(key, LOCAL) is not None or self._moves.is_under_way(key, LOCAL):
                 continue
-            size = _bound(copy) + self._engine.demand_reserve
+            size = _bound(copy) + self._dispatcher.demand_reserve
             if local.free_bytes < size:
                 self._evictor.evict(size, self._evictor.next_due_in_s(key) or 0.0, only_copied=True)
             move = self._begin(copy, local, falls=False) if local.free_bytes >= size else None
@@ -210,7 +210,7 @@ class Mover:
         if not self._ledger.is_reachable(REMOTE):
             remote = None
         over = local.used_bytes - int(local.budget_bytes * self._watermarks.high)
-        if over <= 0 and not (remote is not None and self._engine.full):
+        if over <= 0 and not (remote is not None and self._dispatcher.full):
             return
         need = max(local.used_bytes - int(local.budget_bytes * self._watermarks.low), local.budget_bytes // SHARE)
         near = set(self._near())

@@ -15,9 +15,31 @@ from viewcache.materializer.scheduling.work import Key, ObjectStates, RowState, 
 from viewcache.materializer.telemetry.stalls import Arrival, Times
 
 __all__ = [
-    "PATIENCE_S", "SHARE", "Candidate", "Choice", "Demand", "Need", "Patience", "State", "Wanted",
-    "abandoned", "evictable", "eviction_bytes", "fits", "in_order_of_need", "is_made", "missing_keys", "missing_rows",
-    "need_of", "next_ahead", "next_demand", "next_job", "preempt", "preemptible", "protected_keys", "worth_making",
+    "PATIENCE_S",
+    "SHARE",
+    "Candidate",
+    "Demand",
+    "Need",
+    "NextJob",
+    "Patience",
+    "State",
+    "Wanted",
+    "abandoned",
+    "evictable",
+    "eviction_bytes",
+    "fits",
+    "in_order_of_need",
+    "is_made",
+    "missing_keys",
+    "missing_rows",
+    "need_of",
+    "next_ahead",
+    "next_demand",
+    "next_job",
+    "preempt",
+    "preemptible",
+    "protected_keys",
+    "worth_making",
 ]  # fmt: skip
 
 PATIENCE_S = 3.0
@@ -73,7 +95,7 @@ class State(Generic[Key]):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Generic[Key]):
+class NextJob(Generic[Key]):
     """What is made next."""
 
     work: Work[Key]
@@ -93,7 +115,7 @@ def next_job(
     only_soon: bool,
     job_bytes: int,
     cost: Callable[[Hashable, int], float] | None = None,
-) -> Choice[Key] | None:
+) -> NextJob[Key] | None:
     """What is made next; None if there is nothing.
 
     Args:
@@ -110,11 +132,11 @@ def next_job(
         while count < len(rows) and (not count or held + work.held(rows[count]) <= job_bytes):
             held += work.held(rows[count])
             count += 1
-        return Choice(work, rows[:count], demanded=True)
+        return NextJob(work, rows[:count], demanded=True)
     if not ahead:
         return None
     chosen = next_ahead(state, only_soon) if cost is None else _shortest(state, cost, only_soon)
-    return None if chosen is None else Choice(chosen[0], [chosen[1]], demanded=False)
+    return None if chosen is None else NextJob(chosen[0], [chosen[1]], demanded=False)
 
 
 def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
@@ -194,7 +216,7 @@ class Need:
 
 
 def need_of(
-    state: State[Key], choice: Choice[Key], candidates: Sequence[Candidate[Key]], memory: int, demand_reserve: int
+    state: State[Key], choice: NextJob[Key], candidates: Sequence[Candidate[Key]], memory: int, demand_reserve: int
 ) -> Need:
     """The room that a job for ``choice`` wants.
 
@@ -219,7 +241,7 @@ def need_of(
     return Need((whole, least), keep_free, work.due_in_s(row)) if soon else Need((whole,), keep_free, math.inf)
 
 
-def worth_making(state: State[Key], choice: Choice[Key]) -> list[Candidate[Key]]:
+def worth_making(state: State[Key], choice: NextJob[Key]) -> list[Candidate[Key]]:
     """What a job can make: first what it is for, then what is worth making of the video meanwhile, soonest first.
 
     Of other tasks only what belongs to the same generation of the group, or is needed before that of the job's work

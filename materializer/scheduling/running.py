@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from viewcache.errors import Full
-from viewcache.materializer.planning.recipe import Base, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.scheduling.rules import Wanted, in_order_of_need
 from viewcache.materializer.scheduling.work import SECONDS_PER_FRAME, Makeable, Work
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
-from viewcache.materializer.workers.job import Job, Made, Place
+from viewcache.materializer.workers.job import Job, Made, Target
 from viewcache.store import LocalTier, Reservation, Written
 
 __all__ = ["Running", "by_work", "describe", "makeable", "no_room"]
@@ -31,7 +31,7 @@ class Running:
     reservations: dict[str, Reservation]
     """Key → room for its object."""
     held: list[Copy] = field(default_factory=list)
-    """Kept pictures that it starts from."""
+    """Intermediates that it starts from."""
     made: list[Written] = field(default_factory=list)
     seconds: Counter[str] = field(default_factory=Counter)
     """Busy seconds by stage."""
@@ -78,14 +78,14 @@ def makeable(wanted: Sequence[Wanted[str]]) -> tuple[Makeable, int]:
 def describe(
     number: int,
     wanted: dict[str, list[Wanted[str]]],
-    place: Place,
+    place: Target,
     codec_of: Callable[[Recipe], str],
-    bases: Sequence[Base] = (),
+    intermediates: Sequence[Intermediate] = (),
     urgent: Set[str] = frozenset(),
     *,
     trial: bool = False,
 ) -> Job:
-    """Describe a job that makes each key for the first row that wants it, out of ``bases``.
+    """Describe a job that makes each key for the first row that wants it, out of ``intermediates``.
 
     Keys that are ``urgent``, because readers wait for them, come first, wherever in their epochs these readers are;
     then what is needed soonest.
@@ -103,7 +103,7 @@ def describe(
         index=source.index,
         clips=clips,
         place=place,
-        bases=tuple(bases),
+        intermediates=tuple(intermediates),
         trial=trial,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
     )

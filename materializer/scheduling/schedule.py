@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.order import Order
-from viewcache.materializer.planning.recipe import BaseObject
+from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.scheduling.work import Key, Position, RowState, Work
 
 __all__ = ["SCAN", "Keeping", "Schedule"]
@@ -35,7 +35,7 @@ class Keeping:
     """So many clips from the reader on are made ahead though they are not kept."""
     free_bytes: int
     """Room that making what is kept leaves for those."""
-    bases: Mapping[str, tuple[BaseObject, ...]] = field(default_factory=dict)
+    intermediates: Mapping[str, tuple[IntermediateObject, ...]] = field(default_factory=dict)
     """Content key of a video → what its clips are made from."""
 
 
@@ -62,7 +62,7 @@ class Schedule(Work[Key]):
         self.batch = batch
         self.used = min(iterations * batch, order.positions)
         """Positions of an epoch that its batches have; `drop_last` leaves out the rest."""
-        self.visit = order.positions * samples
+        self.clips_per_epoch = order.positions * samples
         """Clips in an epoch."""
         self.position = Position(first_epoch, 0, 1.0)
         self.from_rank = 0
@@ -89,14 +89,14 @@ class Schedule(Work[Key]):
 
     def rows(self, epoch: int, iteration: int) -> list[int]:
         """The clips of one batch, in batch order; what is not settled may still change."""
-        first, last = self._slots(epoch, iteration)
+        first, last = self._positions(epoch, iteration)
         return [int(row) for row in self._rows_at(first * self.samples, last * self.samples)]
 
     def rank_after(self, epoch: int, iteration: int) -> int:
         """The rank of the first clip after a batch."""
-        return self._slots(epoch, iteration)[1] * self.samples
+        return self._positions(epoch, iteration)[1] * self.samples
 
-    def _slots(self, epoch: int, iteration: int) -> tuple[int, int]:
+    def _positions(self, epoch: int, iteration: int) -> tuple[int, int]:
         start = (epoch - self.first_epoch) * self.order.positions
         first = iteration * self.batch
         return start + first, start + min(first + self.batch, self.used)
@@ -106,14 +106,14 @@ class Schedule(Work[Key]):
         ranks = np.arange(first, last)
         if not self.order.moved:
             return ranks
-        slots, samples = np.divmod(ranks, self.samples)
-        return self.order.seats(0, self.order.ids.size)[slots] * self.samples + samples
+        positions, samples = np.divmod(ranks, self.samples)
+        return self.order.planned_indexes(0, self.order.ids.size)[positions] * self.samples + samples
 
     def _ranks(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if not self.order.moved:
             return rows
-        seats, samples = np.divmod(rows, self.samples)
-        return self.order.slots(seats) * self.samples + samples
+        planned_indexes, samples = np.divmod(rows, self.samples)
+        return self.order.positions_of(planned_indexes) * self.samples + samples
 
     def _rank(self, row: int) -> int:
         return int(self._ranks(np.array([row]))[0]) if self.order.moved else row
@@ -144,7 +144,7 @@ class Schedule(Work[Key]):
     def is_next(self, row: int) -> bool:
         """Whether a row is in the epoch in which the task needs the row's video next."""
         ranks = self._to_come(self.video(row))[1]
-        return len(ranks) > 0 and self._rank(row) // self.visit == int(ranks[0]) // self.visit
+        return len(ranks) > 0 and self._rank(row) // self.clips_per_epoch == int(ranks[0]) // self.clips_per_epoch
 
     def due_in_s(self, row: int) -> float:
         """Seconds until a row is needed (SAND §5.4, with the task's own pace)."""
@@ -217,7 +217,7 @@ class Schedule(Work[Key]):
     def epochs_read(self) -> int:
         """How many of its epochs the reader is through with."""
         left_out = (self.order.positions - self.used) * self.samples  # behind the last batch of each epoch
-        return int((self.from_rank + left_out) // max(1, self.visit))
+        return int((self.from_rank + left_out) // max(1, self.clips_per_epoch))
 
     # How far clips are ---------------------------------------------------------------------------------------------
 
@@ -301,7 +301,7 @@ class Schedule(Work[Key]):
         rows, ranks = self._to_come(video)
         if not len(rows):
             return []
-        end, wanted = (int(ranks[0]) // self.visit + 1) * self.visit, self._states[rows] == _PLANNED
+        end, wanted = (int(ranks[0]) // self.clips_per_epoch + 1) * self.clips_per_epoch, self._states[rows] == _PLANNED
         if self.keeping is not None:
             wanted &= self.keeping.clips[rows] | (ranks < max(end, self.from_rank + self.keeping.window))
         found = zip(ranks[wanted].tolist(), rows[wanted].tolist(), strict=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
 
-from viewcache.materializer.planning.recipe import BaseObject, Recipe, Source
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.workers.job import Made
 
@@ -182,7 +182,7 @@ class Makeable(Work[str]):
     """Rows that a worker can make: each has a recipe."""
 
     @abstractmethod
-    def source(self, row: int) -> Source:
+    def source(self, row: int) -> VideoSource:
         """The video that a row is made of."""
 
     @abstractmethod
@@ -193,6 +193,6 @@ class Makeable(Work[str]):
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
 
-    def bases(self, row: int) -> Sequence[BaseObject]:
-        """Kept pictures that a row may be made from instead of its source."""
+    def intermediates(self, row: int) -> Sequence[IntermediateObject]:
+        """Intermediates that a row may be made from instead of its source."""
         return ()

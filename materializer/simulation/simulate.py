@@ -1,4 +1,4 @@
-"""Reading under a budget, simulated: planned uses, the engine's rules, and the seconds that work is known to take.
+"""Reading under a budget, simulated: planned uses, the dispatcher's rules, and the seconds that work is known to take.
 
 An event is a batch that is asked for or read, or an object that a worker has made. For u uses, o objects made and b
 objects in the store a run is O((u + o) log b), decisions of what is kept apart (docs/design/0015).
@@ -15,13 +15,18 @@ import numpy as np
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.options import Kept
-from viewcache.materializer.scheduling.bases import BaseSchedule
+from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import Demand
 from viewcache.materializer.scheduling.work import Position
-from viewcache.materializer.simulation.simulated_dispatcher import Dispatcher, Made, Worker
-from viewcache.materializer.simulation.simulated_keeping import BaseNeeds, Decision, decide
-from viewcache.materializer.simulation.simulated_store import Base, Item, Reading, SimulatedStore
-from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, Trace, groups_of
+from viewcache.materializer.simulation.simulated_dispatcher import SimulatedDispatcher, SimulatedWork, SimulatedWorker
+from viewcache.materializer.simulation.simulated_keeping import Decision, IntermediateNeeds, decide
+from viewcache.materializer.simulation.simulated_store import (
+    Item,
+    SimulatedGeneration,
+    SimulatedIntermediate,
+    SimulatedStore,
+)
+from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, UseTrace, groups_of
 
 __all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
 
@@ -37,7 +42,7 @@ class Setting:
     cost: CostModel
     workers: int
     demand_reserve: int
-    """As in `EngineSettings`."""
+    """As in `DispatcherSettings`."""
     paces_s: tuple[float, ...]
     """Of each task: seconds that its consumer takes a batch."""
     prefetch: int = 0
@@ -72,7 +77,7 @@ class Figures:
     """What a simulation counted."""
 
     epochs: dict[int, EpochFigures] = field(default_factory=dict)
-    made: Made = field(default_factory=Made)
+    made: SimulatedWork = field(default_factory=SimulatedWork)
     load_s: float = 0.0
     """Readers spent copying clips out of the store."""
     wall_s: float = 0.0
@@ -90,7 +95,7 @@ class Figures:
 class _Consumer:
     """A task's reader and what consumes its batches."""
 
-    readings: list[Reading]
+    readings: list[SimulatedGeneration]
     pace_s: float
     batches: Iterator[tuple[int, int, int, range]]
     """(generation, epoch, iteration, ranks)."""
@@ -105,7 +110,7 @@ class _Consumer:
     waited_s: float = 0.0
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> SimulatedGeneration:
         """The generation that it is in."""
         return self.readings[self.number]
 
@@ -129,11 +134,11 @@ class _Consumer:
             reading.at(Position(*place))
 
 
-Place = tuple[tuple[int, int], ...]
+Progress = tuple[tuple[int, int], ...]
 """Which generations were weighed, and how many epochs of them were read."""
 
 
-def simulate(trace: Trace, setting: Setting) -> Figures:
+def simulate(trace: UseTrace, setting: Setting) -> Figures:
     """Read everything in order, with an empty store at the beginning.
 
     Raises:
@@ -145,7 +150,7 @@ def simulate(trace: Trace, setting: Setting) -> Figures:
 class _Run:
     """One simulation."""
 
-    def __init__(self, trace: Trace, setting: Setting) -> None:
+    def __init__(self, trace: UseTrace, setting: Setting) -> None:
         self._figures = Figures()
         self._trace, self._setting = trace, setting
         clips = trace.clips
@@ -153,10 +158,10 @@ class _Run:
         for sections, pace_s in zip(trace.tasks, setting.paces_s, strict=True):
             # Without a pace, deadlines only have an order.
             begin = Position(sections[0].first_epoch, 0, pace_s or 1.0)
-            readings = [Reading(trace, each, begin) for each in sections]
+            readings = [SimulatedGeneration(trace, each, begin) for each in sections]
             batches = ((k, *each) for k, section in enumerate(sections) for each in section.batches())
             self._consumers.append(_Consumer(readings, pace_s, batches))
-        uses: list[list[tuple[float, Reading, int]]] = [[] for _ in clips.video]
+        uses: list[list[tuple[float, SimulatedGeneration, int]]] = [[] for _ in clips.video]
         for reading in (each for consumer in self._consumers for each in consumer.readings):
             for rank, clip in enumerate(reading.clips):
                 uses[clip].append((reading.due_in_s(rank), reading, rank))
@@ -166,7 +171,7 @@ class _Run:
         sizes = zip(clips.bound, clips.raw, strict=True)
         stored = [min(bound, int(raw * setting.disk_share) + OBJECT_BYTES) for bound, raw in sizes]
         self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses)
-        self._work = Dispatcher(
+        self._work = SimulatedDispatcher(
             trace,
             self._store,
             setting.cost,
@@ -176,10 +181,10 @@ class _Run:
             setting.workers,
             self._at,
         )
-        self._decided: dict[int, tuple[Place, list[Base], BaseSchedule[Item]]] = {}
-        """Generation of the group → what was weighed, and the bases that are kept."""
+        self._decided: dict[int, tuple[Progress, list[SimulatedIntermediate], IntermediateSchedule[Item]]] = {}
+        """Generation of the group → what was weighed, and the intermediates that are kept."""
         self._waiting: list[tuple[Demand[Item], _Consumer]] = []
-        self._events: list[tuple[float, int, _Consumer | Worker, int]] = []
+        self._events: list[tuple[float, int, _Consumer | SimulatedWorker, int]] = []
         self._order = count()
         self._now = 0.0
 
@@ -189,7 +194,7 @@ class _Run:
             self._next_batch(consumer)
         while self._events:
             self._now, _, who, turn = heappop(self._events)
-            if isinstance(who, Worker):
+            if isinstance(who, SimulatedWorker):
                 if turn == who.turn:
                     self._step(who)
             elif turn:
@@ -201,7 +206,7 @@ class _Run:
         figures.wall_s = max(consumer.ends[-1] for consumer in self._consumers)
         return figures
 
-    def _at(self, when: float, who: _Consumer | Worker, turn: int) -> None:
+    def _at(self, when: float, who: _Consumer | SimulatedWorker, turn: int) -> None:
         heappush(self._events, (when, next(self._order), who, turn))
 
     # Readers -------------------------------------------------------------------------------------------------------
@@ -213,7 +218,7 @@ class _Run:
             self._at(max(self._now, consumer.ends[before] if before >= 0 else 0.0), consumer, 0)
 
     def _ask(self, consumer: _Consumer) -> None:
-        if consumer.ranks.start % consumer.reading.visit == 0:
+        if consumer.ranks.start % consumer.reading.clips_per_epoch == 0:
             self._begin_epoch()
         clips = consumer.clips
         missed = [clip for clip in clips if clip not in self._store.ready]
@@ -234,7 +239,7 @@ class _Run:
         self._work.full = False
         self._work.dispatch(self._now)
 
-    def _step(self, worker: Worker) -> None:
+    def _step(self, worker: SimulatedWorker) -> None:
         item = self._work.step(worker, self._now)
         for each in list(self._waiting) if item is not None else ():
             demand, consumer = each
@@ -257,7 +262,7 @@ class _Run:
         consumer.pass_batch()
         for clip in dict.fromkeys(clips):
             self._store.note(clip)
-        self._note_bases(map(self._trace.clips.video.__getitem__, clips))
+        self._note_intermediates(map(self._trace.clips.video.__getitem__, clips))
         before = consumer.ends[-1] if consumer.ends else 0.0
         consumed = max(self._now, before)
         consumer.ends.append(consumed + consumer.pace_s)
@@ -274,21 +279,21 @@ class _Run:
     def _begin_epoch(self) -> None:
         """Decide for the generations that are read and the ones after them, where an epoch more has been read."""
         ahead = [each for consumer in self._consumers for each in consumer.readings[consumer.number :][:2]]
-        together: dict[int, list[Reading]] = {}
+        together: dict[int, list[SimulatedGeneration]] = {}
         for reading in ahead:
             together.setdefault(reading.group_generation, []).append(reading)
         for generation in self._decided.keys() - together.keys():
-            self._choose_bases(self._decided.pop(generation)[1], ())
+            self._choose_intermediates(self._decided.pop(generation)[1], ())
         for generation, readings in together.items():
             place = tuple((id(each), each.epochs_read()) for each in readings)
             if generation not in self._decided or self._decided[generation][0] != place:
                 self._decide(generation, readings, place)
-        self._work.state.ahead = [*(bases for _, _, bases in self._decided.values()), *ahead]
+        self._work.state.ahead = [*(intermediates for _, _, intermediates in self._decided.values()), *ahead]
         self._work.full = False
 
-    def _decide(self, generation: int, readings: list[Reading], place: Place) -> None:
+    def _decide(self, generation: int, readings: list[SimulatedGeneration], place: Progress) -> None:
         ready, making = self._store.ready, self._work.state.objects.making
-        old = {base.needs.video: base for base in self._decided[generation][1]} if generation in self._decided else {}
+        old = {each.needs.video: each for each in self._decided[generation][1]} if generation in self._decided else {}
         before = {video: Kept(b.needs.way, b.needs.bound, b in ready) for video, b in old.items()}
         made = np.zeros(len(self._trace.clips.video), bool)
         made[[item for item in (*ready, *making) if isinstance(item, int)]] = True
@@ -297,36 +302,38 @@ class _Run:
         self._figures.decision = self._figures.decision or decision
         for reading, keeping in zip(readings, decision.sections, strict=True):
             reading.keep(keeping)
-        stays = {video: base for video, base in old.items() if decision.ways.get(video) == base.needs.way}
-        fresh = {needs.video: self._base(needs, readings) for needs in decision.bases}
-        for video, base in fresh.items():
-            self._work.bases_of.setdefault(video, []).append(base)
+        stays = {video: each for video, each in old.items() if decision.ways.get(video) == each.needs.way}
+        fresh = {needs.video: self._intermediate(needs, readings) for needs in decision.intermediates}
+        for video, intermediate in fresh.items():
+            self._work.intermediates_of.setdefault(video, []).append(intermediate)
         chosen = stays | fresh
         order = [chosen[video] for video in decision.ways if video in chosen]
-        self._choose_bases(old.values(), order)
-        objects = [(base, base.needs.video, base.needs.bound) for base in order]
+        self._choose_intermediates(old.values(), order)
+        objects = [(each, each.needs.video, each.needs.bound) for each in order]
         due = [reading.unkept_due_in_s for reading in readings]
-        bases = BaseSchedule[Item](generation, objects, due, decision.free_bytes)
-        bases.mark_present(ready.__contains__)
-        self._decided[generation] = place, order, bases
+        intermediates = IntermediateSchedule[Item](generation, objects, due, decision.free_bytes)
+        intermediates.mark_present(ready.__contains__)
+        self._decided[generation] = place, order, intermediates
 
-    def _choose_bases(self, before: Iterable[Base], now: Iterable[Base]) -> None:
+    def _choose_intermediates(
+        self, before: Iterable[SimulatedIntermediate], now: Iterable[SimulatedIntermediate]
+    ) -> None:
         stays = set(map(id, now))
-        for base in before:
-            base.chosen = id(base) in stays
-            if base in self._store.ready:
-                self._store.note(base)
+        for intermediate in before:
+            intermediate.chosen = id(intermediate) in stays
+            if intermediate in self._store.ready:
+                self._store.note(intermediate)
 
-    def _base(self, needs: BaseNeeds, readings: list[Reading]) -> Base:
+    def _intermediate(self, needs: IntermediateNeeds, readings: list[SimulatedGeneration]) -> SimulatedIntermediate:
         clips, frames, runs = self._trace.clips, 0, set[tuple[int, int]]()
         for reading in readings:
             for clip in map(reading.key, reading.unkept_ranks(needs.video)):
                 frames |= clips.frames[clip]
                 runs.update(clips.runs[clip])
-        return Base(needs, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
+        return SimulatedIntermediate(needs, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
 
-    def _note_bases(self, videos: Iterable[int]) -> None:
-        for video in self._work.bases_of.keys() & set(videos):
-            for base in self._work.bases_of[video]:
-                if base in self._store.ready:
-                    self._store.note(base)
+    def _note_intermediates(self, videos: Iterable[int]) -> None:
+        for video in self._work.intermediates_of.keys() & set(videos):
+            for intermediate in self._work.intermediates_of[video]:
+                if intermediate in self._store.ready:
+                    self._store.note(intermediate)

@@ -1,4 +1,4 @@
-"""The dispatcher and its workers in a simulation: the engine's rules, without threads, processes and pixels.
+"""The dispatcher and its workers in a simulation: the rules of the real one, without threads, processes and pixels.
 
 `Driver` decides; here is what it drives: workers of whom an object is one event, and bytes under a budget.
 """
@@ -8,12 +8,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+from viewcache.catalog.records import ObjectKind
 from viewcache.errors import Full
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.scheduling.bases import BaseSchedule
 from viewcache.materializer.scheduling.driver import Driver
+from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import (
-    Choice,
+    NextJob,
     Patience,
     State,
     Wanted,
@@ -26,15 +27,15 @@ from viewcache.materializer.scheduling.rules import (
     protected_keys,
 )
 from viewcache.materializer.scheduling.work import ObjectStates, RowState
-from viewcache.materializer.simulation.simulated_store import Base, Item, SimulatedStore
-from viewcache.materializer.simulation.simulated_uses import Trace, groups_of
+from viewcache.materializer.simulation.simulated_store import Item, SimulatedIntermediate, SimulatedStore
+from viewcache.materializer.simulation.simulated_uses import UseTrace, groups_of
 from viewcache.materializer.workers.pool import DEPTH
 
-__all__ = ["Dispatcher", "Made", "Worker"]
+__all__ = ["SimulatedDispatcher", "SimulatedWork", "SimulatedWorker"]
 
 
 @dataclass(slots=True)
-class Made:
+class SimulatedWork:
     """What workers have made, or are to make in one step; seconds are those of one core."""
 
     packets: int = 0
@@ -45,27 +46,27 @@ class Made:
     """Converted."""
     objects: int = 0
     groups: int = 0
-    """Groups of pictures decoded, and kept pictures read."""
+    """Groups of pictures decoded, and intermediates read."""
     decode_s: float = 0.0
     convert_s: float = 0.0
     augment_s: float = 0.0
     store_s: float = 0.0
     load_s: float = 0.0
-    """Reading kept pictures."""
+    """Reading intermediates."""
 
     @property
     def seconds(self) -> float:
         """All of it."""
         return self.decode_s + self.convert_s + self.augment_s + self.store_s + self.load_s
 
-    def add(self, other: "Made") -> None:
+    def add(self, other: "SimulatedWork") -> None:
         """Count that too."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class SimulatedJob:
     """What a worker is given to make of one video."""
 
     number: int
@@ -74,44 +75,44 @@ class Job:
     """Key → rows that need it; what is left to be made."""
     promises: dict[Item, int]
     """Key → bytes that are promised to it."""
-    held: list[Base]
-    """Kept pictures that it starts from."""
-    items: "deque[tuple[Item, Made]]" = field(default_factory=deque)
+    held: list[SimulatedIntermediate]
+    """Intermediates that it starts from."""
+    items: "deque[tuple[Item, SimulatedWork]]" = field(default_factory=deque)
     """What is left to be made, in the order of need, with what each takes."""
     left_s: float = 0.0
     """Of the object that it is on, when it was begun or paused."""
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
+class SimulatedWorker:
     """A worker process. It looks for other work between groups of pictures and after each object, as real ones do."""
 
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[SimulatedJob] = field(default_factory=list)
     """What it was given, the newest last: that goes before the others."""
-    on: Job | None = None
+    on: SimulatedJob | None = None
     """What it is on: until it looks up, not yet the newest."""
     due_s: float = 0.0
     """When the object that it is on will be made."""
-    yields: Job | None = None
+    yields: SimulatedJob | None = None
     """What it was asked to give up."""
     turn: int = 0
     """Tells the event that counts from those that were overtaken."""
     started: bool = False
 
 
-class Dispatcher(Driver[Item, int]):
+class SimulatedDispatcher(Driver[Item, int]):
     """Gives jobs to simulated workers."""
 
     def __init__(
         self,
-        trace: Trace,
+        trace: UseTrace,
         store: SimulatedStore,
         cost: CostModel,
         job_bytes: int,
         demand_reserve: int,
         start_s: float,
         workers: int,
-        wake_at: Callable[[float, Worker, int], None],
+        wake_at: Callable[[float, SimulatedWorker, int], None],
     ) -> None:
         """Start with idle workers.
 
@@ -120,7 +121,7 @@ class Dispatcher(Driver[Item, int]):
             store: what lies under the budget.
             cost: seconds of each kind of work.
             job_bytes: most raw bytes that a job holds.
-            demand_reserve: as in `EngineSettings`.
+            demand_reserve: as in `DispatcherSettings`.
             start_s: until a worker that was just started begins its first job.
             workers: how many.
             wake_at: told when which worker is to be `step`-ped, and its turn.
@@ -129,17 +130,17 @@ class Dispatcher(Driver[Item, int]):
         self.lock = nullcontext()
         self.demand_reserve = demand_reserve
         self.full = False
-        self.made = Made()
-        self.bases_of: dict[int, list[Base]] = {}
-        """Number of a video → its bases, there or not."""
+        self.made = SimulatedWork()
+        self.intermediates_of: dict[int, list[SimulatedIntermediate]] = {}
+        """Number of a video → its intermediates, there or not."""
         self._trace, self._store, self._cost = trace, store, cost
         self.space = store
         self._job_bytes, self._start_s, self._wake = job_bytes, start_s, wake_at
-        self._workers = [Worker() for _ in range(workers)]
-        self._jobs: dict[int, Job] = {}
+        self._workers = [SimulatedWorker() for _ in range(workers)]
+        self._jobs: dict[int, SimulatedJob] = {}
         self._given = 0
         self._patience = Patience()
-        self._worker: Worker | None = None
+        self._worker: SimulatedWorker | None = None
         """Who gets the job that is being chosen."""
         self._now = 0.0
 
@@ -161,7 +162,7 @@ class Dispatcher(Driver[Item, int]):
                 worker.yields = on
                 self._interrupt(worker)
 
-    def step(self, worker: Worker, now: float) -> Item | None:
+    def step(self, worker: SimulatedWorker, now: float) -> Item | None:
         """A worker looks up: it has made an object, which is returned, or a group of pictures."""
         job, item, self._now = worker.on, None, now
         assert job is not None  # otherwise there was nothing to wake it for
@@ -184,7 +185,7 @@ class Dispatcher(Driver[Item, int]):
             self._go_on(worker, now)
         return item
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: SimulatedJob) -> None:
         self._put_back(job.number)
         del self._jobs[job.number]
         self._store.reserved -= sum(job.promises.values())
@@ -193,10 +194,10 @@ class Dispatcher(Driver[Item, int]):
 
     # What the rules are driven with --------------------------------------------------------------------------------
 
-    def _choose(self, *, only_soon: bool) -> Choice[Item] | None:
+    def _choose(self, *, only_soon: bool) -> NextJob[Item] | None:
         return next_job(self.state, ahead=not self.full, only_soon=only_soon, job_bytes=self._job_bytes)
 
-    def _has_worker(self, choice: Choice[Item]) -> bool:
+    def _has_worker(self, choice: NextJob[Item]) -> bool:
         self._worker = next((worker for worker in self._workers if not worker.jobs), None)
         if self._worker is None and choice.demanded:
             may = preemptible(self.state)
@@ -204,24 +205,28 @@ class Dispatcher(Driver[Item, int]):
             self._worker = min(able, key=lambda each: len(each.jobs), default=None)
         return self._worker is not None
 
-    def _allowance(self, choice: Choice[Item]) -> int:
+    def _allowance(self, choice: NextJob[Item]) -> int:
         return max(self._job_bytes, sum(map(choice.work.held, choice.rows)))
 
-    def _make_room(self, need: int, before_s: float | None, choice: Choice[Item]) -> None:
+    def _make_room(self, need: int, before_s: float | None, choice: NextJob[Item]) -> None:
         store = self._store
         size = eviction_bytes(need, store.free_bytes, store.budget)
         for item in store.evict(size, before_s, protected_keys(self.state)):
-            for bases in self.state.ahead if isinstance(item, Base) else ():
-                if isinstance(bases, BaseSchedule):
-                    bases.mark_missing(item)
+            for intermediates in self.state.ahead if isinstance(item, SimulatedIntermediate) else ():
+                if isinstance(intermediates, IntermediateSchedule):
+                    intermediates.mark_missing(item)
 
-    def _describe(self, choice: Choice[Item], wanted: dict[Item, list[Wanted[Item]]], promises: dict[Item, int]) -> int:
+    def _describe(
+        self, choice: NextJob[Item], wanted: dict[Item, list[Wanted[Item]]], promises: dict[Item, int]
+    ) -> int:
         self._given += 1
         video = choice.work.video(choice.rows[0])
         assert isinstance(video, int)  # of a trace all are
-        held = [base for base in self.bases_of.get(video, ()) if base in self._store.ready]
+        held = [
+            intermediate for intermediate in self.intermediates_of.get(video, ()) if intermediate in self._store.ready
+        ]
         self._store.hold(held)
-        job = self._jobs[self._given] = Job(self._given, video, wanted, promises, held)
+        job = self._jobs[self._given] = SimulatedJob(self._given, video, wanted, promises, held)
         self._work_out(job, in_order_of_need(wanted, missing_keys(self.state)))
         return job.number
 
@@ -238,19 +243,19 @@ class Dispatcher(Driver[Item, int]):
         self._go_on(worker, now)
         return True
 
-    def _lacks_room(self, choice: Choice[Item]) -> None:
+    def _lacks_room(self, choice: NextJob[Item]) -> None:
         if not self._jobs and not self._store.held and self.state.demands[0].work is choice.work:
             raise Full(f"no room for {len(choice.rows)} clips under a budget of {self._store.budget} bytes")
 
     # Workers ------------------------------------------------------------------------------------------------------
 
-    def _work_out(self, job: Job, order: list[Item]) -> None:
+    def _work_out(self, job: SimulatedJob, order: list[Item]) -> None:
         """Work out how long each object takes: its groups of pictures are decoded with the first that needs them."""
         clips, cost, videos = self._trace.clips, self._cost, self._trace.videos
-        pixels, bases = videos.pixels[job.video], job.held
+        pixels, intermediates = videos.pixels[job.video], job.held
         there = 0
-        for base in bases:
-            there |= base.frames
+        for intermediate in intermediates:
+            there |= intermediate.frames
         needs = [
             (clips.frames[each], clips.runs[each], clips.raw[each])
             if isinstance(each, int)
@@ -264,17 +269,17 @@ class Dispatcher(Driver[Item, int]):
             seen |= frames
             first = {groups[start] for start, _ in runs} - decoded if fresh & ~there else set[tuple[int, int]]()
             decoded |= first
-            native = isinstance(item, Base) and item.needs.way.base == "frames"
+            native = isinstance(item, SimulatedIntermediate) and item.needs.way.intermediate == ObjectKind.FRAMES
             convert, loaded, load_s = 0 if native else fresh.bit_count(), 0, 0.0
-            for base in bases if fresh & there else ():
-                count = (fresh & base.frames).bit_count()
-                fresh &= ~base.frames
+            for intermediate in intermediates if fresh & there else ():
+                count = (fresh & intermediate.frames).bit_count()
+                fresh &= ~intermediate.frames
                 loaded += count
-                load_s += base.needs.raw / base.frames.bit_count() * count * cost.load_s_per_byte
-                if base.needs.way.base == "aug":
+                load_s += intermediate.needs.raw / intermediate.frames.bit_count() * count * cost.load_s_per_byte
+                if intermediate.needs.way.intermediate == ObjectKind.AUG:
                     convert -= count
             packets = sum(stop - start for start, stop in first)
-            took = Made(
+            took = SimulatedWork(
                 packets=packets,
                 read_bytes=videos.bytes_of(job.video, first),
                 frames=convert,
@@ -282,19 +287,19 @@ class Dispatcher(Driver[Item, int]):
                 groups=len(first) + loaded,
                 decode_s=packets * pixels * cost.decode_s_per_pixel,
                 convert_s=convert * pixels * cost.convert_s_per_pixel,
-                augment_s=0.0 if isinstance(item, Base) else raw * cost.augment_s_per_byte,
+                augment_s=0.0 if isinstance(item, SimulatedIntermediate) else raw * cost.augment_s_per_byte,
                 store_s=raw * cost.store_s_per_byte,
                 load_s=load_s,
             )
             job.items.append((item, took))
         job.left_s = job.items[0][1].seconds
 
-    def _go_on(self, worker: Worker, now: float) -> None:
+    def _go_on(self, worker: SimulatedWorker, now: float) -> None:
         worker.on = worker.jobs[-1]
         worker.due_s = now + worker.on.left_s
         self._wake_at(worker.due_s, worker)
 
-    def _interrupt(self, worker: Worker) -> None:
+    def _interrupt(self, worker: SimulatedWorker) -> None:
         """Have a worker look up after the group of pictures that it is on."""
         assert worker.on is not None  # idle workers need not be interrupted
         now = self._now
@@ -304,6 +309,6 @@ class Dispatcher(Driver[Item, int]):
         if now < stop_s < worker.due_s:
             self._wake_at(stop_s, worker)
 
-    def _wake_at(self, when: float, worker: Worker) -> None:
+    def _wake_at(self, when: float, worker: SimulatedWorker) -> None:
         worker.turn += 1
         self._wake(when, worker, worker.turn)

@@ -1,6 +1,7 @@
 """What would be kept while reading is simulated: the decisions of `keeper.choose`, on what is made by then.
 
-The keeper itself decides for a catalog and a running engine; here are only its inputs and what follows from a choice.
+The keeper itself decides for a catalog and a running dispatcher; here are only its inputs and what follows from a
+choice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +15,13 @@ from viewcache.materializer.planning.plan import clip_bound
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, keepings
 from viewcache.materializer.retention.options import Kept, ToCome, Way
 from viewcache.materializer.scheduling.schedule import Keeping
-from viewcache.materializer.simulation.simulated_uses import Section, Trace
+from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace
 
-__all__ = ["BaseNeeds", "Decision", "decide"]
+__all__ = ["Decision", "IntermediateNeeds", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
-class BaseNeeds:
+class IntermediateNeeds:
     """Pictures of one video that are to be kept, so that clips can be made from them."""
 
     video: int
@@ -37,8 +38,8 @@ class Decision:
 
     sections: tuple[Keeping | None, ...]
     """What is kept of each task's clips, by rank; None = there is nothing left to decide."""
-    bases: tuple[BaseNeeds, ...] = ()
-    """What must be made; a base that was chosen before and stays is not among them."""
+    intermediates: tuple[IntermediateNeeds, ...] = ()
+    """What must be made; an intermediate that was chosen before and stays is not among them."""
     free_bytes: int = 0
     """Room that making what is kept leaves for clips that are made shortly before they are read."""
     ways: Mapping[int, Way] = field(default_factory=dict)
@@ -47,8 +48,8 @@ class Decision:
 
 
 def decide(
-    trace: Trace,
-    works: Sequence[tuple[Section, int]],
+    trace: UseTrace,
+    works: Sequence[tuple[GenerationUses, int]],
     made: NDArray[np.bool_],
     before: Mapping[int, Kept],
     settings: KeepSettings,
@@ -60,7 +61,7 @@ def decide(
         trace: of all uses.
         works: that generation of each task, with how many uses of it have been read.
         made: (clips,) whether a clip is in the store or on its way there.
-        before: bases that were chosen before, by the number of the video.
+        before: intermediates that were chosen before, by the number of the video.
         settings: of the cache, with the budget in question.
         cost: seconds of each kind of work.
     """
@@ -81,10 +82,10 @@ def decide(
     if chosen is None:
         return Decision(kept, (), free)
     ways = {trace.videos.numbers[key]: way for key, way in chosen.way_of().items()}
-    option, once, bases = chosen.choice.option, chosen.weighed.once, []
+    option, once, intermediates = chosen.choice.option, chosen.weighed.once, []
     for place, (video, way) in enumerate(ways.items()):
         was = before.get(video)
-        if way.base != "nothing" and (was is None or was.way != way):
-            raw = int(once.base_bytes[place, option[place]])
-            bases.append(BaseNeeds(video, way, clip_bound(raw, int(once.frames[place])), raw))
-    return Decision(kept, tuple(bases), free, ways, chosen)
+        if way.intermediate is not None and (was is None or was.way != way):
+            raw = int(once.intermediate_bytes[place, option[place]])
+            intermediates.append(IntermediateNeeds(video, way, clip_bound(raw, int(once.frames[place])), raw))
+    return Decision(kept, tuple(intermediates), free, ways, chosen)

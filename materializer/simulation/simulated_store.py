@@ -15,16 +15,16 @@ from viewcache.materializer.planning.order import Order
 from viewcache.materializer.scheduling.rules import evictable
 from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Position, RowState
-from viewcache.materializer.simulation.simulated_keeping import BaseNeeds
-from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, Runs, Section, Trace
+from viewcache.materializer.simulation.simulated_keeping import IntermediateNeeds
+from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, GenerationUses, Runs, UseTrace
 
-__all__ = ["Base", "Item", "Reading", "SimulatedStore"]
+__all__ = ["Item", "SimulatedGeneration", "SimulatedIntermediate", "SimulatedStore"]
 
 
-class Reading(Schedule["Item"]):
+class SimulatedGeneration(Schedule["Item"]):
     """One generation of one task: a schedule whose clips are numbers and whose order stays."""
 
-    def __init__(self, trace: Trace, section: Section, position: Position) -> None:
+    def __init__(self, trace: UseTrace, section: GenerationUses, position: Position) -> None:
         """Begin with every clip kept, and the task's reader at a position."""
         order = Order(np.zeros((section.epochs, section.per_epoch), np.int64), np.zeros(section.epochs, np.int64))
         super().__init__(order, section.first_epoch, section.iterations, 1, section.batch)
@@ -68,14 +68,14 @@ class Reading(Schedule["Item"]):
 
 
 @dataclass(slots=True, eq=False)
-class Base:
-    """Kept pictures of one video."""
+class SimulatedIntermediate:
+    """Intermediates of one video."""
 
-    needs: BaseNeeds
+    needs: IntermediateNeeds
     frames: int
     """A bit for each frame, as in `ClipNeeds`."""
     runs: Runs
-    users: list[Reading]
+    users: list[SimulatedGeneration]
     """Whose clips are made from it."""
     chosen: bool = True
     """Whether it is still wanted."""
@@ -91,8 +91,8 @@ class Base:
         return min(self.needs.bound, self.needs.raw + OBJECT_BYTES)
 
 
-Item = int | Base
-"""A clip by its number, or a base."""
+Item = int | SimulatedIntermediate
+"""A clip by its number, or an intermediate."""
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +102,7 @@ class SimulatedStore:
     budget: int
     clip_bytes: list[int]
     """Bytes on disk of each clip."""
-    uses: list[list[tuple[float, Reading, int]]]
+    uses: list[list[tuple[float, SimulatedGeneration, int]]]
     """Of each clip: when it is due, whose use it is and its rank, soonest first."""
     ready: set[Item] = field(default_factory=set)
     """What has been made and has not left."""
@@ -137,7 +137,7 @@ class SimulatedStore:
             return item.when()
         return next((when for when, _, _ in self._to_come(item)), math.inf)
 
-    def _to_come(self, clip: int) -> Iterator[tuple[float, Reading, int]]:
+    def _to_come(self, clip: int) -> Iterator[tuple[float, SimulatedGeneration, int]]:
         uses = self.uses[clip]
         while uses and uses[0][2] < uses[0][1].from_rank:
             del uses[0]

@@ -14,7 +14,16 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import IndexOf
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["OBJECT_BYTES", "ClipNeeds", "Section", "Trace", "VideoNeeds", "groups_of", "section_of", "trace_of"]
+__all__ = [
+    "OBJECT_BYTES",
+    "ClipNeeds",
+    "GenerationUses",
+    "UseTrace",
+    "VideoNeeds",
+    "groups_of",
+    "section_of",
+    "trace_of",
+]
 
 OBJECT_BYTES = 1200
 """Metadata that an object takes on disk, besides its pixels; measured."""
@@ -25,7 +34,7 @@ Runs = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class GenerationUses:
     """One generation of one task; a *use* is a clip of a batch, and its *rank* is its place in the order of need."""
 
     task: int
@@ -97,17 +106,17 @@ class VideoNeeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class UseTrace:
     """All uses of some tasks."""
 
-    tasks: tuple[tuple[Section, ...], ...]
+    tasks: tuple[tuple[GenerationUses, ...], ...]
     """The generations of each task."""
     uses: dict[int, Ints]
     """Identity of a section → (uses,) its clips by rank."""
     clips: ClipNeeds
     videos: VideoNeeds
 
-    def clips_of(self, section: Section) -> Ints:
+    def clips_of(self, section: GenerationUses) -> Ints:
         """The clips of a section by rank."""
         return self.uses[id(section)]
 
@@ -116,7 +125,9 @@ class Trace:
         return sum(map(len, self.uses.values()))
 
 
-def section_of(task: int, active: ActiveGeneration, index_of: IndexOf, drawn: Sequence[int] | None = None) -> Section:
+def section_of(
+    task: int, active: ActiveGeneration, index_of: IndexOf, drawn: Sequence[int] | None = None
+) -> GenerationUses:
     """A generation in the order in which it is read.
 
     Args:
@@ -131,8 +142,16 @@ def section_of(task: int, active: ActiveGeneration, index_of: IndexOf, drawn: Se
     batch = len(active.rows(plan.first_epoch, 0))
     per_epoch = len(drawn) // len(epochs)
     place = plan.place
-    return Section(
-        task, place.born, plan.first_epoch, plan.iterations, per_epoch, batch, plan, index_of, np.array(drawn, np.int64)
+    return GenerationUses(
+        task,
+        place.group_generation,
+        plan.first_epoch,
+        plan.iterations,
+        per_epoch,
+        batch,
+        plan,
+        index_of,
+        np.array(drawn, np.int64),
     )
 
 
@@ -140,7 +159,7 @@ def _epochs(plan: GenerationPlan) -> range:
     return range(plan.first_epoch, plan.last_epoch + 1)
 
 
-def trace_of(tasks: Sequence[Sequence[Section]]) -> Trace:
+def trace_of(tasks: Sequence[Sequence[GenerationUses]]) -> UseTrace:
     """Work out what the clips of some tasks need, in O(u F log F) for u uses of F frames.
 
     Args:
@@ -171,10 +190,10 @@ def trace_of(tasks: Sequence[Sequence[Section]]) -> Trace:
             blocks.append((video, frames, len(clips.frames)))
             clips.frames += [0] * len(rows)
     _mark_frames(clips, blocks)
-    return Trace(tuple(map(tuple, tasks)), uses, clips, videos)
+    return UseTrace(tuple(map(tuple, tasks)), uses, clips, videos)
 
 
-def _videos(sections: Sequence[Section]) -> tuple[VideoNeeds, list[VideoIndex]]:
+def _videos(sections: Sequence[GenerationUses]) -> tuple[VideoNeeds, list[VideoIndex]]:
     """The videos that are drawn, and their packet indexes."""
     numbers: dict[str, int] = {}
     indexes: list[VideoIndex] = []

@@ -24,7 +24,7 @@ LEAST_BYTES = 4 << 20
 """Measurements of fewer raw bytes than this say little."""
 
 PICTURE_USES = 3.0
-"""How often kept pictures are read, about: once in each epoch of a generation that is still to come."""
+"""How often intermediates are read, about: once in each epoch of a generation that is still to come."""
 
 AGAIN_S = 5.0
 """How often the measurements are asked for at most."""

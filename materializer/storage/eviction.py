@@ -106,9 +106,9 @@ class Eviction:
             if not self._falls_back:
                 raise
             self._asks_again_at = self._clock() + PAUSE_S
-            said = f"eviction policy {policy.name} failed: {failure}"
-            _log.warning("%s; %s chooses for %g s", said, DEFAULT, PAUSE_S, extra={"action": "policy_failed"})
-            self._catalog.add_events([EventRow("error", detail=f"{QueryRefused.kind}: {said}")])
+            message = f"eviction policy {policy.name} failed: {failure}"
+            _log.warning("%s; %s chooses for %g s", message, DEFAULT, PAUSE_S, extra={"action": "policy_failed"})
+            self._catalog.add_events([EventRow("error", detail=f"{QueryRefused.kind}: {message}")])
             return [], 0
         return _named(rows, policy.name), sum(rows["bytes"].to_pylist())
 

@@ -17,7 +17,7 @@ from viewcache.materializer.storage.recover import copy_row, scan_each
 from viewcache.store import FoundObject, Tier
 from viewcache.store.temporary import TEMPORARY, abandoned
 
-__all__ = ["QUARANTINED", "Garbage", "Stray", "TierGarbage", "collect", "survey"]
+__all__ = ["QUARANTINED", "Garbage", "Orphan", "TierGarbage", "collect", "survey"]
 
 QUARANTINED = "*.quarantined-*"
 """Files that were moved aside because they could not be read."""
@@ -27,7 +27,7 @@ _UNFINISHED = ("snapshot.tmp", "*.journal.new")
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class Orphan:
     """An object in a tier that no row tells of."""
 
     physical: str
@@ -45,14 +45,14 @@ class TierGarbage:
     tier: Tier
     unneeded: tuple[tuple[int, str, int], ...]
     """(object id, place, bytes) of copies that no use to come needs."""
-    strays: tuple[Stray, ...]
+    orphans: tuple[Orphan, ...]
     missing: tuple[int, ...]
     """Ids of objects that have a row and are not there."""
 
     @property
-    def worthless(self) -> tuple[Stray, ...]:
-        """The strays that nobody needs."""
-        return tuple(stray for stray in self.strays if not stray.object_id)
+    def worthless(self) -> tuple[Orphan, ...]:
+        """The orphans that nobody needs."""
+        return tuple(orphan for orphan in self.orphans if not orphan.object_id)
 
     @property
     def objects(self) -> int:
@@ -62,13 +62,13 @@ class TierGarbage:
     @property
     def bytes(self) -> int:
         """Of those objects."""
-        return sum(size for _, _, size in self.unneeded) + sum(stray.bytes for stray in self.worthless)
+        return sum(size for _, _, size in self.unneeded) + sum(orphan.bytes for orphan in self.worthless)
 
     def as_dict(self) -> dict[str, int]:
         """In numbers."""
         return {
             "unneeded": len(self.unneeded),
-            "strays": len(self.worthless),
+            "orphans": len(self.worthless),
             "missing": len(self.missing),
             "objects": self.objects,
             "bytes": self.bytes,
@@ -139,11 +139,11 @@ def _of_tier(catalog: Catalog, tier: Tier, *, waiting: bool) -> TierGarbage:
     there = dict(tier.iter_objects())
     recorded = {row["physical"] for row in rows}
     unneeded = [] if waiting else catalog.query("read_unneeded", tier=tier.name, now_s=time()).to_pylist()
-    strays = [] if waiting else [each for each in there if each not in recorded]
+    orphans = [] if waiting else [each for each in there if each not in recorded]
     return TierGarbage(
         tier,
         tuple((row["object_id"], row["physical"], row["bytes"]) for row in unneeded if row["physical"] in there),
-        tuple(_strays(catalog, tier, {each: there[each] for each in strays})),
+        tuple(_orphans(catalog, tier, {each: there[each] for each in orphans})),
         tuple(row["object_id"] for row in rows if row["physical"] not in there),
     )
 
@@ -163,12 +163,12 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
         name = each.tier.name
         catalog.mark_gone(each.missing, "missing", tier=name)
         catalog.mark_gone([object_id for object_id, _, _ in each.unneeded], "gc", tier=name)
-        needed = [(stray.object_id, stray.found) for stray in each.strays if stray.object_id]
+        needed = [(orphan.object_id, orphan.found) for orphan in each.orphans if orphan.object_id]
         catalog.mark_ready([copy_row(object_id, name, found) for object_id, found in needed if found is not None])
     catalog.flush()
     failpoint("gc.recorded")
     for each in garbage.tiers:
-        places = [*(place for _, place, _ in each.unneeded), *(stray.physical for stray in each.worthless)]
+        places = [*(place for _, place, _ in each.unneeded), *(orphan.physical for orphan in each.worthless)]
         each.tier.each(each.tier.delete, places)
         each.tier.sweep()
     for path in (*garbage.unfinished, *(garbage.quarantined if quarantined else ())):
@@ -176,7 +176,7 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
             path.unlink(missing_ok=True)
 
 
-def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Stray]:
+def _orphans(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Orphan]:
     scanned = zip(there, scan_each(tier, list(there)), strict=True)
     found = {physical: each for physical, each in scanned if not isinstance(each, ChunkDamaged)}
     wanted = set(catalog.query("read_needed", tier=tier.name)["object_id"].to_pylist()) if found else set()
@@ -184,7 +184,7 @@ def _strays(catalog: Catalog, tier: Tier, there: dict[str, int]) -> Iterator[Str
     needed = {row["key"]: row["object_id"] for row in known if row["object_id"] in wanted}
     for physical, size in there.items():
         whole = found.get(physical)
-        yield Stray(physical, size, whole, needed.get(whole.key, 0) if whole is not None else 0)
+        yield Orphan(physical, size, whole, needed.get(whole.key, 0) if whole is not None else 0)
 
 
 def _unfinished(root: Path) -> Iterator[Path]:

@@ -339,7 +339,7 @@ class Ledger:
             seconds: busy seconds by stage.
             frames: `Report.frames`.
             made: its objects.
-            loaded_codec: of the kept pictures that it read.
+            loaded_codec: of the intermediates that it read.
             further: what was measured beside.
         """
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
@@ -365,6 +365,6 @@ class Ledger:
     def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
         """Record why clips of a task were not made."""
         lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
-        said = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
+        reason = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
         whose = task_id if task_id >= 0 else None
-        self._catalog.add_events([EventRow("error", whose, count=rows, detail=f"{error.kind}: {said}")])
+        self._catalog.add_events([EventRow("error", whose, count=rows, detail=f"{error.kind}: {reason}")])

@@ -23,7 +23,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
 
-__all__ = ["Recovered", "check_claimed", "claim", "copy_row", "recover", "scan_each"]
+__all__ = ["Recovered", "bind_store", "check_bound", "copy_row", "recover", "scan_each"]
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -59,14 +59,14 @@ class Recovered:
     """Of the adopted, those that the catalog did not know; what no plan names leaves first."""
 
 
-def claim(catalog: Catalog, tier: LocalTier) -> None:
+def bind_store(catalog: Catalog, tier: LocalTier) -> None:
     """Tie a store to a catalog that lies elsewhere, so that neither is taken for the other's and emptied.
 
     Raises:
         BadInput: the catalog knows another store, or the store's objects are of another catalog.
     """
     file = Path(tier.root) / STORE_ID
-    known, there = catalog.setting(STORE_ID), _claimed_by(Path(tier.root))
+    known, there = catalog.setting(STORE_ID), _bound_to(Path(tier.root))
     if known == there:
         return
     lost = not there and catalog.setting(STORE_ROOT) == tier.root  # the disk was wiped: all is made anew
@@ -78,24 +78,24 @@ def claim(catalog: Catalog, tier: LocalTier) -> None:
             f"the store {tier.root} has objects of another catalog: name that catalog's database, or delete the "
             f"file {file} to let this database take them over"
         )
-    # The file first: killed in between, the store holds no object yet and is claimed again.
+    # The file first: killed in between, the store holds no object yet and is bound again.
     there = known or there or uuid.uuid4().hex
     file.write_text(there, encoding="ascii")
     catalog.set_setting(STORE_ROOT, tier.root)
     catalog.set_setting(STORE_ID, there)
 
 
-def check_claimed(catalog: Catalog, root: Path) -> None:
+def check_bound(catalog: Catalog, root: Path) -> None:
     """Refuse a catalog that is of another store than the one in ``root``; changes nothing.
 
     Raises:
         BadInput: it is.
     """
-    if (catalog.setting(STORE_ID) or "") != _claimed_by(root):
+    if (catalog.setting(STORE_ID) or "") != _bound_to(root):
         raise _another_store(str(root))
 
 
-def _claimed_by(root: Path) -> str:
+def _bound_to(root: Path) -> str:
     """What the store was tied to a catalog with; empty if it never was."""
     try:
         return (root / STORE_ID).read_text(encoding="ascii").strip()
@@ -146,22 +146,22 @@ def _reconciled(catalog: Catalog, tier: Tier, name: str, *, trusted: bool) -> Re
     there = dict(tier.iter_objects())
     missing = [physical for physical in copies if physical not in there]
     catalog.mark_gone([copies.pop(physical).object_id for physical in missing], "missing", tier=name)
-    strays = [physical for physical in there if physical not in copies]
+    orphans = [physical for physical in there if physical not in copies]
     deleted = unknown = 0
-    for k in range(0, len(strays), BATCH):
-        found, broken = _scan_strays(tier, strays[k : k + BATCH])
+    for k in range(0, len(orphans), BATCH):
+        found, broken = _scan_orphans(tier, orphans[k : k + BATCH])
         deleted += len(tier.each(tier.delete, broken))
         ids, fresh = _adopt(catalog, found)
         unknown += fresh
         catalog.mark_ready([copy_row(ids[each.key], name, each) for each in found])
         copies |= {each.physical: Copy(ids[each.key], each.key, each.stored, each.bytes, name) for each in found}
         failpoint("recover.adopted")
-    adopted = len(strays) - deleted
+    adopted = len(orphans) - deleted
     # By row, as `delete` will give it back: an object that was cut short since counts what it had.
     tier.settle(sum(copy.bytes for copy in copies.values()))
     catalog.flush()
     failpoint("recover.reconciled")
-    if strays or missing:
+    if orphans or missing:
         _log.warning(
             "the last run did not end cleanly: %d objects adopted, %d of them not known, %d forgotten, %d deleted",
             adopted,
@@ -196,7 +196,7 @@ def scan_each(tier: Tier, physicals: Sequence[str]) -> list[FoundObject | ChunkD
     return tier.each(look, physicals)
 
 
-def _scan_strays(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
+def _scan_orphans(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
     """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
     found: list[FoundObject] = []
     broken: list[str] = []

@@ -55,7 +55,7 @@ class Tiers:
         """Where objects are made."""
         self._readers = ThreadPoolExecutor(len(self._tiers), thread_name_prefix="viewcache-tiers")
         """One batch may lie in several tiers, of which the slow ones are waited for together."""
-        self.strays = False
+        self.orphans = False
         """Something lies in a tier that the catalog has forgotten, since the tier could not be reached."""
 
     def get(self, name: str) -> Tier | None:
@@ -140,7 +140,7 @@ class Tiers:
             name: of the tier.
             recovered: the catalog's rows of it can be trusted; if not, the next start looks at every object there.
         """
-        self.strays = self.strays or not recovered
+        self.orphans = self.orphans or not recovered
         self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S)
 
     def delete(self, copy: Copy) -> None:
@@ -148,7 +148,7 @@ class Tiers:
         try:
             self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
         except StoreUnreachable as error:
-            self.strays = True
+            self.orphans = True
             self.mark_unreachable(copy.tier, error)
 
     def close(self) -> None:

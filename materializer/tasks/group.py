@@ -258,7 +258,7 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     active, epoch = member.active, member.drawing
     assert active is not None
     positions = np.array(sorted(member.changed), np.int64)
-    seats = np.array([active.seat(epoch, position) for position in positions.tolist()], np.int64)
+    planned_indexes = np.array([active.planned_index(epoch, position) for position in positions.tolist()], np.int64)
     task_id = active.task_id
 
     def columns(count: int, position: np.ndarray) -> dict[str, object]:
@@ -268,9 +268,9 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
             "position": position.astype(np.int32),
         }
 
-    draws = pa.table(columns(len(seats), positions) | {"video_id": active.order.ids[seats]})
-    samples = np.tile(np.arange(active.samples), len(seats))
-    rows = np.repeat(seats, active.samples) * active.samples + samples
+    draws = pa.table(columns(len(planned_indexes), positions) | {"video_id": active.order.ids[planned_indexes]})
+    samples = np.tile(np.arange(active.samples), len(planned_indexes))
+    rows = np.repeat(planned_indexes, active.samples) * active.samples + samples
     moved = columns(len(rows), np.repeat(positions, active.samples))
     uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": active.object_ids[rows]})
     return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
@@ -281,7 +281,7 @@ def _certain(member: _Member, upto: int) -> Iterator[SubstitutionRow]:
     active, epoch = member.active, member.drawing
     assert active is not None
     for position in range(active.settled(epoch), upto):
-        for row in active.policies.get(active.seat(epoch, position), ()):
+        for row in active.policies.get(active.planned_index(epoch, position), ()):
             yield replace(row, position=position)
 
 
@@ -290,6 +290,6 @@ def _settle(member: _Member, upto: int) -> None:
     active, epoch = member.active, member.drawing
     assert active is not None
     for position in range(active.settled(epoch), upto):
-        active.policies.pop(active.seat(epoch, position), None)
+        active.policies.pop(active.planned_index(epoch, position), None)
     active.order.settled[epoch - active.plan.first_epoch] = upto
     member.changed.clear()

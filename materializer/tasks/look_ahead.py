@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from viewcache.errors import Closed, ViewcacheError
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.scheduling.dispatcher import Engine
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task
 
@@ -24,11 +24,11 @@ DECIDE_S = 1.0
 
 
 class LookAhead:
-    """Plans in a thread of its own what readers will need, and tells the engine. Thread-safe."""
+    """Plans in a thread of its own what readers will need, and tells the dispatcher. Thread-safe."""
 
-    def __init__(self, engine: Callable[[], Engine], keeper: Keeper) -> None:
-        """Start with nobody reading; ``engine`` is asked for when there is something to make."""
-        self._engine = engine
+    def __init__(self, dispatcher: Callable[[], Dispatcher], keeper: Keeper) -> None:
+        """Start with nobody reading; ``dispatcher`` is asked for when there is something to make."""
+        self._dispatcher = dispatcher
         self._keeper = keeper
         self._lock = threading.Lock()
         self._current: dict[int, tuple[Task, int]] = {}
@@ -78,6 +78,14 @@ class LookAhead:
             self._announce()
             with suppress(Closed):
                 self._submit(self._decide_again)
+
+    def wait_idle(self, timeout_s: float | None = None) -> None:
+        """Wait until all that was asked for so far is planned, and decided what is kept of it.
+
+        Raises:
+            TimeoutError: it takes longer than that.
+        """
+        self._planner.submit(lambda: None).result(timeout_s)
 
     def close(self) -> None:
         """Plan no more."""
@@ -148,8 +156,8 @@ class LookAhead:
 
     def _decide(self) -> None:
         works = self._planned()
-        self._keeper.decide([(work, task.index_of(work.plan)) for task, work in works], self._engine().guard)
+        self._keeper.decide([(work, task.index_of(work.plan)) for task, work in works], self._dispatcher().guard)
 
     def _announce(self) -> None:
         works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
-        self._engine().look_ahead([*self._keeper.bases(), *works])
+        self._dispatcher().look_ahead([*self._keeper.intermediates(), *works])

@@ -22,7 +22,7 @@ def record_policies(
         if row.position >= active.order.positions:
             continue
         if row.position >= active.settled(row.epoch):
-            active.policies.setdefault(active.seat(row.epoch, row.position), []).append(row)
+            active.policies.setdefault(active.planned_index(row.epoch, row.position), []).append(row)
         elif row.policy == "replace" or _use(row) not in certain:
             fresh.append(row)
     catalog.add_substitutions(fresh)

@@ -124,7 +124,7 @@ class Task:
         self._planning = threading.RLock()
         self._generations: WeakValueDictionary[int, ActiveGeneration] = WeakValueDictionary()
         """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
-        first, so none is computed while a reader, the group or the engine has one."""
+        first, so none is computed while a reader, the group or the dispatcher has one."""
         self._recent: deque[ActiveGeneration] = deque(maxlen=KEEP_GENERATIONS)
         self._cost = CostModel()
         self._join: int | None = None
@@ -316,7 +316,7 @@ class Task:
             first_epoch=epochs.start,
             grid=grid,
             joined=self.joined,
-            born=(epochs.start + self.joined) // self._settings.epochs_per_generation,
+            group_generation=(epochs.start + self.joined) // self._settings.epochs_per_generation,
             spare=together,
         )
         positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video

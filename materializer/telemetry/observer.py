@@ -9,15 +9,17 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from viewcache.materializer.workers.pool import EventKind
+
 if TYPE_CHECKING:
     from viewcache.materializer.storage.ledger import Copy
     from viewcache.materializer.telemetry.stalls import Reading
     from viewcache.materializer.workers.job import Job
     from viewcache.materializer.workers.pool import Event
 
-__all__ = ["ENGINE_THREAD", "Observer"]
+__all__ = ["DISPATCHER_THREAD", "Observer"]
 
-ENGINE_THREAD = "viewcache-engine"
+DISPATCHER_THREAD = "viewcache-dispatcher"
 """Name of the dispatcher's thread."""
 
 
@@ -45,11 +47,11 @@ class Observer:
         self.jobs += 1
         self.running += 1
 
-    def heard(self, event: "Event") -> None:
+    def on_event(self, event: "Event") -> None:
         """A worker said something, or died."""
-        if event.kind != "made":
+        if event.kind != EventKind.MADE:
             self.running -= 1
-        if event.kind == "died":
+        if event.kind == EventKind.DIED:
             self.deaths += 1
 
     def read(self, reading: "Reading") -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from viewcache.materializer.clock import Span
 from viewcache.materializer.gate import CALLER_THREAD
 from viewcache.materializer.media.source import shown
-from viewcache.materializer.telemetry.observer import ENGINE_THREAD, Observer
+from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD, Observer
 from viewcache.materializer.telemetry.trace_file import Counters, TraceFile
+from viewcache.materializer.workers.pool import EventKind
 
 if TYPE_CHECKING:
     from viewcache.materializer.storage.ledger import Copy
@@ -44,7 +45,7 @@ class Trace(Observer):
         self._begun: dict[int, tuple[Job, int, float]] = {}
         """Number of a job → it, its worker, and when the worker began it or at least had it."""
         self._heard: dict[int, float] = {}
-        """Worker → the end of what it has said of itself."""
+        """Worker → the end of what it has reported of itself."""
         self._made: dict[int, int] = {}
         """Number of a job → objects that it has made."""
 
@@ -58,18 +59,18 @@ class Trace(Observer):
             args["pauses_job"] = paused
         self.file.instant(self.file.track("dispatcher", _DISPATCHER), f"job {job.number}", args)
 
-    def heard(self, event: "Event") -> None:
+    def on_event(self, event: "Event") -> None:
         """Note what the worker did since its last word, and the job when it is over."""
-        super().heard(event)
-        number, said = event.job.number, event.made or event.report
+        super().on_event(event)
+        number, report = event.job.number, event.made or event.report
         if number not in self._begun:
             return
-        if said is not None:
-            self._did(number, said.span)
-        if event.kind == "made":
+        if report is not None:
+            self._did(number, report.span)
+        if event.kind == EventKind.MADE:
             self._made[number] += 1
             return
-        ended = said.span.ended if said is not None and said.span.ended else time.monotonic()
+        ended = report.span.ended if report is not None and report.span.ended else time.monotonic()
         self._over(number, ended, event.report, event.reason)
 
     def _did(self, number: int, span: Span) -> None:
@@ -139,7 +140,7 @@ class Trace(Observer):
 
     def _storing(self, what: str, begun: float, args: dict[str, object]) -> None:
         thread = threading.current_thread().name
-        name = "dispatcher" if thread == ENGINE_THREAD else f"moving in {thread}"
+        name = "dispatcher" if thread == DISPATCHER_THREAD else f"moving in {thread}"
         self.file.slice(self.file.track(name, _DISPATCHER), what, begun, time.monotonic(), args)
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 In the order of work:
 
 - ``job``: what a worker is asked and what it answers
-- ``kept``: a worker's view of kept pictures
+- ``intermediates``: a worker's view of intermediates
 - ``make``: decode once, give every frame to all that need it
 - ``worker``: the body of a worker, process or thread
 - ``pool``: workers as the dispatcher sees them; worker processes, watched and replaced

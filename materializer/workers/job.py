@@ -6,16 +6,16 @@ A job is one video and the objects to make of it. Doing it twice is harmless: an
 from dataclasses import dataclass, field
 
 from viewcache.materializer.clock import UNKNOWN, Span
-from viewcache.materializer.planning.recipe import Base, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.store import Stored, Written
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Job", "Made", "Place", "Report"]
+__all__ = ["Job", "Made", "Report", "Target"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     """Where and how objects are written."""
 
     root: str
@@ -36,10 +36,10 @@ class Job:
     index: bytes
     """`VideoIndex.to_bytes()`."""
     clips: tuple[Recipe, ...]
-    place: Place
+    place: Target
     estimate_s: float = 10.0
     """How long it should take; a worker that is silent much longer counts as hung."""
-    bases: tuple[Base, ...] = ()
+    intermediates: tuple[Intermediate, ...] = ()
     """Pictures that need not be decoded."""
     laps: bool = False
     """Whether to say when each stage was on."""
@@ -85,13 +85,13 @@ class Report:
     """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
     """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``, ``converted``; ``loaded`` and
-    ``loaded_bytes`` of kept pictures; ``frame_bytes``, of one frame at 4:2:0."""
+    ``loaded_bytes`` of intermediates; ``frame_bytes``, of one frame at 4:2:0."""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects that this video cannot give (bad frames)."""
     returned: tuple[str, ...] = ()
     """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
     damaged: tuple[str, ...] = ()
-    """Keys of bases that could not be read; their frames were decoded."""
+    """Keys of intermediates that could not be read; their frames were decoded."""
     trials: tuple[Trial, ...] = ()
     """What other codecs would have done."""
     error: str = ""

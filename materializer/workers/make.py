@@ -18,10 +18,10 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to_rgb
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.ops import FrameOp, NativeOp, get
-from viewcache.materializer.planning.program import Node, Tree, finish, grow
+from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
-from viewcache.materializer.workers.kept import KeptPictures, root_of
 from viewcache.store import ArrayMeta, write_object
 from viewcache.store.codec_trial import Trial, try_codecs
 
@@ -35,8 +35,8 @@ __all__ = ["make"]
 class _Leaf:
     """A frame-by-frame stream of a clip, being filled."""
 
-    tree: Tree
-    positions: dict[int, list[tuple[int, Node | None]]]
+    tree: FrameTree
+    positions: dict[int, list[tuple[int, FrameStep | None]]]
     """Source frame → where it goes and by which chain."""
     array: np.ndarray | None = None
     """uint8 (T,C,H,W), once the first frame says how large; (T, bytes) for native planes."""
@@ -45,13 +45,13 @@ class _Leaf:
 @dataclass(slots=True)
 class _Clip:
     recipe: Recipe
-    tree: Tree
+    tree: FrameTree
     leaves: list[_Leaf]
     missing: set[int]
     """Source frames still to come."""
 
 
-class _Clock(Clock):
+class _PhaseClock(Clock):
     """Of one job."""
 
     converted = 0
@@ -65,16 +65,16 @@ class _Frame:
         self,
         picture: "VideoFrame | None",
         index: VideoIndex,
-        clock: _Clock,
-        made: "dict[Node | None, np.ndarray] | None" = None,
+        clock: _PhaseClock,
+        made: "dict[FrameStep | None, np.ndarray] | None" = None,
     ):
         """A decoded frame, or what was kept of it: then all that is asked for comes after ``made``."""
         self._picture = picture
         self._index = index
         self._clock = clock
-        self._made: dict[Node | None, np.ndarray] = made or {}
+        self._made: dict[FrameStep | None, np.ndarray] = made or {}
 
-    def at(self, node: Node | None) -> np.ndarray:
+    def at(self, node: FrameStep | None) -> np.ndarray:
         """uint8 (3,H,W) after the chain that ends in ``node``."""
         array = self._made.get(node)
         if array is None:
@@ -87,10 +87,10 @@ class _Frame:
 
     @property
     def _decoded(self) -> "VideoFrame":
-        assert self._picture is not None  # `KeptPictures.read` gave all that is wanted, or the planes
+        assert self._picture is not None  # `IntermediateReader.read` gave all that is wanted, or the planes
         return self._picture
 
-    def _apply(self, node: Node | None) -> np.ndarray:
+    def _apply(self, node: FrameStep | None) -> np.ndarray:
         rotation = self._index.rotation
         if node is None:
             array = to_rgb(self._decoded, rotation=rotation)
@@ -116,7 +116,7 @@ class _Maker:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.clock = _Clock(laps=job.laps)
+        self.clock = _PhaseClock(laps=job.laps)
         self.index = VideoIndex.from_bytes(job.index)
         self.stats = DecodeStats()
         self.trials: tuple[Trial, ...] = ()
@@ -124,10 +124,10 @@ class _Maker:
         self.returned: list[str] = []
         self.users: dict[int, list[_Clip]] = {}
         self.due: dict[int, int] = {}
-        self.roots: dict[int, set[Node | None]] = {}
+        self.roots: dict[int, set[FrameStep | None]] = {}
         """Source frame → first operations on the ways of all that is made of it."""
         self.open: dict[str, _Clip] = {}
-        self.kept = KeptPictures(job.place.root, job.bases)
+        self.kept = IntermediateReader(job.place.root, job.intermediates)
         for recipe in job.clips:
             self._want(recipe)
 
@@ -135,7 +135,7 @@ class _Maker:
         tree = grow(recipe.program, recipe.frames, recipe.row)
         leaves: list[_Leaf] = []
         for leaf in tree.leaves():
-            positions: dict[int, list[tuple[int, Node | None]]] = {}
+            positions: dict[int, list[tuple[int, FrameStep | None]]] = {}
             for t, (frame, node) in enumerate(zip(leaf.frames.tolist(), leaf.nodes, strict=True)):
                 positions.setdefault(frame, []).append((t, node))
             leaves.append(_Leaf(leaf, positions))

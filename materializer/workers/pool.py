@@ -17,8 +17,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from multiprocessing.connection import Connection, wait
-from typing import Literal, Protocol
+from typing import Protocol
 
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
@@ -44,11 +45,19 @@ def job_bytes(memory_bytes: int, workers: int) -> int:
     return max(memory_bytes // workers // (DEPTH + 2), 128 << 20)
 
 
+class EventKind(StrEnum):
+    """What became of a job: an object of it was made, it is over, or its worker died."""
+
+    MADE = "made"
+    REPORT = "report"
+    DIED = "died"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """What a worker said, or what became of it."""
 
-    kind: Literal["made", "report", "died"]
+    kind: EventKind
     job: Job
     made: Made | None = None
     report: Report | None = None
@@ -114,11 +123,11 @@ class Worker(ABC):
         self.silent_since = time.monotonic()
         job = next((job for job in self.jobs if job.number == number), None)
         if job is not None and isinstance(message, Made):
-            yield Event("made", job, made=message, worker=self.id, fresh=number == self.first)
+            yield Event(EventKind.MADE, job, made=message, worker=self.id, fresh=number == self.first)
         elif job is not None and isinstance(message, Report):
             self.jobs.remove(job)
             self.asked.discard(number)
-            yield Event("report", job, report=message, worker=self.id, fresh=number == self.first)
+            yield Event(EventKind.REPORT, job, report=message, worker=self.id, fresh=number == self.first)
 
     @abstractmethod
     def send(self, what: Job | int) -> None:
@@ -161,7 +170,7 @@ class JobObserver(Protocol):
     def given(self, job: Job, worker: int, paused: int) -> None:
         """A job was given to the worker with this id, which pauses job ``paused`` for it (0 = none)."""
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """A worker said something, or died."""
 
 
@@ -275,7 +284,7 @@ class Pool(ABC):
         events = [event for worker in list(self._workers) for event in self._receive(worker)] + self._hung()
         if self._observer is not None:
             for event in events:
-                self._observer.heard(event)
+                self._observer.on_event(event)
         return events
 
     def _receive(self, worker: Worker) -> list[Event]:
@@ -299,7 +308,7 @@ class Pool(ABC):
         self._workers.remove(worker)
         reason = before + worker.end()
         _log.warning("a worker ended: %s", reason, extra={"action": "worker_died"})
-        return [Event("died", job, reason=reason, worker=worker.id) for job in worker.jobs]
+        return [Event(EventKind.DIED, job, reason=reason, worker=worker.id) for job in worker.jobs]
 
     def close(self) -> bool:
         """End all workers; running jobs leave only temporary files, which are swept. True if all have ended."""

@@ -19,7 +19,7 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cache(videos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
-    """An open cache whose engine runs."""
+    """An open cache whose dispatcher runs."""
     with viewcache.open(config(tmp_path_factory.mktemp("store"), videos)) as opened:
         opened.read("train", 0, 0)
         yield opened

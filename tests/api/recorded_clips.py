@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.audit.recorded import Clips, Footage
+from viewcache.api.audit.recorded import Footage, RecordedClips
 from viewcache.catalog.records import TaskRow
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -22,18 +22,18 @@ def footage_of(videos: Videos) -> Footage:
     return Footage(videos.ids, videos.words, videos.frames, dict(zip(videos.keys, sizes, strict=True)))
 
 
-def clips_of(plan: GenerationPlan) -> Clips:
+def clips_of(plan: GenerationPlan) -> RecordedClips:
     """What a generation's plan records; the number of a row stands for its object."""
     sampling = plan.task.sampling
     row = row_of(plan.task.name, sampling.frames_per_video, sampling.frame_stride)
-    return Clips(row, plan.epoch, plan.sample, plan.video, np.arange(len(plan)), plan.start, ())
+    return RecordedClips(row, plan.epoch, plan.sample, plan.video, np.arange(len(plan)), plan.start, ())
 
 
-def made_clips(task: TaskRow, starts: NDArray[np.int64], first_epoch: int = 0) -> Clips:
+def made_clips(task: TaskRow, starts: NDArray[np.int64], first_epoch: int = 0) -> RecordedClips:
     """Clips with given starts, (videos, epochs)."""
     video, epoch = (axis.reshape(-1) for axis in np.indices(starts.shape))
     nothing = np.zeros(starts.size, np.int64)
-    return Clips(task, epoch + first_epoch, nothing, video, np.arange(starts.size), starts.reshape(-1), ())
+    return RecordedClips(task, epoch + first_epoch, nothing, video, np.arange(starts.size), starts.reshape(-1), ())
 
 
 def pool_starts(

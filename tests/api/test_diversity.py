@@ -7,15 +7,15 @@ from tests.api.recorded_clips import clips_of, footage_of, made_clips, row_of
 from tests.plan.plans import plan_of, task_of, videos_of
 from viewcache.api.audit import diversity as module
 from viewcache.api.audit.diversity import compare
-from viewcache.api.audit.recorded import Clips
+from viewcache.api.audit.recorded import RecordedClips
 
 
-def joined(parts: list[Clips]) -> Clips:
+def joined(parts: list[RecordedClips]) -> RecordedClips:
     """Generations of one task, one after the other."""
     epoch, sample, video, start = (
         np.concatenate([getattr(each, name) for each in parts]) for name in ("epoch", "sample", "video", "start")
     )
-    return Clips(parts[0].task, epoch, sample, video, np.arange(len(start)), start, ())
+    return RecordedClips(parts[0].task, epoch, sample, video, np.arange(len(start)), start, ())
 
 
 def test_reuse_is_that_of_figure_19() -> None:
@@ -45,7 +45,9 @@ def test_counts_are_those_of_a_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     one = made_clips(row_of("one", 3, 2), np.array([[0, 2]]), first_epoch=4)  # 0 2 4, 2 4 6
     nothing = np.zeros(2, np.int64)
     epochs = np.array([0, 1])
-    two = Clips(row_of("two", 3, 1), epochs, nothing, nothing, epochs, np.array([-1, 4]), ((0, 1, 1),))  # 0 1, 4 5 6
+    two = RecordedClips(
+        row_of("two", 3, 1), epochs, nothing, nothing, epochs, np.array([-1, 4]), ((0, 1, 1),)
+    )  # 0 1, 4 5 6
     footage = footage_of(videos_of(1, frames=40))
     both = compare([one, two], [0, 4], footage, 2)
     assert both.recorded.per_epoch == (4 + 4) / 2

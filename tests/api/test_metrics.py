@@ -34,16 +34,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
     with open_cache(config(folder / "store", encode_videos(folder / "videos"))) as cache:
         for iteration in (0, 1, 1):
             cache.read("t", 0, iteration)
-        assert cache.owner.engine is not None
-        assert cache.owner.engine.wait_idle(60)
+        assert cache.owner.dispatcher is not None
+        assert cache.owner.dispatcher.wait_idle(60)
         cache.catalog.flush()
         yield cache
 
 
 def known(cache: Cache) -> Values:
     """What the cache itself says, by Prometheus' names."""
-    spent, engine = cache.task("t").spent, cache.owner.engine
-    assert engine is not None
+    spent, dispatcher = cache.task("t").spent, cache.owner.dispatcher
+    assert dispatcher is not None
     task, tier = {("task", "t")}, {("tier", "local")}
     one: dict[str, tuple[set[tuple[str, str]], float]] = {
         "viewcache_batches_total": (task, 3),
@@ -58,9 +58,9 @@ def known(cache: Cache) -> Values:
         "viewcache_jobs_total": (set(), cache.owner.observer.jobs),
         "viewcache_jobs_running": (set(), 0),
         "viewcache_jobs_died_total": (set(), 0),
-        "viewcache_packets_total": (set(), engine.frames["packets"]),
-        "viewcache_frames_decoded_total": (set(), engine.frames["decoded"]),
-        "viewcache_frames_converted_total": (set(), engine.frames["converted"]),
+        "viewcache_packets_total": (set(), dispatcher.frames["packets"]),
+        "viewcache_frames_decoded_total": (set(), dispatcher.frames["decoded"]),
+        "viewcache_frames_converted_total": (set(), dispatcher.frames["converted"]),
         "viewcache_objects_made_total": (set(), 16),
         "viewcache_made_bytes_total": (set(), 16 * 4 * 3 * 16 * 16),
         "viewcache_generations_total": (task, 1),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewcache.api.views.paths import FORMS, ViewPath, parse_path
+from viewcache.api.views.paths import FORMS, NodeKind, ViewPath, parse_path
 from viewcache.errors import BadUrl
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -137,17 +137,19 @@ def test_two_thousand_hostile_names() -> None:
 
 @given(
     st.one_of(
-        st.builds(lambda t, v, e: ViewPath("video", (t, f"{v}.{e}"), t, f"{v}.{e}"), NAMES, NAMES, st.just("mp4")),
-        st.builds(lambda t, v, i: ViewPath("frame", (t, v, f"frame{i}"), t, v, i), NAMES, NAMES, NUMBERS),
+        st.builds(
+            lambda t, v, e: ViewPath(NodeKind.VIDEO, (t, f"{v}.{e}"), t, f"{v}.{e}"), NAMES, NAMES, st.just("mp4")
+        ),
+        st.builds(lambda t, v, i: ViewPath(NodeKind.FRAME, (t, v, f"frame{i}"), t, v, i), NAMES, NAMES, NUMBERS),
         st.builds(
             lambda t, v, i, d, e, s, o: ViewPath(
-                "aug", (t, v, f"frame{i}", f"aug{d}"), t, v, i, d, epoch=e, sample=s, output=o
+                NodeKind.AUG, (t, v, f"frame{i}", f"aug{d}"), t, v, i, d, epoch=e, sample=s, output=o
             ),
             *(NAMES, NAMES, NUMBERS, NUMBERS, st.none() | NUMBERS, NUMBERS, st.none() | st.text(min_size=1)),
         ),
         st.builds(
             lambda t, e, i, r, w: ViewPath(
-                "view", (t, str(e), str(i), "view"), t, epoch=e, iteration=i, rank=min(r, w - 1), world=w
+                NodeKind.VIEW, (t, str(e), str(i), "view"), t, epoch=e, iteration=i, rank=min(r, w - 1), world=w
             ),
             *(NAMES, NUMBERS, NUMBERS, st.integers(0, 9), st.integers(1, 9)),
         ),

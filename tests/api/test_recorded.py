@@ -14,9 +14,9 @@ from tests.ops.references import p_uniform
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
 from viewcache.api.audit.recorded import (
-    Clips,
+    CropWindow,
     Footage,
-    Window,
+    RecordedClips,
     clip_places,
     crop_places,
     load_clips,
@@ -40,7 +40,7 @@ def plans(seed: int, *, frames: int = 60, generations: int = 8) -> tuple[list[Ge
     return made, footage_of(videos)
 
 
-def windows(plan: GenerationPlan) -> dict[int, list[Window]]:
+def windows(plan: GenerationPlan) -> dict[int, list[CropWindow]]:
     """What the recipes of a plan's objects would tell."""
     return {
         row: windows_of({"recipe": plan.program(row).describe(plan.recipe(row).row)}, (90, 120))
@@ -120,7 +120,7 @@ def test_centred_crops_are_found() -> None:
     """A crop of 160 inside a random window of 224 of 256 (SAND, read literally) has densities of 0.21 to 1.54."""
     random = np.random.default_rng(7)
     offsets = random.integers(0, 256 - 224 + 1, (2, 4000)) + random.integers(0, 224 - 160 + 1, (2, 4000))
-    cut = {k: [Window(y, 97, x, 97)] for k, (y, x) in enumerate(offsets.T.tolist())}
+    cut = {k: [CropWindow(y, 97, x, 97)] for k, (y, x) in enumerate(offsets.T.tolist())}
     clips = made_clips(row_of("mae", 16, 4), np.zeros((4000, 1), np.int64))
     for side in crop_places(clips, cut):
         check = density_check("crop rows", "", side)
@@ -154,7 +154,7 @@ def test_windows_are_read_from_recipes() -> None:
         {"from": [2], "to": 6, "op": "not_installed", "params": {}, "drawn": {}},
         {"from": [6], "to": 7, "op": "random_crop", "params": {"shape": [9, 9]}, "drawn": cut(0, 7, 9, 9)},
     ]
-    assert windows_of({"recipe": chain}, (48, 64)) == [Window(3, 11, 40, 41), Window(0, 1, 7, 51)]
+    assert windows_of({"recipe": chain}, (48, 64)) == [CropWindow(3, 11, 40, 41), CropWindow(0, 1, 7, 51)]
     assert windows_of({"recipe": chain}, None) == []
     assert windows_of({}, (48, 64)) == []
 
@@ -162,7 +162,7 @@ def test_windows_are_read_from_recipes() -> None:
 def test_resized_crops_lie_anywhere_but_where_none_fits() -> None:
     """Given its size, a random window is uniform; the one that stands in when no try fits is left out."""
     n = 6000
-    words = randomness.fold(1, "videos", np.arange(n))
+    words = randomness.hash_address(1, "videos", np.arange(n))
     draw = Draw(0, "random_resized_crop", 0, words, np.zeros(n, np.int64), np.zeros(n, np.int64))
     op = get("random_resized_crop")
     params = op.parse({"shape": [32, 32], "scale": [0.3, 0.9]})
@@ -219,7 +219,7 @@ def test_clips_of_short_videos_prove_nothing() -> None:
     task = row_of("mae", 3, 1)
     starts = np.array([-1, 2, 90, -1])
     axis = np.arange(4)
-    clips = Clips(task, axis, axis * 0, axis, axis, starts, ((0, 1, 1), (0, 0, 0)))
+    clips = RecordedClips(task, axis, axis * 0, axis, axis, starts, ((0, 1, 1), (0, 0, 0)))
     assert clips.frames.tolist() == [[0, 1, 1], [2, 3, 4], [90, 91, 92], [0, 0, 0]]
     assert clips.subset(np.array([False, True, False, True])).frames.tolist() == [[2, 3, 4], [0, 0, 0]]
     footage = footage_of(videos_of(4, frames=[2, 50, 50, 1]))

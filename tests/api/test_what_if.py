@@ -51,12 +51,12 @@ def test_predicted_counts_are_those_of_a_real_run(tmp_path: Path, videos: Path, 
             before = reader.spent.hits
             for iteration in range(reader.task.iterations(epoch)):
                 reader.read(epoch, iteration)
-                cache.owner.look_ahead._planner.submit(lambda: None).result()  # it has been decided what is kept
-                assert cache.owner.engine is not None
-                assert cache.owner.engine.wait_idle(60)
+                cache.owner.look_ahead.wait_idle()  # it has been decided what is kept
+                assert cache.owner.dispatcher is not None
+                assert cache.owner.dispatcher.wait_idle(60)
             hits.append(reader.spent.hits - before)
-        assert cache.owner.engine is not None
-        packets = cache.owner.engine.frames["packets"]
+        assert cache.owner.dispatcher is not None
+        packets = cache.owner.dispatcher.frames["packets"]
     assert hits == pytest.approx([rate * VIDEOS * SAMPLES for rate in predicted.hit_rates], abs=4)
     assert packets == pytest.approx(predicted.packets, rel=0.08)
 

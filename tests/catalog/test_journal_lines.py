@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from viewcache.catalog import Catalog, statements
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import FORMAT, Line, encode, read_lines
 from viewcache.errors import Broken, NotFound
 
@@ -23,7 +23,7 @@ def line(**step: object) -> Line:
 @pytest.mark.parametrize("name", ["delete_policies", "delete_all_leases", "write_setting", "read_tasks"])
 def test_only_what_a_journal_tells_is_carried_out(name: str) -> None:
     """Other statements of the catalog are none of its business."""
-    with pytest.raises(Broken, match="is no statement that a journal tells"):
+    with pytest.raises(Broken, match="is no statement of a journal"):
         line(do=name).steps()
 
 
@@ -67,7 +67,7 @@ NO_SIZES: tuple[object, ...] = (None, "0", -1, 1.5)
 def test_a_forged_head_is_no_journal(tmp_path: Path, forged: object, lost: bool) -> None:
     """A line whose checksum is right but that no release wrote: the file is kept aside, and the cache opens."""
     Catalog.open(tmp_path).close()
-    layout = Layout(tmp_path)
+    layout = CatalogFiles(tmp_path)
     layout.journal.write_bytes(encode(forged))  # type: ignore[arg-type]
     if lost:
         layout.database.unlink()

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, inspect, pool
 from tests.catalog.samples import copy, draws, plan, registered, select
 from viewcache import migrations
 from viewcache.catalog import Catalog, views
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.opening import upgrade_catalog
 from viewcache.catalog.postgres import sqlalchemy_url
 from viewcache.catalog.tables import metadata
@@ -127,7 +127,7 @@ def test_a_migration_checkpoints(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(WRITTEN.glob("*.duckdb.xz")), ids=lambda path: path.name)
 def test_catalogs_of_every_release_open(path: Path, tmp_path: Path) -> None:
     """A file that each revision's release wrote is upgraded and reads the same."""
-    layout = Layout(tmp_path)
+    layout = CatalogFiles(tmp_path)
     layout.database.write_bytes(lzma.decompress(path.read_bytes()))
     assert upgrade_catalog(tmp_path) == migrations.HEAD
     with Catalog.open(tmp_path, create=False) as catalog:
@@ -160,10 +160,10 @@ def write_file() -> None:
         catalog.record_plan(plan(catalog, row, ids))
         catalog.record_draws(draws(row, 0, ids))
         catalog.mark_ready([copy(1), copy(5)])
-    with duckdb.connect(str(Layout(folder).database)) as connection:
+    with duckdb.connect(str(CatalogFiles(folder).database)) as connection:
         connection.execute("checkpoint")
     WRITTEN.mkdir(exist_ok=True)
-    (WRITTEN / f"{migrations.HEAD}.duckdb.xz").write_bytes(lzma.compress(Layout(folder).database.read_bytes()))
+    (WRITTEN / f"{migrations.HEAD}.duckdb.xz").write_bytes(lzma.compress(CatalogFiles(folder).database.read_bytes()))
     shutil.rmtree(folder)
 
 

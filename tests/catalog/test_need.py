@@ -1,4 +1,4 @@
-"""The engine orders its work by plans in memory, people ask the catalog: both know one need, in the same seconds."""
+"""The dispatcher goes by plans in memory, people ask the catalog: both know one need, in the same seconds."""
 
 from pathlib import Path
 from threading import Event
@@ -10,6 +10,7 @@ import viewcache
 from tests.catalog.samples import select
 from tests.tiny import config, encode_folder, single
 from viewcache.api.session.cache import Cache
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
 SMALL = [single({"resize": {"short_side": 36}}, {"random_crop": {"shape": [16, 16]}})]
@@ -30,12 +31,12 @@ def three(tmp_path: Path, where: str) -> dict[str, Any]:
 
 
 def announced(cache: Cache) -> list[ActiveGeneration]:
-    """What the engine works on ahead, once all that was asked for is planned."""
-    cache.owner.look_ahead._planner.submit(lambda: None).result()
+    """What the dispatcher works on ahead, once all that was asked for is planned."""
+    cache.owner.look_ahead.wait_idle()
     cache.catalog.flush()
-    assert cache.owner.engine is not None
-    found = [each for each in cache.owner.engine.state.ahead if isinstance(each, ActiveGeneration)]
-    assert len(found) == len(cache.owner.engine.state.ahead)
+    assert cache.owner.dispatcher is not None
+    found = [each for each in cache.owner.dispatcher.state.ahead if isinstance(each, ActiveGeneration)]
+    assert len(found) == len(cache.owner.dispatcher.state.ahead)
     return found
 
 
@@ -82,13 +83,20 @@ def test_plans_and_catalog_say_the_same_need(tmp_path: Path, where: str) -> None
     assert dict(wanted) == pytest.approx(soonest)
 
 
-def test_what_is_announced_late_is_not_needed_at_once(tmp_path: Path, where: str) -> None:
+def test_what_is_announced_late_is_not_needed_at_once(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Planning took until its reader was two batches on: what it needs next is due next, not what it has passed by."""
+    planned, decide = Event(), Keeper.decide
+
+    def slowly(*arguments: Any) -> None:
+        planned.wait(60)
+        decide(*arguments)
+
+    monkeypatch.setattr(Keeper, "decide", slowly)
     with viewcache.open(three(tmp_path, where)) as cache:
-        slow_planner = Event()
-        cache.owner.look_ahead._planner.submit(slow_planner.wait, 60)
         read_some(cache)
-        slow_planner.set()
+        planned.set()
         for active in announced(cache):
             for _, planned_s, recorded_s in needs(cache, active):
                 assert planned_s == pytest.approx(recorded_s)

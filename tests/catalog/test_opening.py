@@ -17,7 +17,7 @@ from tests import forked
 from tests.catalog.samples import copy, execute
 from viewcache import errors, migrations
 from viewcache.catalog import Catalog
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
 
@@ -91,7 +91,7 @@ def test_a_forked_child_does_not_hold_the_lock(folder: Path) -> None:
     child.start()
     catalog.close()
     try:
-        OwnerLock(Layout(folder).lock, exclusive=True).release()
+        OwnerLock(CatalogFiles(folder).lock, exclusive=True).release()
     finally:
         ours.send(None)
         child.join(20)
@@ -100,7 +100,7 @@ def test_a_forked_child_does_not_hold_the_lock(folder: Path) -> None:
 def test_the_lock_holds_while_the_owner_reads_its_own_file(folder: Path) -> None:
     """Opening and closing the database file drops DuckDB's own lock; ours stays."""
     with Catalog.open(folder):
-        shutil.copy(Layout(folder).database, folder / "elsewhere")
+        shutil.copy(CatalogFiles(folder).database, folder / "elsewhere")
         refused = run(OWN.replace("open(sys.argv[1])", "open(sys.argv[1], wait_s=0)"), folder)
         assert f"process {os.getpid()}" in refused.stderr
 
@@ -128,10 +128,10 @@ def test_creation_is_all_or_nothing(tmp_path: Path, place: str) -> None:
     folder = tmp_path / "new"
     killed = run(OWN, folder, failpoint=f"{place}:1:kill")
     assert killed.returncode == -signal.SIGKILL
-    assert Layout(folder).database.exists() == (place == "catalog.create-after-rename")
+    assert CatalogFiles(folder).database.exists() == (place == "catalog.create-after-rename")
     with Catalog.open(folder) as catalog:
         assert catalog.next_object_id(1) == 1
-    assert not Layout(folder).building.exists()
+    assert not CatalogFiles(folder).building.exists()
 
 
 CHANGES = """
@@ -167,7 +167,7 @@ def test_a_log_that_cannot_be_replayed_is_put_aside(folder: Path) -> None:
     """The catalog opens without it and says which file it could not use, so that the store is walked."""
     killed = run(CHANGES.replace("publish_snapshot", "flush"), folder, failpoint="catalog.after-commit:20:kill")
     assert killed.returncode == -signal.SIGKILL
-    log = Layout(folder).log
+    log = CatalogFiles(folder).log
     damaged = bytearray(log.read_bytes())
     damaged[40:4000] = os.urandom(3960)
     log.write_bytes(damaged)
@@ -183,14 +183,14 @@ def test_a_log_without_its_database_is_put_aside(tmp_path: Path) -> None:
     """A new catalog never replays another one's log."""
     folder = tmp_path / "new"
     folder.mkdir()
-    Layout(folder).log.write_bytes(b"left over")
+    CatalogFiles(folder).log.write_bytes(b"left over")
     with Catalog.open(folder) as catalog:
         assert len(catalog.quarantined) == 1
 
 
 def test_a_damaged_file_is_named(folder: Path) -> None:
     """Who only looks at an existing catalog is told which file it is, and changes nothing."""
-    database = Layout(folder).database
+    database = CatalogFiles(folder).database
     database.write_bytes(os.urandom(5000))
     for writable in (True, False):
         with pytest.raises(errors.CatalogDamaged, match=r"catalog\.duckdb cannot be opened"):
@@ -204,7 +204,7 @@ def test_files_are_private(tmp_path: Path) -> None:
     with Catalog.open(folder) as catalog:
         catalog.publish_snapshot()
         assert folder.stat().st_mode & 0o777 == 0o700
-        layout = Layout(folder)
+        layout = CatalogFiles(folder)
         for path in (layout.database, layout.lock, layout.snapshot, layout.reserve):
             assert path.stat().st_mode & 0o777 == 0o600, path.name
 
@@ -245,7 +245,7 @@ def _set_revision(where: str, revision: str) -> None:
     if is_postgresql(where):
         execute(where, sql)
     else:
-        with duckdb.connect(str(Layout(Path(where)).database)) as connection:
+        with duckdb.connect(str(CatalogFiles(Path(where)).database)) as connection:
             connection.execute(sql)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests import forked
 from viewcache.catalog import Catalog
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.private import private_folder
 
 _HOLDER = """
@@ -75,7 +75,7 @@ def test_every_file_of_a_catalog_is_private(folder: Path) -> None:
         with Catalog.open(folder) as catalog:
             for number in range(3):
                 catalog.set_setting("a", str(number))
-                assert Layout(folder).log.exists()
+                assert CatalogFiles(folder).log.exists()
                 assert open_to_others(folder) == []
                 catalog.publish_snapshot()
         assert open_to_others(folder) == []

@@ -13,7 +13,7 @@ from tests.catalog.conftest import database_url
 from tests.catalog.samples import copy, execute, plan, registered
 from viewcache import errors
 from viewcache.catalog import Catalog, QueryLimits, read_snapshot, run_queries, run_query
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 
 COUNT = "select kind, state, count(*) as n, sum(bytes) as bytes from objects group by all order by all"
 
@@ -118,7 +118,7 @@ def test_what_only_the_log_holds_is_shown(filled: Path) -> None:
         "c = Catalog.open(sys.argv[1]); c.mark_ready([copy(7)]); c.flush(); os._exit(1)"
     )
     subprocess.run([sys.executable, "-c", code, str(filled)], timeout=60, check=False)
-    assert Layout(filled).log.exists()
+    assert CatalogFiles(filled).log.exists()
     assert run_query(filled, "select count(*) as n from copies").table()["n"].to_pylist() == [4]
 
 

@@ -16,7 +16,7 @@ from tests.catalog.samples import copy, draws, execute, plan, registered, select
 from viewcache import errors
 from viewcache.catalog import Catalog
 from viewcache.catalog.engine import Session
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow
 from viewcache.catalog.writer import Writer
@@ -216,7 +216,7 @@ def test_a_full_disk_is_an_error_and_then_is_not(folder: Path, how: str) -> None
 
 def test_the_reserve_is_freed_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk the transaction is tried again with the space that was held back for it."""
-    layout = Layout(folder)
+    layout = CatalogFiles(folder)
     database = open_catalog(folder, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30)
     with Catalog(database, writable=True) as catalog:
         assert layout.reserve.stat().st_size == 16 << 20

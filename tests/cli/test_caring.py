@@ -10,7 +10,7 @@ import viewcache
 from tests.cli.site import Site
 from viewcache import migrations
 from viewcache.catalog import Catalog
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 
 
 def test_verify_checks_every_object(made: Site) -> None:
@@ -105,7 +105,7 @@ def test_doctor_finds_what_is_wrong(made: Site) -> None:
 )
 def test_doctor_explains_damage(made: Site, harm: str, told: str, code: int) -> None:
     """What is wrong in plain words, with what mends it; a run mends the catalog, its journal and the objects."""
-    layout = Layout(made.store)
+    layout = CatalogFiles(made.store)
     assert "ok    objects: 12 objects" in made.run("doctor")
     if harm == "delete":
         layout.database.unlink()

@@ -56,7 +56,7 @@ def test_a_dry_run_changes_nothing_and_the_rest_does_what_it_said(made: Site) ->
     assert len(made.objects()) == len(before) - len(done["leaves"])
     rows = made.json("sql", "select key, policy, detail, reason from evictions")["rows"]
     assert sorted(rows) == sorted([each["key"], "demand", each["reason"], "evict"] for each in done["leaves"])
-    assert made.json("verify")["strays"] == []
+    assert made.json("verify")["orphans"] == []
     made.run("run")
     assert len(made.objects()) == len(before)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.config.samples import FIGURE_9, single, task
 from viewcache.api.config import schema, values
-from viewcache.api.config.keys import KINDS, REQUIRED, SECTIONS, STEP_KEYS, Key, Section, hint
+from viewcache.api.config.keys import KINDS, REQUIRED, SECTIONS, STEP_KEYS, Key, KeySection, hint
 from viewcache.api.config.load import load
 from viewcache.errors import ConfigError
 from viewcache.materializer import ops
@@ -27,7 +27,7 @@ ALL_KEYS = [(section, key) for section in SECTIONS.values() for key in section.k
 VALIDATOR = jsonschema.Draft202012Validator(schema.json_schema())
 
 
-def wrapped(section: Section, entries: dict[str, Any]) -> dict[str, Any]:
+def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
     """A document that is valid but for the given entries of one section."""
     step = single("frame", "a", "grayscale")
     branch = {"prob": 1.0, "config": None}
@@ -78,7 +78,7 @@ def wrong_values(key: Key) -> list[Any]:
 
 
 @pytest.mark.parametrize(("section", "key"), ALL_KEYS, ids=lambda value: value.name)
-def test_every_key_refuses_what_it_is_not(section: Section, key: Key) -> None:
+def test_every_key_refuses_what_it_is_not(section: KeySection, key: Key) -> None:
     """For each key of the table, wrong values are a ConfigError that names the key."""
     for wrong in wrong_values(key):
         with pytest.raises(ConfigError) as caught:
@@ -87,7 +87,7 @@ def test_every_key_refuses_what_it_is_not(section: Section, key: Key) -> None:
 
 
 @pytest.mark.parametrize(("section", "key"), ALL_KEYS, ids=lambda value: value.name)
-def test_every_misspelt_key_is_told_the_right_one(section: Section, key: Key) -> None:
+def test_every_misspelt_key_is_told_the_right_one(section: KeySection, key: Key) -> None:
     """A letter too many, and the error names the key that was meant."""
     wrong = key.name[:2] + "q" + key.name[2:]
     with pytest.raises(ConfigError) as caught:
@@ -97,7 +97,7 @@ def test_every_misspelt_key_is_told_the_right_one(section: Section, key: Key) ->
 
 
 @pytest.mark.parametrize(("section", "key"), [(s, k) for s, k in ALL_KEYS if k.required], ids=lambda value: value.name)
-def test_every_required_key_is_missed(section: Section, key: Key) -> None:
+def test_every_required_key_is_missed(section: KeySection, key: Key) -> None:
     """Without a key that must be given, the error names it and says what it is for."""
     required = [other.name for other in section.keys if other.required]
 
@@ -191,7 +191,7 @@ def test_the_schema_accepts_the_examples_and_the_paper() -> None:
 
 
 @pytest.mark.parametrize(("section", "key"), ALL_KEYS, ids=lambda value: value.name)
-def test_the_schema_refuses_what_the_table_can_say(section: Section, key: Key) -> None:
+def test_the_schema_refuses_what_the_table_can_say(section: KeySection, key: Key) -> None:
     """An unknown key, and a value of another type, are underlined by an editor as well."""
     assert VALIDATOR.is_valid(wrapped(section, {}))
     assert not VALIDATOR.is_valid(wrapped(section, {key.name + "q": 1}))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from viewcache.errors import DatasetNotFound, Full
-from viewcache.materializer.dataset.scan import Known, Scanned, _Worker, scan, video_key
+from viewcache.materializer.dataset.scan import Known, Scanned, ScanProcess, scan, video_key
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.spec import DatasetSpec
 
@@ -138,9 +138,9 @@ def test_the_limit_of_pixels_is_that_of_the_task(family: Callable[[str], Path], 
 
 def test_too_many_open_files_are_no_bad_video(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scanning process that may open no more files says nothing about a video: no policy may take another for it."""
-    give, given = _Worker.give, 0
+    give, given = ScanProcess.give, 0
 
-    def give_and_limit(self: _Worker, *which: Any) -> None:
+    def give_and_limit(self: ScanProcess, *which: Any) -> None:
         nonlocal given
         given += 1
         if given == 2:  # by then it has loaded what it needs
@@ -148,7 +148,7 @@ def test_too_many_open_files_are_no_bad_video(dataset: Path, monkeypatch: pytest
             resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (open_now, open_now))
         give(self, *which)
 
-    monkeypatch.setattr(_Worker, "give", give_and_limit)
+    monkeypatch.setattr(ScanProcess, "give", give_and_limit)
     with pytest.raises(Full, match="ulimit -n"):
         list(scan(DatasetSpec(str(dataset)), workers=1))
 

@@ -1,8 +1,8 @@
 """One real cache under any sequence of reads, damages, deaths, pressure, restarts and crashes, beside a small model.
 
 The model is what an undisturbed run gave: a batch, clip or frame either has those bytes or the read raises a typed
-error that the model expects. Catalog, store, engine and workers are real; only a crash is made in process, as an image
-of the disk that is taken while no thread can move.
+error that the model expects. Catalog, store, dispatcher and workers are real; only a crash is made in process, as an
+image of the disk that is taken while no thread can move.
 """
 
 import ctypes
@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import viewcache
-from tests.engine.kitchen import until
 from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, store_bytes
 from tests.faults.damage import KINDS, shard_of
 from tests.faults.site import EPOCHS, MINIMUM, Place, Site, WatchedTier, digest, names_of, single, stop
 from tests.faults.watched import WatchedPool
+from tests.scheduling.harness import until
 from viewcache.api.queries.ask import ask
 from viewcache.api.session import owner as session
 from viewcache.api.session.cache import Cache
@@ -187,7 +187,7 @@ class CacheMachine(RuleBasedStateMachine):
         rows = active.rows(epoch, iteration)
         lease = ExitStack()
         try:
-            fetched = lease.enter_context(self._open_cache.owner.engine_now().fetch(active, rows))
+            fetched = lease.enter_context(self._open_cache.owner.dispatcher_now().fetch(active, rows))
         except EXPECTED as error:
             self._expected(error, set(task.describe(epoch, iteration).videos))
             return
@@ -336,7 +336,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @property
     def _pool(self) -> WatchedPool:
-        pool = self._open_cache.owner.engine_now()._pool
+        pool = self._open_cache.owner.dispatcher_now().pool
         assert isinstance(pool, WatchedPool)
         return pool
 
@@ -370,7 +370,7 @@ class CacheMachine(RuleBasedStateMachine):
             self._bring_back()
         with patch.object(session, "LocalTier", WatchedTier), patch.object(start, "WorkerPool", WatchedPool):
             self.cache = viewcache.open(wanted)
-            self.cache.owner.engine_now()
+            self.cache.owner.dispatcher_now()
         for epoch in range(epochs):
             names = names_of(self.cache, epoch)
             assert names == self.site.orders[epoch]
@@ -410,9 +410,9 @@ class CacheMachine(RuleBasedStateMachine):
     def _settle(self) -> None:
         """Wait until nothing is planned, made or evicted any more, and all of it is committed."""
         cache = self._open_cache
-        cache.owner.look_ahead._planner.submit(lambda: None).result()
-        if cache.owner.engine is not None:
-            assert cache.owner.engine.wait_idle(IDLE_S), "making ahead does not end"
+        cache.owner.look_ahead.wait_idle()
+        if cache.owner.dispatcher is not None:
+            assert cache.owner.dispatcher.wait_idle(IDLE_S), "making ahead does not end"
         cache.catalog.flush()
 
     def _assert_at_rest(self) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tests.catalog.samples import registered
-from tests.engine.kitchen import until
+from tests.scheduling.harness import until
 from viewcache.catalog import Catalog, schemas
 from viewcache.materializer.storage.recover import Recovered, copy_row, recover
 from viewcache.store import ArrayMeta, LocalTier, write_object

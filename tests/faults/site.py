@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import viewcache
-from tests.engine.kitchen import until
 from tests.faults.caches import config, encode_videos, read_all
+from tests.scheduling.harness import until
 from viewcache.api.session.cache import Cache
 from viewcache.store import LocalTier, Reservation
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.kitchen import until
+from tests.scheduling.harness import until
 
-__all__ = ["MUTATING", "Fault", "Hits", "calls_below", "injected", "need_strace", "traced_command"]
+__all__ = ["MUTATING", "Fault", "Hits", "calls_below", "catalog_writer", "injected", "need_strace", "traced_command"]
 
 MUTATING = (
     "openat,write,pwrite64,pwritev,writev,rename,unlink,unlinkat,mkdir,rmdir,ftruncate,fallocate,fsync,fdatasync,chmod"
@@ -34,6 +35,13 @@ def need_strace() -> None:
     """Skip where there is no strace; `.ci/run` installs it."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (apt-get install strace)")
+
+
+def catalog_writer() -> int:
+    """The system's id of the thread that writes the one open catalog."""
+    (found,) = (each.native_id for each in threading.enumerate() if each.name == "viewcache-catalog-writer")
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 
 import viewcache
 from tests.faults.caches import assert_at_rest, config, read_all
-from tests.faults.strace import Fault, Hits, injected, need_strace
+from tests.faults.strace import Fault, Hits, catalog_writer, injected, need_strace
 from tests.house.tree import ROOT
 
 Truth = dict[tuple[int, int], str]
@@ -107,12 +107,9 @@ def read_slowly(store: Path, videos: Path, truth: Truth, delay_us: int, worker: 
     with viewcache.open(config(store, videos)) as cache, ExitStack() as faults:
         assert dict(read_all(cache, 1)).items() <= truth.items()
         for copy in list(cache.owner.ledger.copies().values()):
-            cache.owner.engine_now().evictor.damaged(copy)
-        writer = cache.catalog._writer
-        assert writer is not None
-        assert writer._thread.native_id is not None
-        (pid,) = cache.owner.engine_now()._pool.pids()
-        for thread, calls in ((pid, worker), (writer._thread.native_id, LOGGING)):
+            cache.owner.dispatcher_now().evictor.damaged(copy)
+        (pid,) = cache.owner.dispatcher_now().pool.pids()
+        for thread, calls in ((pid, worker), (catalog_writer(), LOGGING)):
             log = store.parent / f"strace.{next(numbers)}"
             slow = Fault(calls, f"delay_enter={delay_us}")
             hits.append(faults.enter_context(injected(thread, slow, log, follow=thread == pid)))

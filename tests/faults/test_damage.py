@@ -46,8 +46,8 @@ def test_every_damage_is_noticed_and_rebuilt(tmp_path: Path, videos: Path, truth
                 assert cache.tier.used_bytes == cache.tier.measure(), kind
                 assert cache.tier.reserved_bytes == 0
                 done += 1
-    for stray in tmp_path.glob("objects/*/elsewhere"):
-        stray.unlink()
+    for orphan in tmp_path.glob("objects/*/elsewhere"):
+        orphan.unlink()
     assert done == ROUNDS * len(KINDS)
     assert len(assert_at_rest(tmp_path)) == 16
 

@@ -47,7 +47,7 @@ def test_a_worker_that_cannot_be_replaced_now_is_replaced_later(tmp_path: Path, 
     with open_cache(tmp_path / "s", videos, epochs=20) as cache:
         cache.read("train", 0, 0)
         with no_descriptors():
-            for pid in cache.owner.engine_now()._pool.pids():
+            for pid in cache.owner.dispatcher_now().pool.pids():
                 os.kill(pid, signal.SIGKILL)
             with pytest.raises(ViewcacheError):
                 cache.read("train", 12, 0)

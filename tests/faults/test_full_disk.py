@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.engine.kitchen import until
 from tests.faults.caches import assert_at_rest, config, digest_of, read_all
-from tests.faults.strace import Fault, Hits, injected, need_strace
+from tests.faults.strace import Fault, Hits, catalog_writer, injected, need_strace
+from tests.scheduling.harness import until
 from viewcache.api.session.cache import Cache
 from viewcache.catalog.files import RESERVE_BYTES
 from viewcache.errors import Full, ViewcacheError
@@ -35,12 +35,9 @@ def committed(cache: Cache) -> set[str]:
     return set(rows)
 
 
-def in_writer(cache: Cache, fault: Fault, log: Path) -> AbstractContextManager[Hits]:
+def in_writer(fault: Fault, log: Path) -> AbstractContextManager[Hits]:
     """Put a fault into the thread that writes the catalog."""
-    writer = cache.catalog._writer
-    assert writer is not None
-    assert writer._thread.native_id is not None
-    return injected(writer._thread.native_id, fault, log)
+    return injected(catalog_writer(), fault, log)
 
 
 def words_of(caplog: pytest.LogCaptureFixture, action: str) -> list[str]:
@@ -55,7 +52,7 @@ def assert_reading_goes_on(
     assert digest_of(cache.read("t", 0, 0)) == truth[0, 0]
     cache.catalog.flush()
     known, for_ever = committed(cache), fault.when.endswith("+")
-    with in_writer(cache, fault, store.parent / "strace.log") as hits:
+    with in_writer(fault, store.parent / "strace.log") as hits:
         assert dict(read_all(cache)) == truth, fault
         until(lambda: hits.count() > 0, f"{fault} to happen")
         if for_ever:
@@ -106,7 +103,7 @@ def test_the_catalog_cannot_be_folded(
         cache.catalog.flush()
         known = committed(cache)
         with (
-            in_writer(cache, Fault(call, f"error={error}", when), tmp_path / "strace.log") as hits,
+            in_writer(Fault(call, f"error={error}", when), tmp_path / "strace.log") as hits,
             pytest.raises(ViewcacheError, match=str(store / "catalog.duckdb")),
         ):
             cache.catalog.publish_snapshot()
@@ -166,7 +163,7 @@ def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, capl
         lost = set(cache.task("t").describe(1, 0).keys)
         for copy in cache.owner.ledger.hold(list(lost)) or []:
             cache.owner.ledger.release([copy])
-            cache.owner.engine_now().evictor.damaged(copy)
+            cache.owner.dispatcher_now().evictor.damaged(copy)
         fill(small_disk)
         unread = {place for place in truth if lost & set(cache.task("t").describe(*place).keys)}
         assert refused(cache, truth) == unread != set(truth), "what is stored can be read, and nothing else"

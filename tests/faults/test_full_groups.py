@@ -97,7 +97,7 @@ def test_what_was_drawn_waits_until_there_is_room(
             with pytest.raises(Full, match="free disk space"):
                 cache.read("wide", 2, 1)
             active = task.generation(task.generation_of(2))
-            drawn.append(active.order.ids[active.order.seats(0, active.order.ids.size)].tolist())
+            drawn.append(active.order.ids[active.order.planned_indexes(0, active.order.ids.size)].tolist())
             assert active.settled(2) == 0
         assert refused["refused"] >= 3
         assert drawn[0] == drawn[1] == drawn[2], "nothing is drawn anew"

@@ -48,7 +48,7 @@ def assert_survives(
                 assert bad.path in bad.error, "an error names its file"
             found = len(dataset.bad)
             runs.append(read_everything(cache))
-            assert cache.read("t", 0, 0).video.any(), "the engine lives"
+            assert cache.read("t", 0, 0).video.any(), "the dispatcher lives"
         assert_at_rest(store)
     assert runs.count(runs[0]) == times, "what a damaged file gives is the same each time"
     died = [record.getMessage() for record in caplog.records if getattr(record, "action", "") == "worker_died"]

@@ -23,7 +23,7 @@ from tests.faults.strace import Fault, calls_below, need_strace, traced_command
 from tests.faults.victim import EPOCHS, Life
 from tests.house.tree import ROOT
 from viewcache.catalog import Catalog
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.failpoints import VARIABLE
 from viewcache.store import verify_object
 from viewcache.store.format import METADATA_NAME
@@ -112,8 +112,8 @@ def _kill(store: Path, videos: Path, how: Kill) -> tuple[Left | None, list[list[
 
 def _catalog_of(store: Path) -> tuple[dict[str, str], frozenset[tuple[object, ...]]]:
     """The copies and the draws of a dead owner's catalog, without touching it."""
-    files = [path for path in (Layout(store).database, Layout(store).log) if path.exists()]
-    if Layout(store).database not in files:
+    files = [path for path in (CatalogFiles(store).database, CatalogFiles(store).log) if path.exists()]
+    if CatalogFiles(store).database not in files:
         return {}, frozenset()
     with TemporaryDirectory() as copy:
         for path in files:

@@ -1,4 +1,4 @@
-"""kill -9 while clips are made from kept pictures: the next run goes on, within the budget, with the same bytes."""
+"""kill -9 while clips are made from intermediates: the next run goes on, within the budget, with the same bytes."""
 
 import json
 import os
@@ -58,6 +58,6 @@ def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
             os.kill(child.pid, signal.SIGKILL)
             child.communicate(timeout=60)
         else:
-            assert float(child.stdout.readline()) > 0, "clips were made from kept pictures"
+            assert float(child.stdout.readline()) > 0, "clips were made from intermediates"
             child.communicate(timeout=60)
             assert child.returncode == 0

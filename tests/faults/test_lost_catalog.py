@@ -22,7 +22,7 @@ from tests.faults.caches import assert_at_rest, config, digest_of, encode_one, o
 from tests.house.tree import ROOT
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import journal_of
 from viewcache.errors import CatalogDamaged
@@ -79,29 +79,29 @@ def known(cache: Cache) -> dict[str, list[tuple[object, ...]]]:
 
 def delete_database(store: Path) -> None:
     """Somebody removes the file."""
-    Layout(store).database.unlink(missing_ok=True)
+    CatalogFiles(store).database.unlink(missing_ok=True)
 
 
 def overwrite(store: Path) -> None:
     """The file is another's."""
-    Layout(store).database.write_bytes(os.urandom(70_000))
+    CatalogFiles(store).database.write_bytes(os.urandom(70_000))
 
 
 def cut(store: Path) -> None:
     """Half of the file is missing."""
-    os.truncate(Layout(store).database, Layout(store).database.stat().st_size // 2)
+    os.truncate(CatalogFiles(store).database, CatalogFiles(store).database.stat().st_size // 2)
 
 
 def flip(store: Path) -> None:
     """A byte of the header is another."""
-    with Layout(store).database.open("r+b") as file:
+    with CatalogFiles(store).database.open("r+b") as file:
         file.seek(5000)
         file.write(b"\xa5\x5a\xa5")
 
 
 def empty(store: Path) -> None:
     """The file is there, and nothing in it."""
-    os.truncate(Layout(store).database, 0)
+    os.truncate(CatalogFiles(store).database, 0)
 
 
 LOSSES = [delete_database, flip, *(pytest.param(each, marks=pytest.mark.long) for each in (overwrite, cut, empty))]
@@ -119,7 +119,7 @@ def test_a_lost_catalog_is_rebuilt(tmp_path: Path, videos: Path, lose: Callable[
         assert cache.owner.recovered.unknown == len(made)
         assert known(cache) == before
         assert read(cache, 7) == seen
-        assert cache.owner.engine is None or cache.owner.engine.frames["packets"] == 0
+        assert cache.owner.dispatcher is None or cache.owner.dispatcher.frames["packets"] == 0
         read(cache, 18)
     aside = [path.name for path in cache.catalog.quarantined]
     assert bool(aside) == (lose is not delete_database)
@@ -151,7 +151,7 @@ def test_a_lost_postgresql_catalog_is_rebuilt(tmp_path: Path, videos: Path, empt
     with viewcache.open(whole) as cache:
         assert known(cache) == before
         assert read(cache, 7) == seen
-        assert cache.owner.engine is None or cache.owner.engine.frames["packets"] == 0
+        assert cache.owner.dispatcher is None or cache.owner.dispatcher.frames["packets"] == 0
     with viewcache.open(whole) as cache:
         assert not cache.owner.recovered.walked
 
@@ -161,20 +161,20 @@ def test_an_older_catalog_catches_up(tmp_path: Path, videos: Path) -> None:
     store = tmp_path / "store"
     with viewcache.open(two(store, videos)) as cache:
         read(cache, 3)
-    backup = Layout(store).database.read_bytes()
+    backup = CatalogFiles(store).database.read_bytes()
     with viewcache.open(two(store, videos)) as cache:
         seen, before = read(cache, 9), known(cache)
     for rewritten in (False, True):
         if rewritten:  # the journal was written anew since the backup: nothing in it tells what came when
-            journal = Layout(store).journal
+            journal = CatalogFiles(store).journal
             journal.rename(journal.with_suffix(".old"))
             with viewcache.open(two(store, videos)):
                 pass
-        Layout(store).database.write_bytes(backup)
+        CatalogFiles(store).database.write_bytes(backup)
         with viewcache.open(two(store, videos)) as cache:
             assert read(cache, 9) == seen
             assert known(cache)["draws"] == before["draws"]
-            assert cache.owner.engine is None or cache.owner.engine.frames["packets"] == 0
+            assert cache.owner.dispatcher is None or cache.owner.dispatcher.frames["packets"] == 0
 
 
 def test_what_nothing_claims_leaves_first(tmp_path: Path, videos: Path) -> None:
@@ -184,7 +184,7 @@ def test_what_nothing_claims_leaves_first(tmp_path: Path, videos: Path) -> None:
         read(cache, 18)
         budget = cache.tier.used_bytes
     delete_database(store)
-    Layout(store).journal.unlink()
+    CatalogFiles(store).journal.unlink()
     with viewcache.open(config(store, videos, budget=budget, epochs=1)) as cache:
         adopted = len(objects_of(store))
         assert select(cache.catalog, "select count(*) from objects where refs = 0 and state = 'ready'") == [(adopted,)]
@@ -239,7 +239,7 @@ def test_killed_between_journal_and_commit(tmp_path: Path, videos: Path, place: 
     assert seen is not None
     if lost:
         delete_database(store)
-        Layout(store).log.unlink(missing_ok=True)
+        CatalogFiles(store).log.unlink(missing_ok=True)
     with viewcache.open(two(store, videos)) as cache:
         now = read(cache, 18)
         assert seen.items() <= now.items()
@@ -281,7 +281,7 @@ def test_a_torn_line_is_forgotten(tmp_path: Path, videos: Path) -> None:
     store = tmp_path / "store"
     with viewcache.open(two(store, videos)) as cache:
         seen = read(cache, 7)
-    journal = Layout(store).journal
+    journal = CatalogFiles(store).journal
     text = journal.read_bytes()
     ends = [end for end, _ in read_lines(journal)]
     with journal.open("ab") as file:
@@ -299,7 +299,7 @@ def test_a_damaged_line_costs_itself_alone(tmp_path: Path, videos: Path) -> None
     with viewcache.open(two(store, videos)) as cache:
         read(cache, 7)
         draws = known(cache)["draws"]
-    journal = Layout(store).journal
+    journal = CatalogFiles(store).journal
     lines = journal.read_bytes().splitlines(keepends=True)
     lines[3] = lines[3].replace(b'"v', b'"w')
     assert [line for _, line in read_lines(journal) if isinstance(line, Line)]
@@ -317,8 +317,8 @@ def test_damage_that_shows_late_is_mended_by_the_next_start(tmp_path: Path, vide
     store = tmp_path / "store"
     with viewcache.open(two(store, videos)) as cache:
         seen = read(cache, 7)
-    size = Layout(store).database.stat().st_size
-    with Layout(store).database.open("r+b") as file:  # behind the headers, which are read at open
+    size = CatalogFiles(store).database.stat().st_size
+    with CatalogFiles(store).database.open("r+b") as file:  # behind the headers, which are read at open
         for offset in range(12_288 + 100_000, size, 4096):
             file.seek(offset)
             file.write(b"\xff" * 16)

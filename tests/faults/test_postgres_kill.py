@@ -42,7 +42,7 @@ def survive(server: Server, store: Path, videos: Path, kills: int) -> tuple[int,
         for number in range(kills):
             for copy in cache.owner.ledger.hold(list(cache.task("t").describe(number % EPOCHS, 0).keys)) or []:
                 cache.owner.ledger.release([copy])
-                cache.owner.engine_now().evictor.damaged(copy)
+                cache.owner.dispatcher_now().evictor.damaged(copy)
             assert digest_of(cache.read("t", number % EPOCHS, 1)) == truth[number % EPOCHS, 1]
             cache.catalog.flush()
             known = committed(cache)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults.power import DRAWN, SHAPE, Disk, content, key_of, opened, recovering, writing
 from viewcache.catalog import Catalog
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 from viewcache.errors import ChunkDamaged
 from viewcache.store import read_into
 
@@ -104,7 +104,7 @@ def assert_kept(disk: Disk, tally: Tally, scratch: Path) -> None:
             assert tier.used_bytes == sum(copy.bytes for copy in recovered.copies)
         copied = scratch / f"{disk.kind}{tally.cuts}"
         copied.mkdir()
-        shutil.copy(Layout(disk.store).journal, copied)
+        shutil.copy(CatalogFiles(disk.store).journal, copied)
     with Catalog.open(copied) as catalog:  # from the journal alone
         assert _drawn(catalog) >= set(tally.acknowledged)
     if tally.durable:

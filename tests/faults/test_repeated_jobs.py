@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.kitchen import Kitchen
 from tests.faults.caches import objects_of
+from tests.scheduling.harness import Harness
 from viewcache.catalog import Catalog
-from viewcache.materializer.workers.job import Job, Made, Place
+from viewcache.materializer.workers.job import Job, Made, Target
 from viewcache.materializer.workers.pool import WorkerPool
 
 ROWS = range(16)
@@ -63,21 +63,21 @@ def test_jobs_are_done_again(
 ) -> None:
     """Each job one to three times, in any order, also two workers on the same one: each object as if made once."""
     dice, pool = random.Random(seed), Noting()
-    with Kitchen(store, videos, pool) as kitchen, kitchen.engine.fetch(kitchen.active, ROWS, timeout_s=60):
+    with Harness(store, videos, pool) as harness, harness.dispatcher.fetch(harness.active, ROWS, timeout_s=60):
         expected = contents(store)
     again = Path(shutil.copytree(empty_store, tmp_path / "again"))
     jobs = [job for job in pool.jobs for _ in range(dice.randint(1, 3))]
     if workers == 1:
         dice.shuffle(jobs)  # else the same ones stay side by side
-    place = Place(str(again), False)
+    place = Target(str(again), False)
     made = run([replace(job, number=number, place=place) for number, job in enumerate(jobs, 1)], workers)
     assert len(made) > len({each.key for each in made}), "nothing was made twice"
     assert contents(again) == expected
     assert not list((again / "tmp").iterdir())
-    with Kitchen(again, videos, pool) as kitchen:
-        rows = {kitchen.active.key(row): row for row in ROWS}
+    with Harness(again, videos, pool) as harness:
+        rows = {harness.active.key(row): row for row in ROWS}
         for each in made:
-            kitchen.ledger.add(kitchen.active.copy(each, rows[each.key]), each.written)
+            harness.ledger.add(harness.active.copy(each, rows[each.key]), each.written)
     with Catalog.open(str(again)) as catalog:
         stored = catalog.query("read_stored", tier="local").to_pylist()
     assert sorted(row["key"] for row in stored) == sorted(expected)

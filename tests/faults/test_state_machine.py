@@ -62,7 +62,9 @@ class WorldMachine(CacheMachine):
         self._settle()
         ledger, jobs = self._open_cache.owner.ledger, self._pool.jobs
         done = [
-            job for job in jobs if not job.bases and not self.hurt & set(job.keys) and all(map(ledger.has, job.keys))
+            job
+            for job in jobs
+            if not job.intermediates and not self.hurt & set(job.keys) and all(map(ledger.has, job.keys))
         ]
         if not done:
             return

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engine.kitchen import Kitchen, until
 from tests.faults.strace import Fault, Hits, injected, need_strace
+from tests.scheduling.harness import Harness, until
 from viewcache.errors import Broken, Full
+from viewcache.materializer.scheduling import dispatcher
 from viewcache.materializer.workers.pool import WorkerPool
 from viewcache.store import read_slots
 
@@ -29,11 +30,17 @@ ROWS = range(8)
 Clips = dict[int, bytes]
 
 
-class Bench:
-    """A kitchen with one worker that is ready, and faults for it."""
+@pytest.fixture(autouse=True)
+def no_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many workers die on a video, it is not the video's fault."""
+    monkeypatch.setattr(dispatcher, "TRIES", 1 << 30)
 
-    def __init__(self, kitchen: Kitchen, logs: Path) -> None:
-        self.kitchen = kitchen
+
+class Bench:
+    """A harness with one worker that is ready, and faults for it."""
+
+    def __init__(self, harness: Harness, logs: Path) -> None:
+        self.harness = harness
         self._logs, self._numbers = logs, count()
         self.clips = self.read()
         """Of an undisturbed run."""
@@ -42,27 +49,26 @@ class Bench:
         """Pixels of some rows, each asked for on its own."""
         found: Clips = {}
         for row in rows:
-            out = np.empty((1, *self.kitchen.active.plan.shape), np.uint8)
-            with self.kitchen.engine.fetch(self.kitchen.active, [row], timeout_s=60) as fetched:
-                assert not read_slots(self.kitchen.tier.root, [copy.stored for copy in fetched.copies], out)
+            out = np.empty((1, *self.harness.active.plan.shape), np.uint8)
+            with self.harness.dispatcher.fetch(self.harness.active, [row], timeout_s=60) as fetched:
+                assert not read_slots(self.harness.tier.root, [copy.stored for copy in fetched.copies], out)
             found[row] = out.tobytes()
         return found
 
     def forget(self) -> None:
         """Nothing lies in the store any more; the worker is idle and has done nothing wrong yet."""
         self.settle()
-        self.kitchen.forget(list(self.kitchen.ledger.copies()))
-        self.kitchen.engine._tries.clear()
+        self.harness.forget(list(self.harness.ledger.copies()))
 
     def settle(self) -> None:
         """The jobs have ended, what they left is counted, and nothing unfinished lies about."""
-        until(lambda: self.kitchen.pool.busy == 0 and not self.kitchen.engine.state.jobs, "the jobs to end")
-        self.kitchen.assert_counted()
-        assert not list((self.kitchen.store / "tmp").iterdir())
+        until(lambda: self.harness.pool.busy == 0 and not self.harness.dispatcher.state.jobs, "the jobs to end")
+        self.harness.assert_counted()
+        assert not list((self.harness.store / "tmp").iterdir())
 
     def fault(self, fault: Fault) -> AbstractContextManager[Hits]:
         """Put a fault into the worker."""
-        (worker,) = self.kitchen.pool.pids()
+        (worker,) = self.harness.pool.pids()
         return injected(worker, fault, self._logs / f"strace.{next(self._numbers)}")
 
 
@@ -72,19 +78,19 @@ def bench(tmp_path_factory: pytest.TempPathFactory, empty_store: Path, videos: P
     need_strace()
     folder = tmp_path_factory.mktemp("bench")
     store = Path(shutil.copytree(empty_store, folder / "store"))
-    with Kitchen(store, videos, WorkerPool(1, memory_bytes=1 << 30)) as kitchen:
-        yield Bench(kitchen, folder)
+    with Harness(store, videos, WorkerPool(1, memory_bytes=1 << 30)) as harness:
+        yield Bench(harness, folder)
 
 
 def assert_killed(bench: Bench, call: str, number: int) -> None:
     """A worker dies in a call, another takes its place, and every clip is right."""
     bench.forget()
     fault = Fault(call, "signal=SIGKILL", str(number))
-    (before,) = bench.kitchen.pool.pids()
+    (before,) = bench.harness.pool.pids()
     with bench.fault(fault) as hits:
         assert bench.read() == bench.clips, fault
     assert hits.count() == 1, f"{fault}: the worker was not killed"
-    assert before not in bench.kitchen.pool.pids()
+    assert before not in bench.harness.pool.pids()
     bench.settle()
 
 
@@ -104,19 +110,19 @@ def test_a_worker_is_killed_in_every_call(bench: Bench) -> None:
 def assert_told_and_recovers(bench: Bench, fault: Fault, error: str) -> None:
     """The reader gets an error that names the folder and the cure; without the fault the same worker goes on."""
     bench.forget()
-    workers = bench.kitchen.pool.pids()
+    workers = bench.harness.pool.pids()
     with bench.fault(fault) as hits:
         with pytest.raises(Full if error in NO_ROOM else Broken) as told:
             bench.read()
         if "+" not in fault.when:
             assert bench.read() == bench.clips, f"{fault}: it should be over"
     assert hits.count() >= 1, f"{fault}: nothing was hit"
-    assert str(bench.kitchen.store) in str(told.value), fault
+    assert str(bench.harness.store) in str(told.value), fault
     cure = "free disk space" if error in NO_ROOM else "is there and writable"
     assert cure in str(told.value), fault
     bench.settle()
     assert bench.read() == bench.clips, fault
-    assert bench.kitchen.pool.pids() == workers, f"{fault}: an error is no reason to die"
+    assert bench.harness.pool.pids() == workers, f"{fault}: an error is no reason to die"
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.engine.kitchen import Kitchen, Reading, until
-from viewcache.materializer.scheduling import running
+from tests.scheduling.harness import Harness, Reading, until
+from viewcache.materializer.scheduling import dispatcher, running
 from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.pool import Event, WorkerPool
 from viewcache.store import read_slots
@@ -81,21 +81,26 @@ def starved() -> Iterator[Die]:
         group.rmdir()
 
 
-def assert_survives(kitchen: Kitchen, pool: Watched, deaths: dict[str, Die], many: int) -> list[float]:
+@pytest.fixture(autouse=True)
+def no_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many workers die on a video, it is not the video's fault."""
+    monkeypatch.setattr(dispatcher, "TRIES", 1 << 30)
+
+
+def assert_survives(harness: Harness, pool: Watched, deaths: dict[str, Die], many: int) -> list[float]:
     """Kill busy workers until so many jobs of each kind have died with them; every clip stays right.
 
     Returns:
         Seconds from each death to the reader's clips.
     """
-    clips, back, confirmed = read(kitchen), list[float](), Counter[str]()
+    clips, back, confirmed = read(harness), list[float](), Counter[str]()
     names = [name for _ in range(many) for name in deaths]
     for name in names:
         for _ in range(20):  # a job may be done before its worker is dead
             until(lambda: pool.busy == 0, "the jobs to end")
-            kitchen.forget(list(kitchen.ledger.copies()))
-            kitchen.engine._tries.clear()  # it is not the videos' fault
+            harness.forget(list(harness.ledger.copies()))
             before, given = len(pool.died), pool.given
-            reading = Reading(kitchen, ROWS)
+            reading = Reading(harness, ROWS)
             until(lambda given=given: pool.given > given, "a job to be given")  # type: ignore[misc]
             started = time.monotonic()
             deaths[name](pool.last)
@@ -105,19 +110,19 @@ def assert_survives(kitchen: Kitchen, pool: Watched, deaths: dict[str, Die], man
                 confirmed[name] += 1
                 back.append(took)
                 break
-        assert read(kitchen) == clips, name
+        assert read(harness) == clips, name
     assert confirmed == dict.fromkeys(deaths, many), "too few deaths cost a job"
     until(lambda: pool.busy == 0, "the jobs to end")
-    kitchen.assert_counted()
-    assert not list((kitchen.store / "tmp").iterdir())
+    harness.assert_counted()
+    assert not list((harness.store / "tmp").iterdir())
     return back
 
 
-def read(kitchen: Kitchen) -> bytes:
+def read(harness: Harness) -> bytes:
     """Pixels of `ROWS`."""
-    out = np.empty((len(ROWS), *kitchen.active.plan.shape), np.uint8)
-    with kitchen.engine.fetch(kitchen.active, ROWS, timeout_s=60) as fetched:
-        assert not read_slots(kitchen.tier.root, [copy.stored for copy in fetched.copies], out)
+    out = np.empty((len(ROWS), *harness.active.plan.shape), np.uint8)
+    with harness.dispatcher.fetch(harness.active, ROWS, timeout_s=60) as fetched:
+        assert not read_slots(harness.tier.root, [copy.stored for copy in fetched.copies], out)
     return out.tobytes()
 
 
@@ -127,8 +132,8 @@ SIGNALS = {each.name: by_signal(each) for each in (signal.SIGKILL, signal.SIGSEG
 def test_busy_workers_are_killed(store: Path, videos: Path) -> None:
     """Twelve workers die with a job in hand, killed or by a fault of their own: each batch arrives, none is wrong."""
     pool = Watched()
-    with Kitchen(store, videos, pool) as kitchen:
-        assert_survives(kitchen, pool, SIGNALS, 6)
+    with Harness(store, videos, pool) as harness:
+        assert_survives(harness, pool, SIGNALS, 6)
     assert {each.split()[-1] for each in pool.died} == set(SIGNALS)
 
 
@@ -137,8 +142,8 @@ def test_a_hundred_busy_workers_die(store: Path, videos: Path, monkeypatch: pyte
     """The same 25 times each: killed, by a fault of their own, stopped, and for want of memory; back in a second."""
     monkeypatch.setattr(running, "SECONDS_PER_FRAME", 0.01)
     pool = Watched(grace_s=2.0)
-    with Kitchen(store, videos, pool) as kitchen, starved() as starve:
-        back = assert_survives(kitchen, pool, SIGNALS | {"memory": starve}, 25)
-        stopped = assert_survives(kitchen, pool, {"stopped": by_signal(signal.SIGSTOP)}, 25)
+    with Harness(store, videos, pool) as harness, starved() as starve:
+        back = assert_survives(harness, pool, SIGNALS | {"memory": starve}, 25)
+        stopped = assert_survives(harness, pool, {"stopped": by_signal(signal.SIGSTOP)}, 25)
     print(f"\nback after {statistics.median(back):.2f} s, at most {max(back):.2f}; stopped {max(stopped):.2f}")
     assert statistics.median(back) < 1.0

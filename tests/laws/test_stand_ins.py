@@ -10,7 +10,7 @@ import pytest
 from tests.tiny import config, drawn, encode_folder, open_cache, pixels, same, sql
 from viewcache import open as open_config
 from viewcache.api.session.cache import Cache
-from viewcache.catalog.files import Layout
+from viewcache.catalog.files import CatalogFiles
 
 NAMES = [f"v{k}" for k in range(5)]
 
@@ -58,7 +58,7 @@ def shown(cache: Cache, task: str = "train") -> dict[tuple[int, int, int], tuple
 
 def lose_catalog(store: Path) -> None:
     """Leave of the catalog only its journal."""
-    layout = Layout(store)
+    layout = CatalogFiles(store)
     layout.database.unlink()
     layout.log.unlink(missing_ok=True)
 

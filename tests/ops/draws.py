@@ -33,7 +33,7 @@ def draws(
     n: int, scope: str = "x", *, seed: int = 0, ordinal: int = 0, epoch: int = 0, sample: int = 0, independent: int = 0
 ) -> Draw:
     """Addresses of clips of n videos."""
-    video = np.array([randomness.word(f"video {i}") for i in range(n)], np.uint64)
+    video = np.array([randomness.address_word(f"video {i}") for i in range(n)], np.uint64)
     return Draw(seed, scope, ordinal, video, np.full(n, epoch), np.full(n, sample), independent)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from viewcache.errors import BadInput
 from viewcache.materializer.ops import builtin_names, get
-from viewcache.materializer.ops.fields import Channels, Choice, Flag, Kind, Range, Real, Sides, Whole, WholeRange
+from viewcache.materializer.ops.fields import Channels, Choice, FieldKind, Flag, Range, Real, Sides, Whole, WholeRange
 
 YAML_VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
@@ -39,7 +39,7 @@ YAML_VALUES = st.recursive(
         (Channels(0, 255, whole=True), [1, 2, 3], (1, 2, 3)),
     ],
 )
-def test_equal_meaning_is_equal_value(kind: Kind, written: object, canonical: object) -> None:
+def test_equal_meaning_is_equal_value(kind: FieldKind, written: object, canonical: object) -> None:
     """What may be written in several ways has one canonical value and type, which reads back as itself."""
     value = kind.read(written)
     assert value == canonical
@@ -62,7 +62,7 @@ def test_equal_meaning_is_equal_value(kind: Kind, written: object, canonical: ob
         (Channels(0, 255, whole=True), [1.5, [1, 2, 3.0]]),
     ],
 )
-def test_wrong_values_are_refused(kind: Kind, wrong: list[object]) -> None:
+def test_wrong_values_are_refused(kind: FieldKind, wrong: list[object]) -> None:
     """Wrong types, numbers out of bounds, NaN, booleans posing as numbers and reversed ranges are refused."""
     for value in wrong:
         with pytest.raises(ValueError, match=r".*"):

@@ -45,7 +45,7 @@ def reference(seed: int, what: str, *parts: int) -> int:
 @pytest.mark.parametrize(("address", "value"), GOLDEN_WORDS)
 def test_words_are_fixed_for_ever(address: tuple[int, str, *tuple[int, ...]], value: int) -> None:
     """The word of an address never changes: it decides which pixels a path means."""
-    assert int(randomness.fold(*address)) == value
+    assert int(randomness.hash_address(*address)) == value
 
 
 def test_derived_numbers_are_fixed_for_ever() -> None:
@@ -54,13 +54,13 @@ def test_derived_numbers_are_fixed_for_ever() -> None:
     assert randomness.uniform(0, "u", np.arange(2)).tolist() == [0.4982392226981214, 0.6980018839718948]
     assert randomness.permutation(0, "order", 10).tolist() == [1, 8, 0, 4, 5, 6, 2, 9, 7, 3]
     assert randomness.permutation(0, "order", 10, 3, 1).tolist() == [2, 3, 9, 6, 5, 8, 0, 1, 7, 4]
-    assert randomness.word("video") == 1171408666389039298
+    assert randomness.address_word("video") == 1171408666389039298
 
 
 @given(st.integers(), st.text(max_size=20), PARTS)
 def test_fold_is_the_documented_algorithm(seed: int, what: str, parts: list[int]) -> None:
     """For any address the word equals that of an independent implementation of the design note."""
-    assert int(randomness.fold(seed, what, *parts)) == reference(seed, what, *parts)
+    assert int(randomness.hash_address(seed, what, *parts)) == reference(seed, what, *parts)
 
 
 @given(st.integers(0, 99), PARTS, st.data())
@@ -69,13 +69,13 @@ def test_arrays_and_integers_give_the_same_words(seed: int, parts: list[int], da
     mixed: list[int | NDArray[np.uint64]] = [
         np.array([part & MASK], np.uint64) if data.draw(st.booleans()) else part for part in parts
     ]
-    assert np.ravel(randomness.fold(seed, "x", *mixed)).tolist() == [reference(seed, "x", *parts)]
+    assert np.ravel(randomness.hash_address(seed, "x", *mixed)).tolist() == [reference(seed, "x", *parts)]
 
 
 def test_arrays_broadcast_and_are_left_alone() -> None:
     """Parts broadcast like NumPy arrays, each element has its own address, and the inputs are not changed."""
     a, b = np.arange(3)[:, None], np.arange(4, dtype=np.uint8)
-    words = randomness.fold(5, "x", a, 9, b)
+    words = randomness.hash_address(5, "x", a, 9, b)
     assert words.shape == (3, 4)
     assert words.tolist() == [[reference(5, "x", i, 9, j) for j in range(4)] for i in range(3)]
     assert a.ravel().tolist() == [0, 1, 2]
@@ -85,20 +85,20 @@ def test_arrays_broadcast_and_are_left_alone() -> None:
 def test_parts_must_be_whole_numbers() -> None:
     """A float in an address would depend on rounding, so it is refused."""
     with pytest.raises(BadInput, match="float64"):
-        randomness.fold(0, "x", np.array([0.5]))
+        randomness.hash_address(0, "x", np.array([0.5]))
 
 
 def test_neighbouring_addresses_are_independent() -> None:
     """Words of neighbours in seed, purpose, position and order of parts agree in half of their bits."""
     n = np.arange(20_000)
-    base = randomness.fold(0, "x", n, 1)
+    base = randomness.hash_address(0, "x", n, 1)
     others = [
-        randomness.fold(1, "x", n, 1),
-        randomness.fold(0, "y", n, 1),
-        randomness.fold(0, "x", n + 1, 1),
-        randomness.fold(0, "x", n, 2),
-        randomness.fold(0, "x", 1, n),
-        randomness.fold(0, "x", n, 1, 0),
+        randomness.hash_address(1, "x", n, 1),
+        randomness.hash_address(0, "y", n, 1),
+        randomness.hash_address(0, "x", n + 1, 1),
+        randomness.hash_address(0, "x", n, 2),
+        randomness.hash_address(0, "x", 1, n),
+        randomness.hash_address(0, "x", n, 1, 0),
     ]
     for other in others:
         differing = np.unpackbits((base ^ other).view(np.uint8)).mean()

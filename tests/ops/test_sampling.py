@@ -20,7 +20,7 @@ from viewcache.materializer.spec import clip_span
 SLOWFAST = {"frames_per_clip": 32, "stride": 2}
 MAE = {"frames_per_clip": 16, "stride": 4}
 SPANS = {name: clip_span(**task) for name, task in (("slowfast", SLOWFAST), ("mae", MAE))}
-VIDEOS = np.array([randomness.word(f"video {i}") for i in range(4000)], dtype=np.uint64)
+VIDEOS = np.array([randomness.address_word(f"video {i}") for i in range(4000)], dtype=np.uint64)
 
 
 class Knobs(TypedDict, total=False):
@@ -71,7 +71,7 @@ def test_folded_fractions_are_exactly_uniform(one: int, half: int) -> None:
 @pytest.mark.parametrize("half", [1, 5, 1 << 31])
 def test_jitter_is_exactly_symmetric(half: int) -> None:
     """A word and the same word with its lowest bit flipped give opposite jitters, all smaller than half the spread."""
-    words = randomness.fold(0, "x", np.arange(1000))
+    words = randomness.hash_address(0, "x", np.arange(1000))
     jitter = clip_starts.jitter(words, half)
     assert np.array_equal(jitter, -clip_starts.jitter(words ^ np.uint64(1), half))
     assert np.abs(jitter).max() < half
@@ -176,7 +176,7 @@ def test_reuse_equals_the_paper_figure_19() -> None:
         videos, epochs = VIDEOS[:400, None], np.arange(10)[None, :]
         count = np.zeros((400, 300), int)
         for task, name in ((SLOWFAST, "slowfast"), (MAE, "mae")):
-            address = randomness.word(name) if independent else None
+            address = randomness.address_word(name) if independent else None
             first = starts(videos, epochs // 5, epochs, span=SPANS[name], independent=address)
             frames = clip_starts.clip_frames(first, task["frames_per_clip"], task["stride"], 300, "skip")
             np.add.at(count, (np.arange(400)[:, None, None], frames), 1)

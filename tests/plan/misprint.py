@@ -3,7 +3,7 @@
 import pytest
 
 from viewcache.materializer.planning import joint_order
-from viewcache.materializer.planning.joint_order import Job
+from viewcache.materializer.planning.joint_order import EpochDraw
 
 __all__ = ["print_line_12"]
 
@@ -11,13 +11,13 @@ __all__ = ["print_line_12"]
 def print_line_12(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let orders be drawn with c ← |D|, without taking |S| away, until the test ends."""
 
-    def printed(self: joint_order._Part, todo: list[Job], common: int, seen: int) -> int:
+    def printed(self: joint_order.Part, todo: list[EpochDraw], common: int, seen: int) -> int:
         together, wins = 0, common
         for job in todo:
             of = job.left - seen
-            if wins < of and not (wins and self._chance.coin(job, wins, of)):
+            if wins < of and not (wins and self.chance.coin(job, wins, of)):
                 break
             together, wins = together + 1, job.left
         return together
 
-    monkeypatch.setattr(joint_order._Part, "_together", printed)
+    monkeypatch.setattr(joint_order.Part, "drawn_together", printed)

@@ -65,8 +65,8 @@ def videos_of(
         ids=np.arange(count, dtype=np.int64) + 1,
         names=names,
         uris=tuple(f"/videos/{name}.mp4" for name in names),
-        keys=tuple(f"{randomness.word(name):016x}" * 2 for name in names),
-        words=np.array([randomness.word(name) for name in names], np.uint64),
+        keys=tuple(f"{randomness.address_word(name):016x}" * 2 for name in names),
+        words=np.array([randomness.address_word(name) for name in names], np.uint64),
         frames=np.broadcast_to(np.asarray(frames, np.int64), (count,)).copy(),
         height=np.broadcast_to(np.asarray(height, np.int64), (count,)).copy(),
         width=np.full(count, width, np.int64),
@@ -103,5 +103,5 @@ def clips_of(
     def each(value: int | np.ndarray) -> np.ndarray:
         return np.broadcast_to(np.asarray(value, np.int64), (count,))
 
-    words = randomness.fold(3, "videos", np.arange(count))
+    words = randomness.hash_address(3, "videos", np.arange(count))
     return Clips(seed, words, each(epoch), each(0), each(iteration), each(height), each(width))

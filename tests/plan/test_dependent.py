@@ -15,7 +15,7 @@ from tests.ops.references import stats
 from tests.plan.misprint import print_line_12
 from viewcache.errors import BadInput
 from viewcache.materializer.planning import joint_order
-from viewcache.materializer.planning.joint_order import MOST_JOBS, DependentOrder, Job, KeyedChance
+from viewcache.materializer.planning.joint_order import MOST_JOBS, DependentOrder, EpochDraw, KeyedChance
 
 Sets = tuple[frozenset[int], ...]
 
@@ -28,16 +28,16 @@ class Scripted:
         self.taken: list[tuple[int, int]] = []
         self.weight = Fraction(1)
 
-    def begin(self, jobs: Iterable[Job]) -> None:
+    def begin(self, jobs: Iterable[EpochDraw]) -> None:
         """Nothing to prepare."""
 
-    def coin(self, job: Job, wins: int, of: int) -> bool:
+    def coin(self, job: EpochDraw, wins: int, of: int) -> bool:
         assert 0 < wins < of, "what is certain is no choice"
         won = not self._take(2)
         self.weight *= Fraction(wins if won else of - wins, of)
         return won
 
-    def below(self, job: Job, n: int) -> int:
+    def below(self, job: EpochDraw, n: int) -> int:
         self.weight /= n
         return self._take(n)
 
@@ -298,7 +298,7 @@ def test_places_of_jobs_that_left_are_used_again() -> None:
         order.insert(f"passes{k}", np.arange(20))
         assert len({pick.element for pick in order.draw(["stays", f"passes{k}"])}) <= 2
         order.remove(f"passes{k}")
-    assert len(order._parts) == 1
+    assert len(order.parts) == 1
 
 
 @pytest.mark.parametrize(

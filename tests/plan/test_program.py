@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.plan.plans import clips_of, task_of
 from viewcache.materializer.ops import FrameOp, TimeOp, get
-from viewcache.materializer.planning.program import Node, Program, Tree, finish, grow, source_frames
+from viewcache.materializer.planning.program import FrameStep, FrameTree, Program, finish, grow, source_frames
 from viewcache.materializer.planning.resolve import resolve
 
 Pixels = NDArray[np.uint8]
@@ -59,10 +59,10 @@ def naive(program: Program, frames: NDArray[np.int32], row: NDArray[np.int32]) -
     return streams[program.output]
 
 
-def by_frame(tree: Tree) -> Pixels:
+def by_frame(tree: FrameTree) -> Pixels:
     """What a worker does: each position from its one source frame, by its own chain."""
 
-    def at(number: int, node: Node | None) -> Pixels:
+    def at(number: int, node: FrameStep | None) -> Pixels:
         if node is None:
             return decoded(number)
         op = get(node.name)

@@ -10,14 +10,14 @@ from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
-from viewcache.materializer.simulation.simulated_uses import Section, Trace, groups_of, trace_of
+from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace, groups_of, trace_of
 
 INDEX = index_of(300, 48)
 SLOW = 1e6
 """Seconds a batch in which workers make whatever there is room for."""
 
 
-def trace(videos: int, epochs: int, generations: int, samples: int, batch: int, seed: int) -> Trace:
+def trace(videos: int, epochs: int, generations: int, samples: int, batch: int, seed: int) -> UseTrace:
     """One task that reads videos of 300 frames."""
     task, found = task_of("train", 16, 4, samples=samples, batch=batch), videos_of(videos)
     sections = []
@@ -25,11 +25,13 @@ def trace(videos: int, epochs: int, generations: int, samples: int, batch: int, 
         plan = plan_of(task, found, epochs=epochs, number=number, seed=seed)
         uses, each = np.arange(len(plan)), len(plan) // epochs
         size = min(batch, videos) * samples
-        sections.append(Section(0, number, plan.first_epoch, plan.iterations, each, size, plan, lambda _: INDEX, uses))
+        sections.append(
+            GenerationUses(0, number, plan.first_epoch, plan.iterations, each, size, plan, lambda _: INDEX, uses)
+        )
     return trace_of([sections])
 
 
-def read(trace: Trace, budget: int, pace_s: float = SLOW, rule: str = "cheapest", workers: int = 2) -> Figures:
+def read(trace: UseTrace, budget: int, pace_s: float = SLOW, rule: str = "cheapest", workers: int = 2) -> Figures:
     """Simulate it."""
     section = trace.tasks[0][0]
     reserve = min(section.batch * section.plan.bound, budget // 4)
@@ -37,7 +39,7 @@ def read(trace: Trace, budget: int, pace_s: float = SLOW, rule: str = "cheapest"
     return simulate(trace, Setting(keep, CostModel(), workers, reserve, (pace_s,), start_s=0.0))
 
 
-def generation_bytes(trace: Trace) -> int:
+def generation_bytes(trace: UseTrace) -> int:
     """What all clips of one generation take at most."""
     section = trace.tasks[0][0]
     return len(np.unique(trace.clips_of(section))) * section.plan.bound
@@ -48,7 +50,7 @@ def hits(figures: Figures) -> int:
     return sum(epoch.hits for epoch in figures.epochs.values())
 
 
-def once(trace: Trace) -> int:
+def once(trace: UseTrace) -> int:
     """Packets when each generation decodes each video once."""
     total = 0
     for section in trace.tasks[0]:

@@ -66,7 +66,7 @@ def site(seaweed: Seaweed, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Site
 
 
 def _each(count: int, work: Callable[[int], T]) -> list[T]:
-    """Several at once, as an engine does."""
+    """Several at once, as a dispatcher does."""
     with ThreadPoolExecutor(WRITERS) as pool:
         return list(pool.map(work, range(count)))
 

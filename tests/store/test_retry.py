@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from viewcache.store.retry import Verdict, judge, pause_s, said
+from viewcache.store.retry import RetryVerdict, judge, pause_s, said
 
 
 class _Service(Exception):
@@ -33,38 +33,38 @@ class FlexibleChecksumError(Exception):
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (FileNotFoundError("x"), Verdict.MISSING),
-        (_from(FileNotFoundError("x"), _boto(404, "NoSuchKey")), Verdict.MISSING),
-        (_from(FileNotFoundError("x"), _boto(404, "NoSuchBucket")), Verdict.FINAL),
-        (_from(FileNotFoundError("x"), _Service(error_code="ContainerNotFound", status_code=404)), Verdict.FINAL),
-        (FileExistsError("x"), Verdict.EXISTS),
-        (_from(OSError(errno.EINVAL, "x"), _boto(412, "PreconditionFailed")), Verdict.EXISTS),
-        (_Service(code=412), Verdict.EXISTS),
-        (_from(FileExistsError("x"), _Service(status_code=409)), Verdict.EXISTS),
-        (_from(OSError(errno.EINVAL, "x"), _boto(416, "InvalidRange")), Verdict.SHORT),
-        (_from(OSError(errno.EBUSY, "x"), _boto(503, "SlowDown")), Verdict.AGAIN),
-        (_from(OSError(errno.EBUSY, "x"), _boto(409, "ConditionalRequestConflict")), Verdict.AGAIN),
-        (_from(OSError(errno.EINVAL, "x"), _boto(400, "BadDigest")), Verdict.AGAIN),
-        (_boto(500), Verdict.AGAIN),
-        (_Service(status=429), Verdict.AGAIN),
-        (_Service(code=503), Verdict.AGAIN),
-        (_from(RuntimeError("x"), FlexibleChecksumError("x")), Verdict.AGAIN),
-        (FlexibleChecksumError("x"), Verdict.AGAIN),
-        (_from(FlexibleChecksumError("x"), _Service(code=400)), Verdict.AGAIN),  # as aiohttp's ClientPayloadError
-        (TimeoutError(), Verdict.AGAIN),
-        (ConnectionResetError(), Verdict.AGAIN),
-        (EOFError(), Verdict.AGAIN),
-        (OSError(errno.EIO, "x"), Verdict.AGAIN),
-        (OSError(errno.ENOSPC, "x"), Verdict.FULL),
-        (_boto(507), Verdict.FULL),
-        (_from(PermissionError("x"), _boto(403, "AccessDenied")), Verdict.FINAL),
-        (_boto(301, "PermanentRedirect"), Verdict.FINAL),
-        (_boto(501), Verdict.FINAL),
-        (ValueError("x"), Verdict.FINAL),
-        (PermissionError("x"), Verdict.FINAL),
+        (FileNotFoundError("x"), RetryVerdict.MISSING),
+        (_from(FileNotFoundError("x"), _boto(404, "NoSuchKey")), RetryVerdict.MISSING),
+        (_from(FileNotFoundError("x"), _boto(404, "NoSuchBucket")), RetryVerdict.FINAL),
+        (_from(FileNotFoundError("x"), _Service(error_code="ContainerNotFound", status_code=404)), RetryVerdict.FINAL),
+        (FileExistsError("x"), RetryVerdict.EXISTS),
+        (_from(OSError(errno.EINVAL, "x"), _boto(412, "PreconditionFailed")), RetryVerdict.EXISTS),
+        (_Service(code=412), RetryVerdict.EXISTS),
+        (_from(FileExistsError("x"), _Service(status_code=409)), RetryVerdict.EXISTS),
+        (_from(OSError(errno.EINVAL, "x"), _boto(416, "InvalidRange")), RetryVerdict.SHORT),
+        (_from(OSError(errno.EBUSY, "x"), _boto(503, "SlowDown")), RetryVerdict.RETRY),
+        (_from(OSError(errno.EBUSY, "x"), _boto(409, "ConditionalRequestConflict")), RetryVerdict.RETRY),
+        (_from(OSError(errno.EINVAL, "x"), _boto(400, "BadDigest")), RetryVerdict.RETRY),
+        (_boto(500), RetryVerdict.RETRY),
+        (_Service(status=429), RetryVerdict.RETRY),
+        (_Service(code=503), RetryVerdict.RETRY),
+        (_from(RuntimeError("x"), FlexibleChecksumError("x")), RetryVerdict.RETRY),
+        (FlexibleChecksumError("x"), RetryVerdict.RETRY),
+        (_from(FlexibleChecksumError("x"), _Service(code=400)), RetryVerdict.RETRY),  # as aiohttp's ClientPayloadError
+        (TimeoutError(), RetryVerdict.RETRY),
+        (ConnectionResetError(), RetryVerdict.RETRY),
+        (EOFError(), RetryVerdict.RETRY),
+        (OSError(errno.EIO, "x"), RetryVerdict.RETRY),
+        (OSError(errno.ENOSPC, "x"), RetryVerdict.FULL),
+        (_boto(507), RetryVerdict.FULL),
+        (_from(PermissionError("x"), _boto(403, "AccessDenied")), RetryVerdict.FINAL),
+        (_boto(301, "PermanentRedirect"), RetryVerdict.FINAL),
+        (_boto(501), RetryVerdict.FINAL),
+        (ValueError("x"), RetryVerdict.FINAL),
+        (PermissionError("x"), RetryVerdict.FINAL),
     ],
 )
-def test_errors_are_judged(error: Exception, verdict: Verdict) -> None:
+def test_errors_are_judged(error: Exception, verdict: RetryVerdict) -> None:
     """What may pass is asked again; an answer that is an error too is an answer; the rest ends at once."""
     assert judge(error) is verdict
 

@@ -63,7 +63,7 @@ def test_gc_empties_folder_and_bucket_of_what_nobody_needs(
         assert not cache.owner.recovered.walked
 
 
-def test_gc_tells_strays_of_the_bucket_from_what_is_needed(
+def test_gc_tells_orphans_of_the_bucket_from_what_is_needed(
     tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed
 ) -> None:
     """A needed object without a row gets one, another one goes, and a row without an object goes."""
@@ -73,15 +73,15 @@ def test_gc_tells_strays_of_the_bucket_from_what_is_needed(
         orphan, lost = sorted(rows)[:2]
         cache.catalog.mark_gone([orphan], "missing", tier=REMOTE)
         cache.tiers[REMOTE].delete(rows[lost]["physical"])
-        stray = "0" * 32
+        unknown = "0" * 32
         tier = open_tier(REMOTE, cache.tiers[REMOTE].url, 10**6)
         tier.reserve(10**5)
-        tier.write(stray, np.zeros(64, np.uint8), ArrayMeta((64,), (64,), "raw", {"kind": "clip"}))
+        tier.write(unknown, np.zeros(64, np.uint8), ArrayMeta((64,), (64,), "raw", {"kind": "clip"}))
         tier.close()
-    assert findings(located) == {"bucket": "ok", "bucket strays": "ok", "bucket missing": "warn"}
+    assert findings(located) == {"bucket": "ok", "bucket orphans": "ok", "bucket missing": "warn"}
     found = collected(located)
     assert (found.objects, found.missing) == (1, 1)
-    assert stray not in objects_in(seaweed, bucket)
+    assert unknown not in objects_in(seaweed, bucket)
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
         now = {row["object_id"] for row in cache.catalog.load_copies().to_pylist() if row["tier"] == REMOTE}
     assert now == rows.keys() - {lost}

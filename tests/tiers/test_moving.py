@@ -171,7 +171,7 @@ def test_verify_reads_every_tier(tmp_path: Path, videos: Path, bucket: str, seaw
     with connected(seaweed) as client:
         _change(client, bucket, key)
     found = verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache")))
-    assert (found.objects, len(found.damaged), found.strays, found.repaired) == (copies, 1, (), True)
+    assert (found.objects, len(found.damaged), found.orphans, found.repaired) == (copies, 1, (), True)
     assert verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache"))).damaged == ()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.engine.trace_events import read
 from tests.faults.caches import config
+from tests.scheduling.trace_events import read
 from tests.servers.perfetto import ask_perfetto, missing_part
 
 SLICES = """

@@ -1,18 +1,18 @@
-"""Kept pictures that clips are made from, as the dispatcher sees them, and what is kept of a generation (SAND §5.3)."""
+"""Intermediates that clips are made from, as the dispatcher sees them, and what is kept of a generation (SAND §5.3)."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from viewcache.materializer.planning.recipe import Base, BaseObject, Recipe, Source
+from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import Made
 from viewcache.store.tier import LOCAL
 
-__all__ = ["BaseSchedule", "BaseWork", "hold_bases"]
+__all__ = ["IntermediateSchedule", "IntermediateWork", "hold_intermediates"]
 
 
-class BaseSchedule(Work[Key]):
-    """The kept pictures of one generation of a group; each row is one object, for all tasks of the group."""
+class IntermediateSchedule(Work[Key]):
+    """The intermediates of one generation of a group; each row is one object, for all tasks of the group."""
 
     task_id = -1  # of no task: of all that share the video
 
@@ -59,7 +59,7 @@ class BaseSchedule(Work[Key]):
         return self._free_bytes
 
     def is_soon(self, row: int) -> bool:
-        """A base only takes room that nothing else needs."""
+        """An intermediate only takes room that nothing else needs."""
         return False
 
     def failed(self) -> set[Hashable]:
@@ -113,19 +113,19 @@ class BaseSchedule(Work[Key]):
         return min((due for each in self._needs if (due := each(video)) is not None), default=None)
 
 
-class BaseWork(BaseSchedule[str], Makeable):
-    """The kept pictures of one generation, with what workers need to make them."""
+class IntermediateWork(IntermediateSchedule[str], Makeable):
+    """The intermediates of one generation, with what workers need to make them."""
 
     def __init__(
         self,
         group_generation: int,
-        objects: Sequence[BaseObject],
-        sources: Mapping[str, Source],
+        objects: Sequence[IntermediateObject],
+        sources: Mapping[str, VideoSource],
         needs: Sequence[Callable[[Hashable], float | None]],
         free_bytes: int,
-        usable: Mapping[str, Sequence[BaseObject]],
+        usable: Mapping[str, Sequence[IntermediateObject]],
     ) -> None:
-        """Take the objects, soonest needed first, see `BaseSchedule`.
+        """Take the objects, soonest needed first, see `IntermediateSchedule`.
 
         Args:
             group_generation: the group's generation.
@@ -137,34 +137,36 @@ class BaseWork(BaseSchedule[str], Makeable):
         """
         named = [(each.recipe.key, each.video, each.recipe.bound) for each in objects]
         super().__init__(group_generation, named, needs, free_bytes)
-        self._bases = objects
+        self._intermediates = objects
         self._sources = sources
         self._usable = usable
 
-    def bases(self, row: int) -> Sequence[BaseObject]:
-        """Kept pictures that a row may be made from."""
-        return [each for each in self._usable.get(self._bases[row].video, ()) if each.recipe.key != self.key(row)]
+    def intermediates(self, row: int) -> Sequence[IntermediateObject]:
+        """Intermediates that a row may be made from."""
+        return [
+            each for each in self._usable.get(self._intermediates[row].video, ()) if each.recipe.key != self.key(row)
+        ]
 
-    def source(self, row: int) -> Source:
+    def source(self, row: int) -> VideoSource:
         """The video that a row is made of."""
-        return self._sources[self._bases[row].video]
+        return self._sources[self._intermediates[row].video]
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
-        return self._bases[row].recipe
+        return self._intermediates[row].recipe
 
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
-        return Copy(self._bases[row].object_id, made.key, made.stored, made.written.bytes)
+        return Copy(self._intermediates[row].object_id, made.key, made.stored, made.written.bytes)
 
 
-def hold_bases(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Base], list[Copy]]:
-    """The kept pictures that some rows can be made from, and the holds on them."""
-    objects = {base.recipe.key: base for work, row in wanted for base in work.bases(row)}
-    found: list[Base] = []
+def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Intermediate], list[Copy]]:
+    """The intermediates that some rows can be made from, and the holds on them."""
+    objects = {each.recipe.key: each for work, row in wanted for each in work.intermediates(row)}
+    found: list[Intermediate] = []
     held: list[Copy] = []
-    for key, base in objects.items():
+    for key, intermediate in objects.items():
         for copy in ledger.hold([key], LOCAL) or ():  # workers read the local tier only
-            found.append(base.stored_as(copy.stored))
+            found.append(intermediate.stored_as(copy.stored))
             held.append(copy)
     return found, held

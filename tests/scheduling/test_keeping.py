@@ -19,11 +19,11 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import content_key
 from viewcache.materializer.planning.program import Program
-from viewcache.materializer.planning.recipe import Base, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.retention.choice import RULES
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.workers.job import Job, Made, Place, Report
+from viewcache.materializer.workers.job import Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.store import read_into
 
@@ -96,7 +96,7 @@ def test_clips_are_made_from_kept_pictures(tmp_path: Path, videos: Path, plenty:
 
 
 def test_damaged_pictures_are_noticed_and_made_again(tmp_path: Path, videos: Path, plenty: Any, prefer: Any) -> None:
-    """Every base is cut short between two epochs; clips are decoded instead, and the bytes are the same (law 5)."""
+    """Each intermediate is cut short between two epochs; clips are decoded instead, the bytes are the same (law 5)."""
     prefer("aug")
     got = {}
     with opened(tmp_path, videos, 0.5) as cache:
@@ -117,7 +117,7 @@ def test_another_budget_takes_effect_at_the_next_opening(tmp_path: Path, videos:
     for share, unkept in ((3, False), (0.3, True), (3, False)):
         with opened(tmp_path, videos, share) as cache:
             cache.read("train", 0, 0)
-            cache.owner.look_ahead._planner.submit(lambda: None).result()
+            cache.owner.look_ahead.wait_idle()
             assert bool(sql(cache, "select 1 from objects where kind = 'clip' and not keep")) == unkept
             assert same(pixels(cache), plenty)
             assert cache.tier.used_bytes <= cache.tier.budget_bytes
@@ -159,7 +159,7 @@ def test_a_decision_that_cannot_be_recorded_harms_nothing(
     assert "could not be decided" in caplog.text
 
 
-# A worker with kept pictures -----------------------------------------------------------------------------------------
+# A worker with intermediates -----------------------------------------------------------------------------------------
 
 
 def run(job: Job) -> tuple[dict[str, Made], Report]:
@@ -169,7 +169,7 @@ def run(job: Job) -> tuple[dict[str, Made], Report]:
     return {each.key: each for each in made if isinstance(each, Made)}, report
 
 
-def base_recipe(recipe: Recipe, video: str, way: str, index: VideoIndex) -> Recipe:
+def intermediate_recipe(recipe: Recipe, video: str, way: str, index: VideoIndex) -> Recipe:
     """All frames of a video, as decoded or after the first operation of a clip's recipe."""
     frames = np.arange(index.frames, dtype=np.int32)
     if way == "frames":
@@ -192,24 +192,25 @@ def test_a_job_with_all_pictures_at_hand_needs_no_video(tmp_path: Path, videos: 
     source, recipe = active.source(0), active.recipe(0)
     index = VideoIndex.from_bytes(source.index)
 
-    def job(root: str, uri: str, recipes: tuple[Recipe, ...], bases: tuple[Base, ...] = ()) -> Job:
+    def job(root: str, uri: str, recipes: tuple[Recipe, ...], intermediates: tuple[Intermediate, ...] = ()) -> Job:
         (tmp_path / root / "objects").mkdir(parents=True, exist_ok=True)
-        place = Place(str(tmp_path / root), durable=False)
+        place = Target(str(tmp_path / root), durable=False)
         recipes = tuple(replace(recipe, codec="lz4") for recipe in recipes)
-        return Job(1, uri, source.name, source.key, source.index, recipes, place, bases=bases)
+        return Job(1, uri, source.name, source.key, source.index, recipes, place, intermediates=intermediates)
 
-    kept = base_recipe(recipe, source.key, way, index)
+    kept = intermediate_recipe(recipe, source.key, way, index)
     decoded, report = run(job("one", source.uri, (recipe, kept)))
     assert not report.error
-    base = Base(kept.key, decoded[kept.key].stored, kept.frames, kept.program, kept.row)
+    intermediate = Intermediate(kept.key, decoded[kept.key].stored, kept.frames, kept.program, kept.row)
     gone = str(tmp_path / "gone.mp4")
     nothing, report = run(job("two", gone, (recipe,)))
     assert report.error
     assert not nothing
-    # The base lies in the first store, where the worker also writes: take the clip away so that it is made again.
+    # The intermediate lies in the first store, where the worker also writes: take the clip away so that it is made
+    # again.
     clip = decoded[recipe.key]
     before = pixels_of(tmp_path / "one", clip)
-    again, report = run(replace(job("one", gone, (replace(recipe, key="ab" * 16),), (base,))))
+    again, report = run(replace(job("one", gone, (replace(recipe, key="ab" * 16),), (intermediate,))))
     assert not report.error
     assert report.frames["loaded"] == len(set(recipe.frames.tolist()))
     assert np.array_equal(pixels_of(tmp_path / "one", again["ab" * 16]), before)

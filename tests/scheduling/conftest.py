@@ -1,4 +1,4 @@
-"""Clips for the engine's tests."""
+"""Clips for the dispatcher's tests."""
 
 import shutil
 from pathlib import Path

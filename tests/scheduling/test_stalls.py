@@ -3,15 +3,17 @@
 import itertools
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import viewcache
-from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
 from tests.faults.caches import config, objects_of
-from viewcache.materializer.tasks import task as task_module
+from tests.scheduling.harness import Harness, Reading, ScriptedPool, until
+from viewcache.materializer.planning.plan import plan_generation
+from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.telemetry.stalls import CAUSES, NOTICED_S, Arrival, Stretch, explain
 from viewcache.store.format import METADATA_NAME
 
@@ -136,13 +138,12 @@ def test_damage_is_a_cause(tmp_path: Path, videos: Path) -> None:
 def test_planning_on_the_way_is_a_cause(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A generation that is planned when it is read makes the reader wait for planning."""
     done = threading.Event()
-    plan = task_module.Task._plan
 
-    def slowly(self: task_module.Task, number: int) -> object:
+    def slowly(*arguments: Any, **more: Any) -> object:
         done.wait(2 * NOTICED_S)
-        return plan(self, number)
+        return plan_generation(*arguments, **more)
 
-    monkeypatch.setattr(task_module.Task, "_plan", slowly)
+    monkeypatch.setattr("viewcache.materializer.tasks.task.plan_generation", slowly)
     with viewcache.open(config(tmp_path / "store", videos)) as cache:
         batch = cache.read("t", 0, 0)
     assert batch.stalls["plan"] >= 2 * NOTICED_S
@@ -151,22 +152,24 @@ def test_planning_on_the_way_is_a_cause(tmp_path: Path, videos: Path, monkeypatc
 def test_no_room_is_a_cause(store: Path, videos: Path) -> None:
     """A reader whose clips find no room until another one lets go has waited for room."""
     pool = ScriptedPool()
-    with Kitchen(store, videos, pool) as kitchen:
-        one, other = (kitchen.rows_of(video)[:1] for video in kitchen.videos[:2])
-        kitchen.tier.resize(kitchen.bound + kitchen.bound // 2)
-        holder = Reading(kitchen, one, hold=True)
+    with Harness(store, videos, pool) as harness:
+        one, other = (harness.rows_of(video)[:1] for video in harness.videos[:2])
+        harness.tier.resize(harness.bound + harness.bound // 2)
+        holder = Reading(harness, one, hold=True)
         pool.make(pool.nth(0))
         pool.end(pool.nth(0))
         until(holder.got.is_set, "the first reader to have its clip")
         waits = []
 
         def wait() -> None:
-            with kitchen.engine.fetch(kitchen.active, other) as fetched:
+            with harness.dispatcher.fetch(harness.active, other) as fetched:
                 waits.append(fetched)
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-        until(lambda: kitchen.engine._board._tight_since is not None, "the dispatcher to look for room")
+        board = harness.dispatcher.state
+        assert isinstance(board, Board)
+        until(lambda: board.tight_since is not None, "the dispatcher to look for room")
         holder.release()
         pool.make(pool.nth(1))
         pool.end(pool.nth(1))

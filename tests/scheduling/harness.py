@@ -1,4 +1,4 @@
-"""An engine put together by hand over a real catalog, store and plan, with a real or a scripted pool of workers."""
+"""A dispatcher put together by hand over a real catalog, store and plan, with a real or a scripted pool of workers."""
 
 import threading
 import time
@@ -13,17 +13,19 @@ from tests.faults.caches import config
 from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.recipe import Recipe
-from viewcache.materializer.scheduling.dispatcher import Engine, EngineSettings
+from viewcache.materializer.scheduling.chooser import Chooser
+from viewcache.materializer.scheduling.dispatcher import Dispatcher, DispatcherSettings
 from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.scheduling.pressure import Pressure
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.opening import open_task
-from viewcache.materializer.workers.job import Job, Made, Place, Report
-from viewcache.materializer.workers.pool import Event, Pool, WorkerPool
+from viewcache.materializer.workers.job import Job, Made, Report, Target
+from viewcache.materializer.workers.pool import Event, EventKind, Pool, WorkerPool
 from viewcache.store import ArrayMeta, LocalTier, Written, read_slots, write_object
 
-__all__ = ["WAIT_S", "Kitchen", "Reading", "ScriptedPool", "until"]
+__all__ = ["WAIT_S", "Harness", "Reading", "ScriptedPool", "Switched", "until"]
 
 WAIT_S = 20.0
 """Longest that a test waits for something that takes milliseconds."""
@@ -35,6 +37,13 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {WAIT_S} s for: {what}"
         time.sleep(0.001)
+
+
+class Switched(Pressure):
+    """There is pressure on memory while the test says so."""
+
+    def note(self, used_bytes: int) -> None:
+        """Whatever is measured."""
 
 
 class ScriptedPool(WorkerPool):
@@ -101,7 +110,7 @@ class ScriptedPool(WorkerPool):
         """Make some of a job's objects, or all of them."""
         for recipe in job.clips:
             if not keys or recipe.key in keys:
-                self.say(Event("made", job, made=Made(recipe.key, self.write(job, recipe), {})))
+                self.say(Event(EventKind.MADE, job, made=Made(recipe.key, self.write(job, recipe), {})))
 
     def serve(self, enough: Callable[[], bool], what: str) -> None:
         """Make and end every job, each once, until the test has what it waits for."""
@@ -129,11 +138,11 @@ class ScriptedPool(WorkerPool):
 
     def end(self, job: Job, report: Report | None = None) -> None:
         """The job is over."""
-        self.say(Event("report", job, report=report or Report()))
+        self.say(Event(EventKind.REPORT, job, report=report or Report()))
 
     def die(self, job: Job) -> None:
         """Its worker is gone."""
-        self.say(Event("died", job, reason="killed by SIGKILL"))
+        self.say(Event(EventKind.DIED, job, reason="killed by SIGKILL"))
 
     def say(self, event: Event) -> None:
         """Queue news."""
@@ -150,23 +159,23 @@ class ScriptedPool(WorkerPool):
 class Reading(threading.Thread):
     """A reader in a thread: holds what it fetched until `release`."""
 
-    def __init__(self, kitchen: "Kitchen", rows: list[int], *, hold: bool = False) -> None:
+    def __init__(self, harness: "Harness", rows: list[int], *, hold: bool = False) -> None:
         super().__init__(name="test-reader", daemon=True)
-        self._kitchen, self.rows = kitchen, rows
+        self._harness, self.rows = harness, rows
         self.cancelled = threading.Event()
         self.got = threading.Event()
         self._let_go = threading.Event()
         self.error: BaseException | None = None
         if not hold:
             self._let_go.set()
-        waiting = kitchen.waiting()
+        waiting = harness.waiting()
         self.start()
-        until(lambda: kitchen.waiting() > waiting or self.got.is_set() or self.error is not None, "a reader to wait")
+        until(lambda: harness.waiting() > waiting or self.got.is_set() or self.error is not None, "a reader to wait")
 
     def run(self) -> None:
         """Fetch, hold, let go."""
         try:
-            with self._kitchen.engine.fetch(self._kitchen.active, self.rows, cancelled=self.cancelled):
+            with self._harness.dispatcher.fetch(self._harness.active, self.rows, cancelled=self.cancelled):
                 self.got.set()
                 self._let_go.wait(WAIT_S)
         except BaseException as error:
@@ -184,7 +193,7 @@ class Reading(threading.Thread):
         return self.error
 
 
-class Kitchen:
+class Harness:
     """Everything below a session, for one task; use it as a context manager."""
 
     def __init__(
@@ -197,6 +206,8 @@ class Kitchen:
         reserve: int = 0,
         on_bad: str = "raise",
         ledger: type[Ledger] = Ledger,
+        job_bytes: int = 1 << 28,
+        pressure: Pressure | None = None,
         **more: Any,
     ) -> None:
         self.store = store
@@ -208,13 +219,14 @@ class Kitchen:
         parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad, **more))
         self.task = open_task(parsed.cache, parsed.tasks[0], self.catalog, budget_bytes=budget)
         self.active: ActiveGeneration = self.task.generation(0)
-        place = Place(self.tier.root, False)
-        self.engine = Engine(
+        place = Target(self.tier.root, False)
+        self.dispatcher = Dispatcher(
             self.ledger,
             self.tiers,
             pool,
-            EngineSettings(place, CodecChooser({"local": "raw"}, list, float), 1 << 28, reserve),
+            DispatcherSettings(place, CodecChooser({"local": "raw"}, list, float), job_bytes, reserve),
             lambda work, rows, why: self.task.substitute(self.active, rows, why),
+            chooser=lambda board, settings: Chooser(board, settings, pressure),
         )
 
     @property
@@ -237,14 +249,14 @@ class Kitchen:
         for start in range(0, len(self.active.plan), 4):
             rows = list(range(start, start + 4))
             out = np.empty((4, *self.active.plan.shape), np.uint8)
-            with self.engine.fetch(self.active, rows, timeout_s=60) as fetched:
+            with self.dispatcher.fetch(self.active, rows, timeout_s=60) as fetched:
                 assert not read_slots(self.tier.root, [copy.stored for copy in fetched.copies], out)
             found |= {row: clip.tobytes() for row, clip in zip(rows, out, strict=True)}
         return found
 
     def waiting(self) -> int:
         """How many readers wait."""
-        return len(self.engine.state.demands)
+        return len(self.dispatcher.state.demands)
 
     def assert_counted(self) -> None:
         """The count of the budget is what lies on disk, and nothing is promised any more."""
@@ -254,15 +266,15 @@ class Kitchen:
         """Treat objects as damaged: they are deleted and planned again."""
         for copy in self.ledger.hold(list(keys)) or []:
             self.ledger.release([copy])
-            self.engine.evictor.damaged(copy)
+            self.dispatcher.evictor.damaged(copy)
 
     def close(self) -> None:
         """Engine and catalog."""
-        self.engine.close()
+        self.dispatcher.close()
         self.tiers.close()
         self.catalog.close()
 
-    def __enter__(self) -> "Kitchen":
+    def __enter__(self) -> "Harness":
         """Itself."""
         return self
 

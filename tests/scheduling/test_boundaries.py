@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.engine.kitchen import WAIT_S
 from tests.faults.caches import config
+from tests.scheduling.harness import WAIT_S
 from tests.tiny import places
 
 
@@ -16,7 +16,7 @@ def test_no_reader_waits_at_a_boundary(tmp_path: Path, videos: Path, kind: str, 
     """A reader slower than the workers finds every clip of every later generation made, its first batch included."""
     given = config(tmp_path / "own", videos, epochs=6, budget=budget, worker_kind=kind)
     with viewcache.open(given) as cache:
-        engine, reader = cache.owner.engine_now(), cache.task("t")
+        dispatcher, reader = cache.owner.dispatcher_now(), cache.task("t")
         missed: dict[tuple[int, int], int] = {}
         for epoch, iteration in places(cache, "t"):
             before = reader.spent.misses
@@ -26,8 +26,8 @@ def test_no_reader_waits_at_a_boundary(tmp_path: Path, videos: Path, kind: str, 
             following = reader.task.planned(epoch // 2 + 1)
             if last and epoch < 5:
                 assert following is not None, "the next generation is not planned in the last epoch of this one"
-            cache.owner.look_ahead._planner.submit(lambda: None).result(WAIT_S)
-            assert engine.wait_idle(WAIT_S)
+            cache.owner.look_ahead.wait_idle(WAIT_S)
+            assert dispatcher.wait_idle(WAIT_S)
             if last and iteration == 1 and epoch < 5:
                 assert following is not None
                 assert following.ready()[following.rows(epoch + 1, 0)].all()

@@ -8,25 +8,26 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import viewcache
 from tests import forked
-from tests.engine.kitchen import Kitchen, ScriptedPool, until
-from tests.engine.stopped import KINDS
-from tests.engine.trace_events import begin, check, end, inner, read, tracks
 from tests.faults.caches import config
 from tests.house.tree import ROOT
+from tests.scheduling.harness import Harness, ScriptedPool, until
+from tests.scheduling.stopped import KINDS
+from tests.scheduling.trace_events import begin, check, end, inner, read, tracks
 from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.materializer.clock import Clock
-from viewcache.materializer.telemetry import trace_file
 from viewcache.materializer.telemetry.trace import Trace
 from viewcache.materializer.telemetry.trace_file import MOST_WAITING, TraceFile, older
-from viewcache.materializer.workers.pool import Event
+from viewcache.materializer.workers.pool import Event, EventKind
 
 STAGES = {"decode", "convert", "augment", "store", "trial", "load"}
 
@@ -131,11 +132,11 @@ def test_a_worker_that_dies_ends_its_slice(tmp_path: Path, store: Path, videos: 
     path = tmp_path / "trace.json"
     pool = ScriptedPool()
     trace = Trace(str(path), nothing)
-    with Kitchen(store, videos, pool) as kitchen:
-        kitchen.engine.look_ahead([kitchen.active])
+    with Harness(store, videos, pool) as harness:
+        harness.dispatcher.look_ahead([harness.active])
         job = pool.nth(0)
         trace.given(job, 4711, 0)
-        trace.heard(Event("died", job, reason="killed by SIGKILL"))
+        trace.on_event(Event(EventKind.DIED, job, reason="killed by SIGKILL"))
         trace.given(job, 4712, 0)
     trace.close()
     events = read(path)
@@ -150,8 +151,8 @@ def test_secrets_of_a_source_are_not_in_the_trace(tmp_path: Path, store: Path, v
     path = tmp_path / "trace.json"
     trace = Trace(str(path), nothing)
     pool = ScriptedPool()
-    with Kitchen(store, videos, pool) as kitchen:
-        kitchen.engine.look_ahead([kitchen.active])
+    with Harness(store, videos, pool) as harness:
+        harness.dispatcher.look_ahead([harness.active])
         job = pool.nth(0)
     object.__setattr__(job, "uri", "https://user:geheim@host/v.mp4?token=geheim")
     trace.given(job, 1, 0)
@@ -208,16 +209,16 @@ def test_a_packed_trace_is_gzip(tmp_path: Path) -> None:
 
 def test_what_is_too_much_is_dropped_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded: events beyond the bound are left out, and the trace says how many."""
-    written, go_on = threading.Event(), threading.Event()
-    original = trace_file.TraceFile._write
+    written, go_on, original = threading.Event(), threading.Event(), os.write
 
-    def held(self: TraceFile, lines: list[str]) -> None:
+    def held(file: int, data: bytes) -> int:
         written.set()
         go_on.wait(20)
-        original(self, lines)
+        return original(file, data)
 
-    monkeypatch.setattr(trace_file.TraceFile, "_write", held)
     file = TraceFile(str(tmp_path / "t.json"), nothing)
+    monkeypatch.setattr(os, "write", held)
+    file.instant(0, "first", {})
     until(written.is_set, "the writer to be busy")
     for _ in range(MOST_WAITING + 10):
         file.instant(0, "x", {})
@@ -233,12 +234,18 @@ def test_a_full_file_is_put_aside(tmp_path: Path) -> None:
     """There are two files at most, each a whole trace with the names of its tracks, and both are bounded."""
     path = tmp_path / "t.json"
     file = TraceFile(str(path), lambda: {"n": {"n": 1.0}}, most_bytes=20_000)
-    track = file.track("a", 0)
+    track, begun = file.track("a", 0), time.monotonic()
+
+    def is_written(name: str) -> bool:
+        with suppress(FileNotFoundError):  # it is put aside just now
+            return name in path.read_text() or name in Path(older(str(path))).read_text()
+        return False
+
     for n in range(3000):
-        at = file._origin + n * 1e-3
+        at = begun + n * 1e-3
         file.slice(track, f"s{n}", at, at + 1e-3, {})
         if n % 100 == 99:
-            until(lambda: not file._waiting, "it to be written")
+            until(lambda name=f'"s{n}"': is_written(name), "it to be written")  # type: ignore[misc]
     file.close()
     assert {each.name for each in tmp_path.iterdir()} == {"t.json", "t.older.json"}
     for each in (path, Path(older(str(path)))):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.engine.stopped import KINDS
 from tests.faults.caches import assert_at_rest, config
+from tests.scheduling.stopped import KINDS
 from viewcache.api.session.cache import Cache
 from viewcache.errors import Closed
 
@@ -28,9 +28,9 @@ def _cycle(cache: Cache, ending: str, batches: int) -> None:
     for _ in range(batches):
         next(loader)
     if ending == "kill":
-        engine = cache.owner.engine
-        assert engine is not None
-        for pid in engine._pool.pids():
+        dispatcher = cache.owner.dispatcher
+        assert dispatcher is not None
+        for pid in dispatcher.pool.pids():
             os.kill(pid, signal.SIGKILL)
         next(loader)
     elif ending == "leave":

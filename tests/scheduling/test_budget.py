@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.engine.kitchen import Kitchen, Reading, ScriptedPool
 from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
+from tests.scheduling.harness import Harness, Reading, ScriptedPool
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -32,8 +32,7 @@ class Watch(threading.Thread):
         """Look; what moved from one place to the other while it was looked at is seen once, or the look is void."""
         while not self._over.is_set():
             tier = self._cache.tier
-            with tier._lock:
-                self.most_counted = max(self.most_counted, tier._used + tier._reserved)
+            self.most_counted = max(self.most_counted, tier.counted_bytes)
             one, two = store_bytes(self._store), store_bytes(self._store)
             if one == two:
                 self.most_on_disk = max(self.most_on_disk, one)
@@ -109,11 +108,11 @@ def test_small_budgets_make_progress(store: Path, videos: Path, truth: Truth, bu
 def test_what_a_reader_holds_or_waits_for_is_not_evicted(store: Path, videos: Path) -> None:
     """What one reader holds is not evicted for another that needs room; when it is let go the other gets its own."""
     pool = ScriptedPool()
-    with Kitchen(store, videos, pool, budget=MINIMUM) as kitchen:
-        one = Reading(kitchen, [0, 1, 2, 3], hold=True)
+    with Harness(store, videos, pool, budget=MINIMUM) as harness:
+        one = Reading(harness, [0, 1, 2, 3], hold=True)
         pool.serve(one.got.is_set, "the first reader's clips")
-        held = {kitchen.active.key(row) for row in one.rows}
-        two = Reading(kitchen, [4, 5, 6, 7])
+        held = {harness.active.key(row) for row in one.rows}
+        two = Reading(harness, [4, 5, 6, 7])
         looks = pool.count_looks()
         pool.serve(lambda: looks() >= 20, "the dispatcher to look for room again and again")
         assert {path.name for path in store.glob("objects/*/*")} >= held
@@ -137,11 +136,11 @@ class _SlowToWake(Ledger):
 def test_a_younger_reader_is_not_refused_for_what_an_older_one_is_about_to_take(store: Path, videos: Path) -> None:
     """The older reader's clips fill the budget and it has not woken yet: the younger waits, it does not get Full."""
     pool = ScriptedPool()
-    with Kitchen(store, videos, pool, budget=MINIMUM, ledger=_SlowToWake) as kitchen:
-        ledger = kitchen.ledger
+    with Harness(store, videos, pool, budget=MINIMUM, ledger=_SlowToWake) as harness:
+        ledger = harness.ledger
         assert isinstance(ledger, _SlowToWake)
-        ledger.slow = frozenset(kitchen.active.key(row) for row in range(4))
-        old, young = Reading(kitchen, [0, 1, 2, 3]), Reading(kitchen, [8, 9, 10, 11])
+        ledger.slow = frozenset(harness.active.key(row) for row in range(4))
+        old, young = Reading(harness, [0, 1, 2, 3]), Reading(harness, [8, 9, 10, 11])
         pool.serve(lambda: all(ledger.has(key) for key in ledger.slow), "the older reader's clips")
         looks = pool.count_looks()
         pool.serve(lambda: looks() >= 20, "the dispatcher to look for room for the younger")

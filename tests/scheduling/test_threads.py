@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import viewcache
-from tests.engine.kitchen import Kitchen, Reading, until
-from tests.engine.stopped import plain_pool
 from tests.faults.caches import assert_at_rest, config, truth_of
+from tests.scheduling.harness import Harness, Reading, until
+from tests.scheduling.stopped import plain_pool
 from viewcache.api.session import owner as session
 from viewcache.errors import Closed, ConfigError, WorkerDied
 from viewcache.materializer.scheduling import running
@@ -60,11 +60,11 @@ def test_threads_make_the_same_clips(store: Path, videos: Path, tmp_path: Path) 
     """Every clip of two threads has the bytes that processes give it, and as many packets are fed."""
     found = {}
     for kind in ("processes", "threads"):
-        with Kitchen(tmp_path / kind, videos, plain_pool(kind, 2)) as kitchen:
-            kitchen.engine.look_ahead([kitchen.active])
-            assert kitchen.engine.wait_idle(60)
-            frames = kitchen.engine.frames
-            found[kind] = kitchen.everything(), frames["packets"], frames["decoded"], frames["objects"]
+        with Harness(tmp_path / kind, videos, plain_pool(kind, 2)) as harness:
+            harness.dispatcher.look_ahead([harness.active])
+            assert harness.dispatcher.wait_idle(60)
+            frames = harness.dispatcher.frames
+            found[kind] = harness.everything(), frames["packets"], frames["decoded"], frames["objects"]
     assert found["threads"] == found["processes"]
 
 
@@ -86,13 +86,13 @@ def test_closing_in_the_middle_of_a_job(store: Path, videos: Path) -> None:
     """Closing ends threads at their next group: a waiting reader gets Closed, no thread, file or promise is left."""
     for _ in range(5):
         pool = _Watched(2)
-        with Kitchen(store, videos, pool) as kitchen:
-            kitchen.engine.look_ahead([kitchen.active])
-            reading = Reading(kitchen, list(range(4)))
+        with Harness(store, videos, pool) as harness:
+            harness.dispatcher.look_ahead([harness.active])
+            reading = Reading(harness, list(range(4)))
             until(pool.has_begun, "a job")
         assert reading.end() is None or isinstance(reading.error, Closed)
         assert not list((store / "tmp").iterdir())
-        assert kitchen.tier.reserved_bytes == 0
+        assert harness.tier.reserved_bytes == 0
 
 
 @pytest.mark.usefixtures("no_leaks")

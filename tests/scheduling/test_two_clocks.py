@@ -6,32 +6,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.kitchen import WAIT_S, Kitchen, Reading, ScriptedPool, until
+from tests.scheduling.harness import WAIT_S, Harness, Reading, ScriptedPool, until
 from viewcache.catalog.records import ProgressRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.rules import Demand
 from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.scheduling.work import Position
 from viewcache.materializer.simulation import simulated_dispatcher, simulated_store
-from viewcache.materializer.simulation.simulated_dispatcher import Dispatcher, Worker
+from viewcache.materializer.simulation.simulated_dispatcher import SimulatedDispatcher, SimulatedWorker
 from viewcache.materializer.simulation.simulated_store import SimulatedStore
-from viewcache.materializer.simulation.simulated_uses import Trace, section_of, trace_of
+from viewcache.materializer.simulation.simulated_uses import UseTrace, section_of, trace_of
 from viewcache.store import ArrayMeta, LocalTier, write_object
 
 ONE_CLIP: dict[str, Any] = {"videos_per_batch": 1, "samples_per_video": 1, "epochs": 4, "epochs_per_generation": 4}
 """Four videos, sixteen clips, each a batch of its own."""
 
 
-class Recorded(Dispatcher):
+class Recorded(SimulatedDispatcher):
     """A simulated dispatcher whose one worker does a job when the test says so."""
 
-    def __init__(self, trace: Trace, store: SimulatedStore, reserve: int) -> None:
+    def __init__(self, trace: UseTrace, store: SimulatedStore, reserve: int) -> None:
         self.given: list[list[int]] = []
         """The clips of all jobs so far, in the order in which they are made."""
-        self._due: tuple[float, Worker] = 0.0, Worker()
+        self._due: tuple[float, SimulatedWorker] = 0.0, SimulatedWorker()
         super().__init__(trace, store, CostModel(), 1 << 28, reserve, 0.0, 1, self._note_due)
 
-    def _note_due(self, when: float, worker: Worker, turn: int) -> None:
+    def _note_due(self, when: float, worker: SimulatedWorker, turn: int) -> None:
         self._due = when, worker
 
     def _submit(self, number: int) -> bool:
@@ -46,45 +46,48 @@ class Recorded(Dispatcher):
             self.step(worker, now)
 
 
-def clip_bytes(folder: Path, kitchen: Kitchen) -> int:
+def clip_bytes(folder: Path, harness: Harness) -> int:
     """What a clip takes on disk."""
-    recipe = kitchen.active.recipe(0)
+    recipe = harness.active.recipe(0)
     tier, meta = LocalTier(folder / "one", 1 << 20), ArrayMeta(recipe.shape, recipe.shape, "raw", {})
     return write_object(tier.root, recipe.key, np.full(recipe.shape, 7, np.uint8), meta).bytes
 
 
 class Both:
-    """One generation in a real engine over a scripted pool, and the same in a simulation."""
+    """One generation in a real dispatcher over a scripted pool, and the same in a simulation."""
 
-    def __init__(self, kitchen: Kitchen, pool: ScriptedPool, clip_bytes: int) -> None:
-        self.kitchen, self.pool = kitchen, pool
-        task, active = kitchen.task, kitchen.active
+    def __init__(self, harness: Harness, pool: ScriptedPool, clip_bytes: int) -> None:
+        self.harness, self.pool = harness, pool
+        task, active = harness.task, harness.active
         section = section_of(0, active, task.index_of(active.plan))
         self.trace = trace_of([[section]])
-        self.reading = simulated_store.Reading(self.trace, section, Position(0, 0, 1.0))
-        uses = [[] for _ in self.trace.clips.video]  # type: list[list[tuple[float, simulated_store.Reading, int]]]
+        self.reading = simulated_store.SimulatedGeneration(self.trace, section, Position(0, 0, 1.0))
+        uses = [[] for _ in self.trace.clips.video]  # type: list[list[tuple[float, simulated_store.SimulatedGeneration, int]]]
         for rank, clip in enumerate(self.reading.clips):
             uses[clip].append((self.reading.due_in_s(rank), self.reading, rank))
-        budget = kitchen.tier.budget_bytes
+        budget = harness.tier.budget_bytes
         self.store = SimulatedStore(budget, [clip_bytes] * len(uses), uses)
-        self.simulated = Recorded(self.trace, self.store, kitchen.engine.demand_reserve)
+        self.simulated = Recorded(self.trace, self.store, harness.dispatcher.demand_reserve)
         self.simulated.state.ahead = [self.reading]
         self.rows = section.rows.tolist()
         self.waiting: list[tuple[Reading, Demand[simulated_store.Item]]] = []
 
     def keep(self, clips: "np.ndarray", window: int, free_bytes: int) -> None:
         """Keep some clips of both."""
-        self.kitchen.active.keep(Keeping(clips, window, free_bytes))
+        self.harness.active.keep(Keeping(clips, window, free_bytes))
         self.reading.keep(Keeping(clips[self.rows], window, free_bytes))
 
     def begin(self) -> None:
         """Let both look for work."""
-        self.kitchen.engine.look_ahead([self.kitchen.active])
+        self.harness.dispatcher.look_ahead([self.harness.active])
         self.simulated.dispatch(0.0)
 
     def wait_for(self, ranks: list[int]) -> None:
         """A reader waits for some clips in both."""
-        reading, demand = Reading(self.kitchen, [self.rows[rank] for rank in ranks]), Demand(self.reading, ranks)
+        reading, demand = (
+            Reading(self.harness, [self.rows[rank] for rank in ranks]),
+            Demand(self.reading, ranks),
+        )
         if all(self.reading.key(rank) in self.store.ready for rank in ranks):
             assert reading.end() is None
         else:
@@ -94,10 +97,10 @@ class Both:
 
     def had(self, position: Position) -> None:
         """The task's reader has come to a position."""
-        seq = position.epoch * self.kitchen.active.iterations + position.iteration
-        progress = ProgressRow(self.kitchen.task.task_id, 0, *position.place, seq, position.pace_s)
-        self.kitchen.catalog.advance(progress)
-        self.kitchen.engine.progressed(self.kitchen.active, position)
+        seq = position.epoch * self.harness.active.iterations + position.iteration
+        progress = ProgressRow(self.harness.task.task_id, 0, *position.place, seq, position.pace_s)
+        self.harness.catalog.advance(progress)
+        self.harness.dispatcher.progressed(self.harness.active, position)
         self.reading.at(position)
         for item in self.store.ready:
             self.store.note(item)
@@ -113,7 +116,7 @@ class Both:
         job = self.pool.nth(number)
         self.pool.make(job)
         self.simulated.do_job()
-        until(lambda: all(map(self.kitchen.ledger.has, job.keys)), "the clips to be counted")
+        until(lambda: all(map(self.harness.ledger.has, job.keys)), "the clips to be counted")
         for each in list(self.waiting):
             reading, demand = each
             if all(self.reading.key(row) in self.store.ready for row in demand.rows):
@@ -126,8 +129,8 @@ class Both:
     def compare(self, jobs: int) -> None:
         """Assert that both have given out the same jobs, and as many."""
         if len(self.simulated.given) < jobs:
-            assert self.kitchen.engine.wait_idle(WAIT_S), "the simulation has no more to do, but the dispatcher has"
-        names = [tuple(self.kitchen.active.key(self.rows[self.reading.clips.index(c)]) for c in each)
+            assert self.harness.dispatcher.wait_idle(WAIT_S), "the simulation has no more to do, but the dispatcher has"
+        names = [tuple(self.harness.active.key(self.rows[self.reading.clips.index(c)]) for c in each)
                  for each in self.simulated.given]  # fmt: skip
         until(lambda: len(self.pool.given) >= len(names), "the dispatcher to do what the simulation does")
         assert [job.keys for job in self.pool.given] == names
@@ -145,12 +148,12 @@ def test_both_drivers_decide_the_same(
     """
     monkeypatch.setattr(simulated_dispatcher, "DEPTH", 1)
     pool = ScriptedPool()
-    with Kitchen(tmp_path / "store", videos, pool, **ONE_CLIP) as kitchen:
-        bound = kitchen.bound
-        kitchen.tier.resize(clips * bound)
-        kitchen.engine.leave_to_readers(bound)
-        both = Both(kitchen, pool, clip_bytes(tmp_path, kitchen))
-        count, chance = len(kitchen.active.plan), np.random.default_rng(clips)
+    with Harness(tmp_path / "store", videos, pool, **ONE_CLIP) as harness:
+        bound = harness.bound
+        harness.tier.resize(clips * bound)
+        harness.dispatcher.leave_to_readers(bound)
+        both = Both(harness, pool, clip_bytes(tmp_path, harness))
+        count, chance = len(harness.active.plan), np.random.default_rng(clips)
         if kept < 1:
             both.keep(chance.random(count) < kept, 3, 2 * bound)
         both.begin()

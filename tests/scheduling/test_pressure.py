@@ -1,21 +1,20 @@
 """Memory: its pressure, what jobs are let in under it, and what workers really hold (SAND §5.4)."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import viewcache
 from tests.clips import encode
-from tests.engine.kitchen import Kitchen, Reading, ScriptedPool, until
+from tests.scheduling.harness import Harness, Reading, ScriptedPool, Switched, until
+from viewcache.api.session import owner
 from viewcache.materializer.scheduling.pressure import Pace, Pressure, allowance, in_use
 from viewcache.materializer.scheduling.work import RowState
-from viewcache.materializer.workers.pool import DEPTH, Held, WorkerPool, _Process
+from viewcache.materializer.workers.pool import DEPTH, Held, Pool
 
 BYTES = st.integers(0, 1 << 40)
 
@@ -80,57 +79,61 @@ def pool() -> ScriptedPool:
 
 def test_deadlines_then_the_shortest_then_deadlines_again(store: Path, videos: Path, pool: ScriptedPool) -> None:
     """Under pressure the video with the least left to do goes first, though others are due sooner, and only then."""
-    with Kitchen(store, videos, pool) as kitchen:
-        video = kitchen.active.video(15)
-        assert video != kitchen.active.video(0)
-        rows = kitchen.rows_of(video)
-        reading = Reading(kitchen, rows)
+    pressure = Switched(1 << 40)
+    with Harness(store, videos, pool, pressure=pressure) as harness:
+        video = harness.active.video(15)
+        assert video != harness.active.video(0)
+        rows = harness.rows_of(video)
+        reading = Reading(harness, rows)
         pool.serve(reading.got.is_set, "the clips of a video")
-        kitchen.forget([kitchen.active.key(rows[-1])])
-        kitchen.active.set_state(rows[-1], RowState.PLANNED)  # nobody knew of the work when it was forgotten
-        kitchen.engine.chooser.pressure = Pressure(1 << 40, high=-1.0, low=-1.0)
-        kitchen.engine.look_ahead([kitchen.active])
+        until(lambda: not harness.dispatcher.state.jobs, "the job to be put away")
+        harness.forget([harness.active.key(rows[-1])])
+        harness.active.set_state(rows[-1], RowState.PLANNED)  # nobody knew of the work when it was forgotten
+        pressure.on = True
+        harness.dispatcher.look_ahead([harness.active])
         short = pool.nth(1)
-        assert short.keys == (kitchen.active.key(rows[-1]),)
-        kitchen.engine.chooser.pressure = Pressure(1 << 40)
+        assert short.keys == (harness.active.key(rows[-1]),)
+        pressure.on = False
         pool.make(short)
         pool.end(short)
-        assert pool.nth(2).video_key == kitchen.active.video(0)
+        assert pool.nth(2).video_key == harness.active.video(0)
 
 
 def test_a_job_that_does_not_fit_waits_for_others(store: Path, videos: Path) -> None:
     """With memory for the clips of one job, a second worker stays idle until it ends; a reader is served at once."""
     pool = ScriptedPool(size=2)
-    with Kitchen(store, videos, pool) as kitchen:
-        clips = len(kitchen.rows_of(kitchen.active.video(0)))
-        kitchen.engine.chooser.pressure = Pressure(clips * kitchen.bound)
-        kitchen.engine.look_ahead([kitchen.active])
+    with Harness(store, videos, pool) as harness:
+        clips = len(harness.rows_of(harness.active.video(0)))
+        memory = clips * harness.bound
+    with Harness(store, videos, pool, pressure=Pressure(memory)) as harness:
+        harness.dispatcher.look_ahead([harness.active])
         first = pool.nth(0)
         looks = pool.count_looks()
         until(lambda: looks() >= 20, "the dispatcher to look for work again and again")
         assert len(pool.given) == 1
-        other = next(key for key in kitchen.videos if key != first.video_key)
-        reading = Reading(kitchen, kitchen.rows_of(other)[:1])
+        other = next(key for key in harness.videos if key != first.video_key)
+        reading = Reading(harness, harness.rows_of(other)[:1])
         demanded = pool.nth(1)
-        assert demanded.keys == (kitchen.active.key(reading.rows[0]),)
+        assert demanded.keys == (harness.active.key(reading.rows[0]),)
         pool.make(demanded)
         pool.end(demanded)
         assert reading.end() is None
         pool.make(first)
         pool.end(first)
-        assert pool.nth(2).bound <= clips * kitchen.bound
+        assert pool.nth(2).bound <= clips * harness.bound
 
 
 def test_demanded_rows_beyond_a_jobs_memory_are_several_jobs(store: Path, videos: Path, pool: ScriptedPool) -> None:
     """A reader that wants more of one video than a job may hold gets it in several jobs, in order."""
-    with Kitchen(store, videos, pool) as kitchen:
-        kitchen.engine.chooser._job_bytes = 2 * kitchen.bound
-        rows = kitchen.rows_of(kitchen.active.video(0))
+    with Harness(store, videos, pool) as harness:
+        bound = harness.bound
+    with Harness(store, videos, pool, job_bytes=2 * bound) as harness:
+        rows = harness.rows_of(harness.active.video(0))
         assert len(rows) == 4
-        reading = Reading(kitchen, rows)
+        reading = Reading(harness, rows)
         for number in range(2):
             job = pool.nth(number)
-            assert job.keys == tuple(kitchen.active.key(row) for row in rows[2 * number : 2 * number + 2])
+            assert job.keys == tuple(harness.active.key(row) for row in rows[2 * number : 2 * number + 2])
             pool.make(job)
             pool.end(job)
         assert reading.end() is None
@@ -138,17 +141,17 @@ def test_demanded_rows_beyond_a_jobs_memory_are_several_jobs(store: Path, videos
 
 def test_what_readers_wait_for_is_due_first(store: Path, videos: Path, pool: ScriptedPool) -> None:
     """Readers of late clips get them first of the job that makes all of their video, however many readers there are."""
-    with Kitchen(store, videos, pool) as kitchen:
-        kitchen.engine.look_ahead([kitchen.active])
+    with Harness(store, videos, pool) as harness:
+        harness.dispatcher.look_ahead([harness.active])
         first = pool.nth(0)
-        other = next(key for key in kitchen.videos if key != first.video_key)
-        rows = kitchen.rows_of(other)
-        readings = [Reading(kitchen, [row]) for row in (rows[3], rows[2])]
+        other = next(key for key in harness.videos if key != first.video_key)
+        rows = harness.rows_of(other)
+        readings = [Reading(harness, [row]) for row in (rows[3], rows[2])]
         pool.make(first)
         pool.end(first)
         job = pool.nth(1)
         assert [clip.due for clip in job.clips] == [0, 1, 2, 3]
-        assert set(job.keys[:2]) == {kitchen.active.key(row) for row in rows[2:]}
+        assert set(job.keys[:2]) == {harness.active.key(row) for row in rows[2:]}
         pool.make(job)
         assert [reading.end() for reading in readings] == [None, None]
 
@@ -158,9 +161,9 @@ DECODER = 48 << 20
 
 
 class _Peak(threading.Thread):
-    """Looks at the workers' private memory all the time and keeps the most that one had."""
+    """Looks all the time at what the workers hold for their jobs, and keeps the most that one had."""
 
-    def __init__(self, pool: WorkerPool) -> None:
+    def __init__(self, pool: Pool) -> None:
         super().__init__(name="test-peak", daemon=True)
         self._pool, self._over = pool, threading.Event()
         self.bytes = 0
@@ -168,12 +171,7 @@ class _Peak(threading.Thread):
     def run(self) -> None:
         """Look."""
         while not self._over.wait(0.002):
-            for pid in self._pool.pids():
-                try:
-                    used = psutil.Process(pid).memory_info()
-                except psutil.NoSuchProcess:
-                    continue
-                self.bytes = max(self.bytes, used.rss - used.shared)
+            self.bytes = max(self.bytes, *(each.bytes for each in self._pool.held()), 0)
 
     def __enter__(self) -> "_Peak":
         """Start."""
@@ -215,24 +213,14 @@ def _config(store: Path, videos: Path) -> dict[str, object]:
     }
 
 
-@pytest.fixture
-def cache(tmp_path: Path, large: Path) -> Iterator[viewcache.Cache]:
-    """A cache over the large clip: 32 clips of 14.7 MB, 472 MB in all, spread over the whole video."""
-    with viewcache.open(_config(tmp_path / "store", large)) as cache:
-        yield cache
-
-
-def test_a_workers_memory_is_bounded_by_its_job(cache: viewcache.Cache) -> None:
+def test_a_workers_memory_is_bounded_by_its_job(tmp_path: Path, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clips that wait for late frames take what a job may hold and no more: jobs are split, frames are freed."""
-    engine = cache.owner.engine_now()
-    pool = engine._pool
-    assert isinstance(pool, WorkerPool)
-    engine.chooser._job_bytes = most = 64 << 20
-    with _Peak(pool) as peak:
-        for step in cache.materialize():
-            assert not step["failed"]
-    (worker,) = pool._workers
-    assert isinstance(worker, _Process)
-    assert engine.frames["object_bytes"] > 3 * most
-    assert worker._idle_bytes is not None
-    assert 0.5 * most < peak.bytes - worker._idle_bytes < most + DECODER
+    most = 64 << 20
+    monkeypatch.setattr(owner, "job_bytes", lambda memory, workers: most)
+    with viewcache.open(_config(tmp_path / "store", large)) as cache:
+        dispatcher = cache.owner.dispatcher_now()
+        with _Peak(dispatcher.pool) as peak:
+            for step in cache.materialize():
+                assert not step["failed"]
+        assert dispatcher.frames["object_bytes"] > 3 * most
+        assert 0.5 * most < peak.bytes < most + DECODER
