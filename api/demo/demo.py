@@ -27,8 +27,8 @@ from viewcache.api.session.cache import open as open_cache
 from viewcache.api.text import Bar, Console, counted
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.dataset.scan import scan
-from viewcache.materializer.planning.recipe import Recipe
-from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
 from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["EPOCHS", "GENERATION", "Comparison", "Phase", "demo"]
@@ -132,19 +132,20 @@ def demo(videos: str | None, out: str, console: Console) -> Comparison:
     with console.progress("looking at videos") as bar:
         opened = open_cache(config, progress=bar.at)
     with opened as cache:
-        active = cache.task(TAG).task.generation(0)
-        plan = active.plan
-        places = [(epoch, iteration) for epoch in range(EPOCHS) for iteration in range(plan.iterations)]
+        task = cache.task(TAG)
+        shape = task.shape(0, 0)  # of clips that are planned now, and not in the cold phase
+        iterations = task.iterations(0)
+        places = [(epoch, iteration) for epoch in range(EPOCHS) for iteration in range(iterations)]
         console.say(
-            f"{counted(len(plan.videos), 'video')}, {counted(plan.iterations, 'batch', 'batches')} an epoch, "
-            f"clips of {'x'.join(map(str, plan.shape))}; {GENERATION} epochs are planned at once"
+            f"{counted(sum(1 for _ in task.videos()), 'video')}, {counted(iterations, 'batch', 'batches')} an epoch, "
+            f"clips of {'x'.join(map(str, shape[1:]))}; {GENERATION} epochs are planned at once"
         )
         # Filled, not only reserved, so that the cold phase does not pay for the memory's pages.
-        kept = np.full((len(places), len(active.rows(0, 0)), *plan.shape), 255, np.uint8)
+        kept = np.full((len(places), *shape), 255, np.uint8)
         cold, first = _read_epochs(cache, "cold", console, len(places), kept)
         made_ahead = _make_rest(cache, console)
         warm, _ = _read_epochs(cache, "warm", console, len(places))
-        on_demand, plain = _decode_epochs(cache, active, places, console)
+        on_demand, plain = _decode_epochs(task, places, console)
         with console.progress("comparing") as bar:
             differing = tuple(_compare(cache, places, first, plain, bar))
         batch = cache.read(TAG, 0, 0)
@@ -253,10 +254,10 @@ def _make_rest(cache: Cache, console: Console) -> Phase:
 
 
 def _decode_epochs(
-    cache: Cache, active: ActiveGeneration, places: list[tuple[int, int]], console: Console
+    task: OwnedTask, places: list[tuple[int, int]], console: Console
 ) -> tuple[Phase, list[NDArray[np.uint8]]]:
     """Decode the same clips without the cache, on all cores, and hand them over as batches."""
-    work = [[_plain(cache, active, row) for row in active.rows(*place)] for place in places]
+    work = [_plain(task, task.describe(*place)) for place in places]
     batches: list[NDArray[np.uint8]] = []
     with (
         console.progress("on demand") as bar,
@@ -287,26 +288,28 @@ def _compare(
         bar.at(done + 1, len(places))
 
 
-def _plain(cache: Cache, active: ActiveGeneration, row: int) -> PlainClip:
-    """One clip of the plan as a plain loop would describe it."""
-    plan, task = active.plan, cache.task(TAG).task
-    video = int(plan.video[row])
-    recipe: Recipe = plan.recipe(row)
-    drawn = {str(step.get("op")): step.get("drawn") for step in recipe.program.describe(recipe.row)}
-    resized, cropped, flipped = (drawn[name] for name in ("resize", "random_crop", "flip"))
-    assert isinstance(resized, dict)
-    assert isinstance(cropped, dict)
-    assert isinstance(flipped, dict)
-    index = task.index_of(plan)(video)
-    return PlainClip(
-        path=plan.videos.uris[video],
-        rotation=index.rotation,
-        frames=recipe.frames.tolist(),
-        pts=index.frame_pts[recipe.frames].tolist(),
-        size=(resized["h"], resized["w"]),
-        crop=(cropped["y"], cropped["x"], cropped["h"], cropped["w"]),
-        flip=bool(flipped["flip"]),
-    )
+def _plain(task: OwnedTask, batch: Batch) -> list[PlainClip]:
+    """The clips of a batch as a plain loop would describe them."""
+    clips = []
+    for k, (name, frames) in enumerate(zip(batch.videos, batch.frame.tolist(), strict=True)):
+        sample = k % task.samples_per_video
+        made = task.describe_frame(FrameRequest(name, frames[0], task.depths()[-1], batch.epoch, sample))
+        drawn = {step["op"]: step["drawn"] for step in made.recipe}
+        size, crop, flip = (drawn[op] for op in ("resize", "random_crop", "flip"))
+        assert isinstance(size, dict)
+        assert isinstance(crop, dict)
+        assert isinstance(flip, dict)
+        clips.append(
+            PlainClip(
+                path=task.video(name).uri,
+                frames=frames,
+                times_s=batch.time_s[k].tolist(),
+                size=(size["h"], size["w"]),
+                crop=(crop["y"], crop["x"], crop["h"], crop["w"]),
+                flip=bool(flip["flip"]),
+            )
+        )
+    return clips
 
 
 def _cpu_s() -> float:

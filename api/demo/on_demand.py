@@ -22,12 +22,10 @@ class PlainClip:
     """One clip of the main job (resize, crop, flip) with its random choices made."""
 
     path: str
-    rotation: int
-    """Degrees counter-clockwise by which the decoded picture is turned to be shown."""
     frames: Sequence[int]
     """Its source frames in clip order; one may come twice."""
-    pts: Sequence[int]
-    """Their presentation times, in units of the stream."""
+    times_s: Sequence[float]
+    """Their presentation times."""
     size: tuple[int, int]
     """Height and width after the resize."""
     crop: tuple[int, int, int, int]
@@ -45,16 +43,21 @@ def decode_plainly(clip: PlainClip) -> NDArray[np.uint8]:
         Broken: a frame of the clip does not come out of the decoder.
     """
     left: dict[int, list[int]] = {}
-    for position, pts in enumerate(clip.pts):
-        left.setdefault(pts, []).append(position)
     _, _, height, width = clip.crop
-    out = np.empty((len(clip.pts), 3, height, width), np.uint8)
+    out = np.empty((len(clip.frames), 3, height, width), np.uint8)
     with av.open(clip.path) as container:
         stream = container.streams.video[0]
+        for position, time_s in enumerate(clip.times_s):
+            left.setdefault(round(time_s / (stream.time_base or 1)), []).append(position)
         stream.thread_type = "SLICE"  # clips are decoded side by side, one core each
         container.seek(min(left), stream=stream)
+        last = -(1 << 63)
         for frame in container.decode(stream):
-            for position in left.pop(int(frame.pts or 0), ()):
+            pts = int(frame.pts or 0)
+            if pts <= last:
+                break  # decoders give pictures in the order of presentation: these timestamps are not theirs
+            last = pts
+            for position in left.pop(pts, ()):
                 out[position] = _picture(frame, clip)
             if not left:
                 return out
@@ -62,7 +65,7 @@ def decode_plainly(clip: PlainClip) -> NDArray[np.uint8]:
 
 
 def _counting(clip: PlainClip, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """From the start of the file, for containers in which a seek does not land before the clip."""
+    """From the start of the file, where a seek lands behind the clip or timestamps are not the pictures' own."""
     left: dict[int, list[int]] = {}
     for position, number in enumerate(clip.frames):
         left.setdefault(int(number), []).append(position)
@@ -77,5 +80,6 @@ def _counting(clip: PlainClip, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _picture(frame: av.VideoFrame, clip: PlainClip) -> NDArray[np.uint8]:
     y, x, height, width = clip.crop
-    rgb = to_rgb(frame, *clip.size, rotation=clip.rotation)[:, y : y + height, x : x + width]
+    turned = round(frame.rotation / 90) % 4 * 90
+    rgb = to_rgb(frame, *clip.size, rotation=turned)[:, y : y + height, x : x + width]
     return rgb[:, :, ::-1] if clip.flip else rgb

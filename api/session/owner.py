@@ -33,7 +33,7 @@ from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.snapshot import Snapshot, TaskCounts, TierBytes, counter_tracks
 from viewcache.materializer.telemetry.trace import Trace
-from viewcache.materializer.workers.job import Target
+from viewcache.materializer.workers.job import FolderTarget
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.materializer.workers.start import start_pool
 from viewcache.store import LocalTier
@@ -248,13 +248,13 @@ class Owner:
                 cache = self.config.cache
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = start_pool(cache, self.observer)
-                place = Target(self.tier.root, cache.durability == Durability.DURABLE)
-                settings = DispatcherSettings(place, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
+                target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE)
+                settings = DispatcherSettings(target, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves = Moves()
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer, moves)
                 mover = Mover(
-                    self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks, durable=place.durable
+                    self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks, durable=target.durable
                 )
                 mover.start()
                 self.dispatcher, self.mover = dispatcher, mover

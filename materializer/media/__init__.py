@@ -4,6 +4,8 @@ In the order of work:
 
 - ``source``: reach a video's bytes, local or remote
 - ``bitstream``: what a packet tells without being decoded
+- ``media_index``: what planning knows of a source of any kind
+- ``planes``: how large the planes of a decoded frame are
 - ``index``: the packet index of one video
 - ``demux``: a demuxer that feeds only the packets that matter
 - ``probe``: index a video, and which way of decoding gives the true frames

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from viewcache.errors import CatalogDamaged
+from viewcache.materializer.media.media_index import DecodeCost
+from viewcache.materializer.media.planes import plane_shapes
 from viewcache.materializer.media.source import Stamp
 
 __all__ = ["HIDDEN", "KEY", "NO_TIME", "REFERENCE", "TOO_LARGE", "Gop", "VideoIndex", "too_large"]
@@ -124,6 +126,27 @@ class VideoIndex:
         return (self.width, self.height) if self.rotation in (90, 270) else (self.height, self.width)
 
     @property
+    def frame_pixels(self) -> int:
+        """Pixels of one decoded picture."""
+        return self.width * self.height
+
+    @property
+    def native_bytes(self) -> int | None:
+        """Bytes of a frame's planes, as `planes_of` gives them; None for a video whose planes are not kept."""
+        shapes = plane_shapes(self.pix_fmt, self.width, self.height)
+        return None if shapes is None else sum(rows * row for rows, row in shapes)
+
+    @property
+    def packet_bytes(self) -> np.ndarray:
+        """int64 (packets,): the size of each packet."""
+        return self.size.astype(np.int64)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """int32 (frames,): the last packet that is needed for a frame; without an order all up to its own number."""
+        return np.arange(self.frames, dtype=np.int32) if self.mode == "counted" else self.order
+
+    @property
     def keyframes(self) -> int:
         """How many packets decoding can start at."""
         return int(np.count_nonzero(self.flags & KEY))
@@ -210,6 +233,11 @@ class VideoIndex:
         if self.mode == "counted":
             return int(np.max(wanted, initial=-1)) + 1
         return sum(gop.stop - gop.start for gop in self.gops_for(wanted))
+
+    def cost(self, frames: np.ndarray) -> DecodeCost:
+        """What some frames (sorted, unique) take when they are decoded together."""
+        packets = self.floor_packets(frames)
+        return DecodeCost(packets, packets * self.frame_pixels)
 
     def span_packets(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Packets from the key frame before each ``first`` frame to the ``last``: an estimate without the gaps."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.planes import plane_shapes
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INTERPOLATIONS",
-    "can_keep_planes",
     "frame_from_planes",
     "plain",
-    "plane_bytes",
-    "plane_shapes",
     "planes_of",
     "resize_rgb",
     "to_rgb",
@@ -176,45 +174,6 @@ def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> NDArra
     return out
 
 
-def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...] | None:
-    """Rows and bytes per row of each plane, without padding; None for formats that are not kept as planes.
-
-    Not kept: palettes, bit streams, hardware surfaces, and packed 4:1:1, whose rows have no plain width in bytes.
-    """
-    try:
-        layout = VideoFormat(pix_fmt, width, height)
-    except ValueError:
-        return None
-    if (
-        layout.has_palette
-        or layout.is_bit_stream
-        or not layout.components
-        or ("411" in pix_fmt and not layout.is_planar)
-    ):
-        return None
-    planes: dict[int, tuple[int, int]] = {}
-    if not layout.is_planar:
-        # Packed: chroma that is shared by two pixels makes the row a whole number of pairs.
-        pair = 2 if any(part.width < width for part in layout.components) else 1
-        pixels = -(-width // pair) * pair
-        return ((height, -(-pixels * layout.padded_bits_per_pixel // 8)),)
-    for part in layout.components:
-        rows, used = planes.get(part.plane, (part.height, 0))
-        planes[part.plane] = (rows, used + part.width * -(-part.bits // 8))
-    return tuple(planes[number] for number in sorted(planes))
-
-
-def plane_bytes(index: VideoIndex) -> int | None:
-    """Bytes of a frame's planes, as `planes_of` gives them; None for a video whose planes are not kept."""
-    shapes = plane_shapes(index.pix_fmt, index.width, index.height)
-    return None if shapes is None else sum(rows * row for rows, row in shapes)
-
-
-def can_keep_planes(index: VideoIndex) -> bool:
-    """Whether `planes_of` and `frame_from_planes` work for a video; if not, keep RGB instead."""
-    return plane_shapes(index.pix_fmt, index.width, index.height) is not None
-
-
 def planes_of(frame: "VideoFrame") -> NDArray[np.uint8]:
     """A frame's native planes, one after another, without padding.
 
@@ -222,7 +181,7 @@ def planes_of(frame: "VideoFrame") -> NDArray[np.uint8]:
         uint8 (n,): a new array.
 
     Raises:
-        BadInput: a pixel format that is not kept as planes (`can_keep_planes`).
+        BadInput: a pixel format that is not kept as planes (`plane_shapes` gives None).
     """
     shapes = _shapes(frame.format.name, frame.width, frame.height)
     out = np.empty(sum(rows * row for rows, row in shapes), np.uint8)
@@ -260,5 +219,5 @@ def frame_from_planes(planes: NDArray[np.uint8], index: VideoIndex) -> "VideoFra
 def _shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...]:
     shapes = plane_shapes(pix_fmt, width, height)
     if shapes is None:
-        raise BadInput(f"pixel format {pix_fmt} is not kept as planes; keep RGB (can_keep_planes tells)")
+        raise BadInput(f"pixel format {pix_fmt} is not kept as planes; keep RGB")
     return shapes

@@ -19,7 +19,8 @@ from viewcache.materializer.media.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.media.decode import DecodeStats, decode_from
 from viewcache.materializer.media.demux import DAMAGE, configure, demux, only, pixel_limit
 from viewcache.materializer.media.index import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex, too_large
-from viewcache.materializer.media.pixels import ROTATIONS, plane_shapes, planes_of, to_rgb
+from viewcache.materializer.media.pixels import ROTATIONS, planes_of, to_rgb
+from viewcache.materializer.media.planes import plane_shapes
 from viewcache.materializer.media.source import Source, open_container, open_source, shown
 from viewcache.store.checksum import crc32c
 

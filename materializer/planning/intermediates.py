@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
-from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.pixels import plane_bytes
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.plan import clip_bound, content_key
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
@@ -17,11 +16,11 @@ __all__ = ["intermediate_recipe", "intermediate_rows"]
 
 
 def intermediate_recipe(
-    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: VideoIndex
+    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: MediaIndex
 ) -> Recipe:
     """Frames of a video, as decoded or after a resize."""
     if how is None:
-        size = plane_bytes(index)
+        size = index.native_bytes
         assert size is not None  # otherwise they were not to be had
         shape: tuple[int, ...] = (len(frames), size)
         key = content_key("frames", bytes.fromhex(video), frames.tobytes())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
-from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan, content_key
 from viewcache.materializer.randomness import permutation
@@ -73,7 +73,7 @@ class Summary:
     """Estimated core seconds to make every clip alone."""
 
 
-def video_needs(plan: GenerationPlan, index_of: Callable[[int], VideoIndex]) -> list[VideoNeed]:
+def video_needs(plan: GenerationPlan, index_of: Callable[[int], MediaIndex]) -> list[VideoNeed]:
     """Work out the distinct frames and the packets of every video that the plan uses.
 
     Reading a packet index is most of the time that planning takes: of many videos the packets of a sample are counted,
@@ -85,7 +85,7 @@ def video_needs(plan: GenerationPlan, index_of: Callable[[int], VideoIndex]) -> 
     frames = [np.unique(plan.frames(order[bounds[video] : bounds[video + 1]])) for video in videos.tolist()]
     spans = np.array([int(each[-1] - each[0]) + 1 for each in frames])
     counted = permutation(0, "needs/sample", len(videos))[:MOST_COUNTED]
-    exact = np.array([index_of(int(videos[k])).floor_packets(frames[k]) for k in counted.tolist()])
+    exact = np.array([index_of(int(videos[k])).cost(frames[k]).packets for k in counted.tolist()])
     packets = np.ceil(spans * (exact.sum() / spans[counted].sum())).astype(np.int64)
     packets[counted] = exact
     pixels = (plan.videos.height * plan.videos.width)[videos]
@@ -263,18 +263,17 @@ def decode_cost(need: VideoNeed, cost: CostModel) -> float:
 
 
 def summarize(
-    plan: GenerationPlan, needs: list[VideoNeed], index_of: Callable[[int], VideoIndex], cost: CostModel
+    plan: GenerationPlan, needs: list[VideoNeed], index_of: Callable[[int], MediaIndex], cost: CostModel
 ) -> Summary:
     """Say what a generation is and costs, with decoding on demand beside it."""
     first = np.unique(plan.keys, return_index=True)[1]
-    pixels = plan.videos.height * plan.videos.width
     alone, alone_s = 0, 0.0
     for row in range(len(plan)):
         frames = np.unique(plan.frames(np.array([row])))
-        video = int(plan.video[row])
-        packets = index_of(video).floor_packets(frames)
+        index = index_of(int(plan.video[row]))
+        packets, pixels = index.cost(frames)
         alone += packets
-        alone_s += int(pixels[video]) * (packets * cost.decode_s_per_pixel + len(frames) * cost.convert_s_per_pixel)
+        alone_s += pixels * cost.decode_s_per_pixel + len(frames) * index.frame_pixels * cost.convert_s_per_pixel
     making = plan.clip_bytes * cost.make_s_per_byte
     return Summary(
         clips=len(first),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import FrameStep, grow
@@ -57,7 +57,7 @@ class _Counts:
 
 
 def count_savings(
-    plans: Sequence[GenerationPlan], index_of: Sequence[Callable[[int], VideoIndex]], cost: CostModel
+    plans: Sequence[GenerationPlan], index_of: Sequence[Callable[[int], MediaIndex]], cost: CostModel
 ) -> list[Saving]:
     """Count the work of some plans.
 
@@ -67,7 +67,7 @@ def count_savings(
         cost: for the seconds.
     """
     chosen, share = sample_of_videos(plans, MOST_VIDEOS, "merge")
-    indexes: dict[str, VideoIndex] = {}
+    indexes: dict[str, MediaIndex] = {}
     total, tasks = _Counts(), [_Counts() for _ in plans]
     frames = packets = clips = size = 0
     seconds, operations = 0.0, dict[str, int]()
@@ -127,6 +127,6 @@ def _uses(plan: GenerationPlan, row: int) -> list[tuple[int, FrameStep | None]]:
     return [each for leaf in tree.leaves() for each in zip(leaf.frames.tolist(), leaf.nodes, strict=True)]
 
 
-def _need(frames: set[int], index: VideoIndex) -> VideoNeed:
+def _need(frames: set[int], index: MediaIndex) -> VideoNeed:
     numbers = np.array(sorted(frames), np.int32)
-    return VideoNeed(-1, numbers, index.floor_packets(numbers), index.width * index.height)
+    return VideoNeed(-1, numbers, index.cost(numbers).packets, index.frame_pixels)

@@ -20,7 +20,7 @@ from viewcache.catalog.rows import object_table
 from viewcache.errors import BadVideo, Broken, ViewNotFound
 from viewcache.materializer.dataset.scan import Scanned
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.pixels import frame_from_planes, plane_bytes, to_rgb
+from viewcache.materializer.media.pixels import frame_from_planes, to_rgb
 from viewcache.materializer.ops import get
 from viewcache.materializer.planning.plan import GenerationPlan, clip_bound, content_key
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
@@ -304,7 +304,7 @@ def _single(
     parts = bytes.fromhex(found.key), program.signature, frames.astype("<i4").tobytes(), drawn.astype("<i4").tobytes()
     # After steps that change no pixel of this frame it is the frame as decoded, under the same key.
     decoded = not program.instructions
-    planes = plane_bytes(index) if decoded else None
+    planes = index.native_bytes if decoded else None
     stored = (1, 3, *size) if planes is None else (1, planes)
     key, bound = content_key("single", *parts), clip_bound(math.prod(stored), 1)
     kind = ObjectKind.FRAMES if decoded else ObjectKind.AUG

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
-from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
@@ -25,7 +25,7 @@ _NAMES = {None: "nothing", ObjectKind.FRAMES: "decoded frames", ObjectKind.AUG: 
 
 _NEVER = np.iinfo(np.int64).max
 
-IndexOf = Callable[[int], VideoIndex]
+IndexOf = Callable[[int], MediaIndex]
 """Gives the packet index of a row of a plan's videos."""
 
 WINDOW_BATCHES = 2

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
-from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.pixels import plane_bytes
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
@@ -65,7 +64,7 @@ class ToCome:
     """A plan, and how far its clips are."""
 
     plan: GenerationPlan
-    index_of: Callable[[int], VideoIndex]
+    index_of: Callable[[int], MediaIndex]
     """The packet index of a row of the plan's videos."""
     rows: NDArray[np.bool_]
     """(n,) clips that are still to be read."""
@@ -204,7 +203,7 @@ class _Block:
         self,
         kinds: Sequence[ClipKind],
         rows: list[list[Rows]],
-        indexes: Sequence[VideoIndex],
+        indexes: Sequence[MediaIndex],
         cost: CostModel,
         most_bytes: int,
     ) -> None:
@@ -214,7 +213,7 @@ class _Block:
         self._most_frames = max(index.frames for index in indexes) + 1
         epochs = [self._epoch(plan, mine).max(initial=0) for kind in rows for plan, mine, *_ in kind]
         self._epochs = int(max(epochs)) + 1
-        self._pixels = np.array([index.width * index.height for index in indexes], np.float64)
+        self._pixels = np.array([index.frame_pixels for index in indexes], np.float64)
         self._native = np.array([_native_bytes(index) for index in indexes], np.float64)
 
     @staticmethod
@@ -230,7 +229,7 @@ class _Block:
         codes.reverse()  # codes[k]: what the kinds from k on need, by epoch use
         needed = [_Needed(each, self._epochs, self._most_frames, self._count) for each in codes]
         seen, cost = needed[0], self._cost
-        packets = np.array([index.floor_packets(seen.frames_of(k)) for k, index in enumerate(self._indexes)], float)
+        packets = np.array([index.cost(seen.frames_of(k)).packets for k, index in enumerate(self._indexes)], float)
         once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
         once[[each is not None and each.made for each in before]] = 0  # all can be made from what is there
         share = packets / np.maximum(1, seen.span_packets(self._indexes, by_visit=False))
@@ -394,7 +393,7 @@ class _Needed:
         mine = self._frames[self._bounds[video] : self._bounds[video + 1]]
         return np.asarray(mine - video * self._most, np.int32)
 
-    def span_packets(self, indexes: Sequence[VideoIndex], *, by_visit: bool) -> Floats:
+    def span_packets(self, indexes: Sequence[MediaIndex], *, by_visit: bool) -> Floats:
         """Packets from the key frame before the first needed frame to the last, of all visits or of all at once."""
         found = np.zeros(len(indexes))
         if by_visit:
@@ -408,7 +407,7 @@ class _Needed:
         return found
 
 
-def _native_bytes(index: VideoIndex) -> float:
+def _native_bytes(index: MediaIndex) -> float:
     """Of a frame's planes; infinite where they cannot be kept."""
-    size = plane_bytes(index)
+    size = index.native_bytes
     return np.inf if size is None else size

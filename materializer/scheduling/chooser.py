@@ -20,7 +20,7 @@ __all__ = ["Chooser", "DispatcherSettings"]
 class DispatcherSettings:
     """What the cache's settings say about making things."""
 
-    place: Target
+    target: Target
     """Where and how objects are written."""
     codecs: CodecChooser
     """Says how each is packed."""

@@ -298,7 +298,7 @@ class Dispatcher(Driver[str, Reservation]):
         codecs = self._settings.codecs
         trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
         urgent = missing_keys(self._board)
-        job = describe(self._jobs, wanted, self._settings.place, codecs.for_recipe, intermediates, urgent, trial=trial)
+        job = describe(self._jobs, wanted, self._settings.target, codecs.for_recipe, intermediates, urgent, trial=trial)
         self._running[job.number] = Running(job, wanted, promises, held)
         return job.number
 

@@ -78,7 +78,7 @@ def makeable(wanted: Sequence[Wanted[str]]) -> tuple[Makeable, int]:
 def describe(
     number: int,
     wanted: dict[str, list[Wanted[str]]],
-    place: Target,
+    target: Target,
     codec_of: Callable[[Recipe], str],
     intermediates: Sequence[Intermediate] = (),
     urgent: Set[str] = frozenset(),
@@ -102,7 +102,7 @@ def describe(
         video_key=source.key,
         index=source.index,
         clips=clips,
-        place=place,
+        target=target,
         intermediates=tuple(intermediates),
         trial=trial,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),

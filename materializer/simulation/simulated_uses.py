@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import IndexOf
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -193,24 +193,24 @@ def trace_of(tasks: Sequence[Sequence[GenerationUses]]) -> UseTrace:
     return UseTrace(tuple(map(tuple, tasks)), uses, clips, videos)
 
 
-def _videos(sections: Sequence[GenerationUses]) -> tuple[VideoNeeds, list[VideoIndex]]:
+def _videos(sections: Sequence[GenerationUses]) -> tuple[VideoNeeds, list[MediaIndex]]:
     """The videos that are drawn, and their packet indexes."""
     numbers: dict[str, int] = {}
-    indexes: list[VideoIndex] = []
+    indexes: list[MediaIndex] = []
     for each in sections:
         for row in np.unique(each.plan.video[each.rows]).tolist():
             key = each.plan.videos.keys[row]
             if key not in numbers:
                 numbers[key] = len(numbers)
                 indexes.append(each.index_of(row))
-    counts = np.array([len(index.size) + 1 for index in indexes])
-    before = np.concatenate([np.cumsum(np.concatenate(([0], index.size)), dtype=np.int64) for index in indexes])
-    pixels = [index.width * index.height for index in indexes]
+    counts = np.array([len(index.packet_bytes) + 1 for index in indexes])
+    before = np.concatenate([np.cumsum(np.concatenate(([0], index.packet_bytes)), dtype=np.int64) for index in indexes])
+    pixels = [index.frame_pixels for index in indexes]
     first: list[int] = (np.cumsum(counts) - counts).tolist()
     return VideoNeeds(tuple(numbers), numbers, pixels, first, before), indexes
 
 
-def _runs(frames: NDArray[np.int32], video: Ints, indexes: Sequence[VideoIndex]) -> list[Runs]:
+def _runs(frames: NDArray[np.int32], video: Ints, indexes: Sequence[MediaIndex]) -> list[Runs]:
     """The packets that each clip needs, group of pictures by group of pictures."""
     if not len(frames):
         return []
@@ -219,9 +219,7 @@ def _runs(frames: NDArray[np.int32], video: Ints, indexes: Sequence[VideoIndex])
     counts = np.array([index.frames for index in mine])
     offset = (np.cumsum(counts) - counts)[inverse.reshape(-1)][:, None]
     starts = np.concatenate([index.starts for index in mine])[offset + frames]
-    # Without an order (mode `counted`) everything from the start to the frame is decoded.
-    orders = [np.arange(index.frames) if index.mode == "counted" else index.order for index in mine]
-    packets = np.concatenate(orders)[offset + frames]
+    packets = np.concatenate([index.ends for index in mine])[offset + frames]
     by_start = np.argsort(starts, axis=1, kind="stable")
     starts, packets = (np.take_along_axis(each, by_start, 1) for each in (starts, packets))
     begins = np.ones(starts.shape, bool)

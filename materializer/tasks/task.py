@@ -20,7 +20,7 @@ from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
-from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
     known_substitutions,
@@ -359,7 +359,7 @@ class Task:
         index_of = self.index_of(plan)
         return summarize(plan, video_needs(plan, index_of), index_of, self._cost)
 
-    def index_of(self, plan: GenerationPlan) -> Callable[[int], VideoIndex]:
+    def index_of(self, plan: GenerationPlan) -> Callable[[int], MediaIndex]:
         """The packet index of a row of the plan's videos."""
         return lambda row: self.dataset.index(int(plan.videos.ids[row]))
 

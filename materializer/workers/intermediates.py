@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.recipe import Intermediate
-from viewcache.store import aligned_empty, read_into
+from viewcache.materializer.workers.job import Target
+from viewcache.store import aligned_empty
 
 __all__ = ["IntermediateReader", "root_of"]
 
@@ -23,9 +24,9 @@ def root_of(node: FrameStep | None) -> FrameStep | None:
 class IntermediateReader:
     """The intermediates of one job."""
 
-    def __init__(self, root: str, intermediates: Iterable[Intermediate]) -> None:
-        """Read from the store at ``root``; nothing is read yet."""
-        self._root = root
+    def __init__(self, target: Target, intermediates: Iterable[Intermediate]) -> None:
+        """Read from where they lie; nothing is read yet."""
+        self._target = target
         self._intermediates = {_operation(intermediate): intermediate for intermediate in intermediates}
         self.damaged: list[str] = []
         """Keys of intermediates that could not be read."""
@@ -67,7 +68,7 @@ class IntermediateReader:
         if buffer is None:
             buffer = self._buffers[node] = aligned_empty(shape)
         try:
-            read_into(self._root, intermediate.stored, buffer, [row])
+            self._target.read_into(intermediate.stored, buffer, [row])
         except ChunkDamaged:
             self.damaged.append(intermediate.key)
             del self._intermediates[node]

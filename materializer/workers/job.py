@@ -3,25 +3,48 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
 
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
-from viewcache.store import Stored, Written
+from viewcache.store import ArrayMeta, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Job", "Made", "Report", "Target"]
+__all__ = ["FolderTarget", "Job", "Made", "Report", "Target"]
+
+
+class Target(Protocol):
+    """Where a worker writes objects, and finds the intermediates that it starts from. A value that pickles."""
+
+    def write(self, key: str, array: np.ndarray, meta: ArrayMeta) -> Written:
+        """Publish an object under its content key; see `write_object`."""
+        ...
+
+    def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
+        """Read chunks of an object that lies there; see `viewcache.store.read_into`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where and how objects are written."""
+class FolderTarget:
+    """The folder of a local tier: the worker is on the machine that has it."""
 
     root: str
-    """Local folder of the tier."""
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
+
+    def write(self, key: str, array: np.ndarray, meta: ArrayMeta) -> Written:
+        """Write into the folder; raises as `write_object` does."""
+        return write_object(self.root, key, array, meta, durable=self.durable)
+
+    def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
+        """Read from the folder; raises as `viewcache.store.read_into` does."""
+        read_into(self.root, stored, out, chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +59,7 @@ class Job:
     index: bytes
     """`VideoIndex.to_bytes()`."""
     clips: tuple[Recipe, ...]
-    place: Target
+    target: Target
     estimate_s: float = 10.0
     """How long it should take; a worker that is silent much longer counts as hung."""
     intermediates: tuple[Intermediate, ...] = ()

@@ -22,7 +22,7 @@ from viewcache.materializer.planning.program import FrameStep, FrameTree, finish
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
-from viewcache.store import ArrayMeta, write_object
+from viewcache.store import ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Maker:
         self.roots: dict[int, set[FrameStep | None]] = {}
         """Source frame → first operations on the ways of all that is made of it."""
         self.open: dict[str, _Clip] = {}
-        self.kept = IntermediateReader(job.place.root, job.intermediates)
+        self.kept = IntermediateReader(job.target, job.intermediates)
         for recipe in job.clips:
             self._want(recipe)
 
@@ -230,10 +230,9 @@ class _Maker:
 
     def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object]) -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
-        place = self.job.place
         array = np.ascontiguousarray(array)
         meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes)
-        written = write_object(place.root, recipe.key, array, meta, durable=place.durable)
+        written = self.job.target.write(recipe.key, array, meta)
         self.clock.lap("store")
         if self.job.trial and not self.trials:
             self.trials = try_codecs(array[: recipe.chunk_shape[0]])

@@ -91,12 +91,10 @@ def test_encoded_clips_move(tmp_path: Path) -> None:
 
 def test_plain_decoding_counts_where_seeking_fails(tiny_clips: Path) -> None:
     """Frames that no timestamp leads to are found by counting from the start."""
-    clip = on_demand.PlainClip(
-        str(tiny_clips / "a.mp4"), 0, [3, 5], [512 * 3, 512 * 5], (48, 64), (0, 0, 48, 64), False
-    )
-    with_pts = on_demand.decode_plainly(clip)
-    counted = on_demand.PlainClip(clip.path, 0, [3, 5], [1, 3], clip.size, clip.crop, False)
-    assert np.array_equal(on_demand.decode_plainly(counted), with_pts)
+    clip = on_demand.PlainClip(str(tiny_clips / "a.mp4"), [3, 5], [3 / 25, 5 / 25], (48, 64), (0, 0, 48, 64), False)
+    by_time = on_demand.decode_plainly(clip)
+    counted = on_demand.PlainClip(clip.path, [3, 5], [1e-4, 3e-4], clip.size, clip.crop, False)
+    assert np.array_equal(on_demand.decode_plainly(counted), by_time)
 
 
 def test_contact_sheet_shows_every_clip() -> None:

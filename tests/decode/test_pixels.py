@@ -16,14 +16,13 @@ from viewcache.materializer.media.decode import decode
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import (
     INTERPOLATIONS,
-    can_keep_planes,
     frame_from_planes,
     plain,
-    plane_shapes,
     planes_of,
     resize_rgb,
     to_rgb,
 )
+from viewcache.materializer.media.planes import plane_shapes
 from viewcache.materializer.media.probe import probe
 
 BT601, BT709, BT2020 = (0.299, 0.114), (0.2126, 0.0722), (0.2627, 0.0593)
@@ -121,7 +120,7 @@ def test_planes_give_the_same_bytes(pix_fmt: str) -> None:
         frame = noise(width, height, pix_fmt)
         index = index_like(frame)
         frame = plain(frame, index)
-        assert can_keep_planes(index)
+        assert plane_shapes(pix_fmt, width, height)
         again = frame_from_planes(planes_of(frame), index)
         for size in ((height, width), (20, 22), (50, 71)):
             for interpolation in ("bilinear", "bicubic"):
@@ -132,7 +131,7 @@ def test_planes_give_the_same_bytes(pix_fmt: str) -> None:
 def test_what_cannot_be_kept_says_so(pix_fmt: str) -> None:
     """Palettes, bit streams and packed 4:1:1 are refused before anything is stored."""
     index = cast(VideoIndex, SimpleNamespace(pix_fmt=pix_fmt, width=8, height=8, color_space=2, color_range=1))
-    assert not can_keep_planes(index)
+    assert plane_shapes(pix_fmt, 8, 8) is None
     with pytest.raises(BadInput, match=f"{pix_fmt} is not kept as planes"):
         frame_from_planes(np.zeros(64, np.uint8), index)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.caches import objects_of
 from tests.scheduling.harness import Harness
 from viewcache.catalog import Catalog
-from viewcache.materializer.workers.job import Job, Made, Target
+from viewcache.materializer.workers.job import FolderTarget, Job, Made
 from viewcache.materializer.workers.pool import WorkerPool
 
 ROWS = range(16)
@@ -69,8 +69,8 @@ def test_jobs_are_done_again(
     jobs = [job for job in pool.jobs for _ in range(dice.randint(1, 3))]
     if workers == 1:
         dice.shuffle(jobs)  # else the same ones stay side by side
-    place = Target(str(again), False)
-    made = run([replace(job, number=number, place=place) for number, job in enumerate(jobs, 1)], workers)
+    target = FolderTarget(str(again), False)
+    made = run([replace(job, number=number, target=target) for number, job in enumerate(jobs, 1)], workers)
     assert len(made) > len({each.key for each in made}), "nothing was made twice"
     assert contents(again) == expected
     assert not list((again / "tmp").iterdir())

@@ -133,6 +133,19 @@ def test_arrows_between_folders(room: str) -> None:
     assert not wrong
 
 
+def test_plans_know_sources_by_their_port() -> None:
+    """Who plans, weighs, schedules and simulates goes by `MediaIndex`: videos are not the only source there may be."""
+    folders = ("planning", "retention", "scheduling", "simulation", "tasks")
+    wrong = [
+        f"{short(path)}:{found.line}: names {found.module}"
+        for path in room_files()
+        if _folder(module_name(path), "materializer") in folders
+        for found in imports(path)
+        if found.module == "viewcache.materializer.media.index"
+    ]
+    assert not wrong
+
+
 @pytest.mark.parametrize("room", FOLDERS)
 def test_every_folder_has_its_row(room: str) -> None:
     """The table names the folders that there are, and each row only what stands above it."""

@@ -21,9 +21,9 @@ from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.opening import open_task
-from viewcache.materializer.workers.job import Job, Made, Report, Target
+from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.pool import Event, EventKind, Pool, WorkerPool
-from viewcache.store import ArrayMeta, LocalTier, Written, read_slots, write_object
+from viewcache.store import ArrayMeta, LocalTier, Written, read_slots
 
 __all__ = ["WAIT_S", "Harness", "Reading", "ScriptedPool", "Switched", "until"]
 
@@ -104,7 +104,7 @@ class ScriptedPool(WorkerPool):
     def write(self, job: Job, recipe: Recipe) -> Written:
         """Publish an object as a worker does, without saying so."""
         meta = ArrayMeta(recipe.shape, recipe.shape, recipe.codec, {})
-        return write_object(job.place.root, recipe.key, np.full(recipe.shape, 7, np.uint8), meta)
+        return job.target.write(recipe.key, np.full(recipe.shape, 7, np.uint8), meta)
 
     def make(self, job: Job, *keys: str) -> None:
         """Make some of a job's objects, or all of them."""
@@ -219,12 +219,12 @@ class Harness:
         parsed = load(config(store, videos, budget=budget, on_bad_video=on_bad, **more))
         self.task = open_task(parsed.cache, parsed.tasks[0], self.catalog, budget_bytes=budget)
         self.active: ActiveGeneration = self.task.generation(0)
-        place = Target(self.tier.root, False)
+        target = FolderTarget(self.tier.root, False)
         self.dispatcher = Dispatcher(
             self.ledger,
             self.tiers,
             pool,
-            DispatcherSettings(place, CodecChooser({"local": "raw"}, list, float), job_bytes, reserve),
+            DispatcherSettings(target, CodecChooser({"local": "raw"}, list, float), job_bytes, reserve),
             lambda work, rows, why: self.task.substitute(self.active, rows, why),
             chooser=lambda board, settings: Chooser(board, settings, pressure),
         )

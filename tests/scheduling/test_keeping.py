@@ -23,7 +23,7 @@ from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.retention.choice import RULES
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.workers.job import Job, Made, Report, Target
+from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.make import make
 from viewcache.store import read_into
 
@@ -194,9 +194,9 @@ def test_a_job_with_all_pictures_at_hand_needs_no_video(tmp_path: Path, videos: 
 
     def job(root: str, uri: str, recipes: tuple[Recipe, ...], intermediates: tuple[Intermediate, ...] = ()) -> Job:
         (tmp_path / root / "objects").mkdir(parents=True, exist_ok=True)
-        place = Target(str(tmp_path / root), durable=False)
+        target = FolderTarget(str(tmp_path / root), durable=False)
         recipes = tuple(replace(recipe, codec="lz4") for recipe in recipes)
-        return Job(1, uri, source.name, source.key, source.index, recipes, place, intermediates=intermediates)
+        return Job(1, uri, source.name, source.key, source.index, recipes, target, intermediates=intermediates)
 
     kept = intermediate_recipe(recipe, source.key, way, index)
     decoded, report = run(job("one", source.uri, (recipe, kept)))

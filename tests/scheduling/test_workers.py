@@ -14,7 +14,7 @@ from viewcache.failpoints import VARIABLE
 from viewcache.materializer.scheduling import dispatcher, running
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.running import describe
-from viewcache.materializer.workers.job import Job, Target
+from viewcache.materializer.workers.job import FolderTarget, Job
 from viewcache.materializer.workers.pool import WorkerPool
 
 pytestmark = pytest.mark.usefixtures("spawned")
@@ -119,12 +119,12 @@ def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(harness: Ha
     """A job larger than the socket's buffer, given to a worker that does not listen, is given up after the grace."""
     pool = WorkerPool(1, memory_bytes=1 << 30, grace_s=0.5)
     active = harness.active
-    job = describe(1, {active.key(0): [(active, 0)]}, Target(harness.tier.root, False), lambda _: "raw")
+    job = describe(1, {active.key(0): [(active, 0)]}, FolderTarget(harness.tier.root, False), lambda _: "raw")
     try:
         pool.submit(job)
         until(lambda: any(event.kind == "report" for event in pool.poll(0.1)), "the first job's report")
         os.kill(pool.pids()[0], signal.SIGSTOP)
-        large = Job(2, job.uri, job.name, job.video_key, bytes(1 << 22), job.clips, job.place, estimate_s=0.1)
+        large = Job(2, job.uri, job.name, job.video_key, bytes(1 << 22), job.clips, job.target, estimate_s=0.1)
         pool.submit(large)
         until(lambda: any(event.kind == "died" for event in pool.poll(0.1)), "the worker to be given up")
         assert pool.busy == 0

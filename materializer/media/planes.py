@@ -1,0 +1,33 @@
+"""How large the planes of a decoded frame are, for the pixel formats that are kept as planes."""
+
+from av.video.format import VideoFormat
+
+__all__ = ["plane_shapes"]
+
+
+def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...] | None:
+    """Rows and bytes per row of each plane, without padding; None for formats that are not kept as planes.
+
+    Not kept: palettes, bit streams, hardware surfaces, and packed 4:1:1, whose rows have no plain width in bytes.
+    """
+    try:
+        layout = VideoFormat(pix_fmt, width, height)
+    except ValueError:
+        return None
+    if (
+        layout.has_palette
+        or layout.is_bit_stream
+        or not layout.components
+        or ("411" in pix_fmt and not layout.is_planar)
+    ):
+        return None
+    planes: dict[int, tuple[int, int]] = {}
+    if not layout.is_planar:
+        # Packed: chroma that is shared by two pixels makes the row a whole number of pairs.
+        pair = 2 if any(part.width < width for part in layout.components) else 1
+        pixels = -(-width // pair) * pair
+        return ((height, -(-pixels * layout.padded_bits_per_pixel // 8)),)
+    for part in layout.components:
+        rows, used = planes.get(part.plane, (part.height, 0))
+        planes[part.plane] = (rows, used + part.width * -(-part.bits // 8))
+    return tuple(planes[number] for number in sorted(planes))
