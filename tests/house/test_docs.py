@@ -176,3 +176,19 @@ def test_glossary_has_the_words() -> None:
     )
     assert not set(words.split()) - set(defined)
     assert len(defined) == len(set(defined))
+
+
+WIDTH = 120
+"""Columns of prose. Tables, code, what is generated, and what has no space to break at may be wider."""
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=short)
+def test_prose_wraps(path: Path) -> None:
+    """Prose of documents wraps at 120 columns, as code does."""
+    text = re.sub(r"<!-- generated: .*?<!-- generated: end -->", "", path.read_text(), flags=re.S)
+    text = re.sub(r"^\s*```.*?^\s*```$", "", text, flags=re.S | re.M)
+    assert not [
+        line
+        for line in text.splitlines()
+        if len(line) > WIDTH and not re.match(r"\s*\||    ", line) and " " in line[40:]
+    ]
