@@ -4,7 +4,7 @@ It owns the catalog while it works, so nobody writes meanwhile. Damage found her
 needs the object; finding it early only saves that read the wait.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -17,6 +17,8 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.storage.removal import remove
+from viewcache.store import Tier
 from viewcache.store.format import ChunkTable
 
 __all__ = ["Verified", "verify"]
@@ -73,7 +75,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
         recipes = Recipes(catalog)
         damaged: list[str] = []
-        gone: dict[str, list[int]] = {name: [] for name in tiers}
+        gone: dict[str, dict[int, str]] = {name: {} for name in tiers}  # tier → object → place
         for done, row in enumerate(copies, 1):
             tier = tiers[row["tier"]]
             try:
@@ -81,15 +83,11 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
                 recipes.add(row["object_id"], found.meta.attributes)
             except ChunkDamaged as damage:
                 damaged.append(str(damage))
-                gone[tier.name].append(row["object_id"])
-                if repair:
-                    tier.delete(row["physical"])
+                gone[tier.name][row["object_id"]] = row["physical"]
             if progress is not None:
                 progress(done, len(copies), row["physical"])
-        for name, lost in gone.items():
-            if repair and lost:
-                catalog.mark_gone(lost, "damaged", tier=name)
-                catalog.flush()
+        if repair and damaged:
+            _drop(catalog, tiers, gone)
         known = {(row["tier"], row["physical"]) for row in copies}
         orphans = tuple(
             f"{physical} is in the {tier.name} tier but not in the catalog"
@@ -109,6 +107,14 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         repaired=repair and bool(damaged),
         evidence=evidence,
     )
+
+
+def _drop(catalog: Catalog, tiers: Mapping[str, Tier], gone: Mapping[str, Mapping[int, str]]) -> None:
+    def forget() -> None:
+        for name, lost in gone.items():
+            catalog.mark_gone(list(lost), "damaged", tier=name)
+
+    remove(catalog, [(tiers[name], list(lost.values())) for name, lost in gone.items()], forget)
 
 
 def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:

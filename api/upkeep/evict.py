@@ -1,7 +1,6 @@
 """Give up what a policy names, from the command line: the same choice that a running cache makes, with its reasons.
 
-It owns the catalog while it deletes, so nobody reads meanwhile. Bytes go before rows, as in `verify`: killed in
-between, a row without bytes is noticed by the read that needs it, but bytes without a row would never be counted.
+It owns the catalog while it deletes, so nobody reads meanwhile.
 """
 
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from viewcache.catalog.eviction import DEFAULT
 from viewcache.catalog.policies import Policy, all_policies
 from viewcache.errors import NotFound
 from viewcache.materializer.storage.eviction import Eviction
+from viewcache.materializer.storage.removal import remove
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Evicted", "Leaves", "evict", "policies_of"]
@@ -113,12 +113,14 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
             copies = catalog.load_copies()
             places = _by_id(copies.filter(pc.equal(copies["tier"], tier)), ids)
             why: dict[str | None, dict[int, str | None]] = {}
-            tiers[tier].each(tiers[tier].delete, [places[each.object_id]["physical"] for each in victims])
             for victim in victims:
                 why.setdefault(victim.policy, {})[victim.object_id] = victim.reason
-            for name, reasons in why.items():
-                catalog.mark_evicted(reasons, name, tier=tier)
-            catalog.flush()
+
+            def forget() -> None:
+                for name, reasons in why.items():
+                    catalog.mark_evicted(reasons, name, tier=tier)
+
+            remove(catalog, [(tiers[tier], [places[each.object_id]["physical"] for each in victims])], forget)
     return Evicted(policy.name, tier, need_bytes, free + sum(each.bytes for each in leaves), leaves, dry_run)
 
 

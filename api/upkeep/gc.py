@@ -4,7 +4,6 @@ from pathlib import Path
 
 from viewcache.api.config.find import Located
 from viewcache.api.upkeep.owned import owned_cache
-from viewcache.catalog.records import CLEAN
 from viewcache.materializer.storage.gc import Garbage, collect, survey
 
 __all__ = ["collected"]
@@ -28,9 +27,5 @@ def collected(located: Located, *, quarantined: bool = False, dry_run: bool = Fa
         catalog = owned.catalog
         garbage = survey(catalog, owned.tiers.values(), Path(located.root))
         if not dry_run:
-            # Killed before the end, the next start walks the store.
-            before = catalog.setting(CLEAN) or "no"
-            catalog.set_setting(CLEAN, "no")
             collect(catalog, garbage, quarantined=quarantined)
-            catalog.set_setting(CLEAN, before)
     return garbage

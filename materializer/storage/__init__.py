@@ -8,6 +8,7 @@ In the order of work:
 - ``codecs``: which codec an object gets, by measured costs
 - ``eviction``: the active policy is asked; what happens when it fails
 - ``recover``: make catalog and store agree at start
+- ``removal``: copies leave a cache that nobody has open
 - ``gc``: `viewcache gc`: what no plan needs
 """
 

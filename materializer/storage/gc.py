@@ -12,8 +12,8 @@ from time import time
 from viewcache.catalog import Catalog
 from viewcache.catalog.replay import REBUILT
 from viewcache.errors import ChunkDamaged
-from viewcache.failpoints import failpoint
 from viewcache.materializer.storage.recover import copy_row, scan_each
+from viewcache.materializer.storage.removal import remove
 from viewcache.store import FoundObject, Tier
 from viewcache.store.temporary import TEMPORARY, abandoned
 
@@ -48,6 +48,11 @@ class TierGarbage:
     orphans: tuple[Orphan, ...]
     missing: tuple[int, ...]
     """Ids of objects that have a row and are not there."""
+
+    @property
+    def garbage(self) -> list[str]:
+        """Where all that lies that goes."""
+        return [*(physical for _, physical, _ in self.unneeded), *(orphan.physical for orphan in self.worthless)]
 
     @property
     def worthless(self) -> tuple[Orphan, ...]:
@@ -149,7 +154,7 @@ def _of_tier(catalog: Catalog, tier: Tier, *, waiting: bool) -> TierGarbage:
 
 
 def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) -> None:
-    """Remove it. Rows go first: killed in between, what lies there without a row is found the next time.
+    """Remove it, see `remove`.
 
     Args:
         catalog: nobody else has it open.
@@ -159,17 +164,17 @@ def collect(catalog: Catalog, garbage: Garbage, *, quarantined: bool = False) ->
     Raises:
         StoreUnreachable: a remote tier does not answer any more; what lies there without a row is found the next time.
     """
+
+    def forget() -> None:
+        for each in garbage.tiers:
+            name = each.tier.name
+            catalog.mark_gone(each.missing, "missing", tier=name)
+            catalog.mark_gone([object_id for object_id, _, _ in each.unneeded], "gc", tier=name)
+            needed = [(orphan.object_id, orphan.found) for orphan in each.orphans if orphan.object_id]
+            catalog.mark_ready([copy_row(object_id, name, found) for object_id, found in needed if found is not None])
+
+    remove(catalog, [(each.tier, each.garbage) for each in garbage.tiers], forget)
     for each in garbage.tiers:
-        name = each.tier.name
-        catalog.mark_gone(each.missing, "missing", tier=name)
-        catalog.mark_gone([object_id for object_id, _, _ in each.unneeded], "gc", tier=name)
-        needed = [(orphan.object_id, orphan.found) for orphan in each.orphans if orphan.object_id]
-        catalog.mark_ready([copy_row(object_id, name, found) for object_id, found in needed if found is not None])
-    catalog.flush()
-    failpoint("gc.recorded")
-    for each in garbage.tiers:
-        places = [*(place for _, place, _ in each.unneeded), *(orphan.physical for orphan in each.worthless)]
-        each.tier.each(each.tier.delete, places)
         each.tier.sweep()
     for path in (*garbage.unfinished, *(garbage.quarantined if quarantined else ())):
         if path.parent.name != TEMPORARY:  # those are swept

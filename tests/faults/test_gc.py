@@ -223,10 +223,15 @@ def test_gc_takes_what_the_model_says_at_length(template: Path) -> None:
 
 
 def gc(store: Path, failpoint: str = "") -> int:
-    """Run the command as a process; what it ended with."""
+    """Collect in a process; what it ended with."""
+    return command(store, "gc", failpoint=failpoint)
+
+
+def command(store: Path, *arguments: str, failpoint: str = "") -> int:
+    """Run a command over a cache as a process; what it ended with."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
     return forked.run(
-        [sys.executable, "-m", "viewcache.api.cli.main", "gc", str(store)],
+        [sys.executable, "-m", "viewcache.api.cli.main", arguments[0], str(store), *arguments[1:]],
         env=os.environ | {"PYTHONPATH": path} | ({VARIABLE: f"{failpoint}:kill"} if failpoint else {}),
         capture_output=True,
         timeout=60,
@@ -240,7 +245,7 @@ def test_a_collection_may_be_killed(store: Path, videos: Path, truth: dict[tuple
         assert dict(read_all(cache)) == truth
         cache.leave("t")
     made = len(objects_of(store))
-    for place in ("gc.recorded:1", "store.mid-delete:3"):
+    for place in ("removal.recorded:1", "store.mid-delete:3"):
         assert gc(store, place) == -signal.SIGKILL
         with viewcache.open(config(store, videos)) as cache:
             assert cache.owner.recovered.walked
@@ -251,6 +256,27 @@ def test_a_collection_may_be_killed(store: Path, videos: Path, truth: dict[tuple
     assert not objects_of(store)
     with viewcache.open(config(store, videos)) as cache:
         assert not cache.owner.recovered.walked
+        assert dict(read_all(cache)) == truth
+    assert_at_rest(store)
+
+
+@pytest.mark.parametrize("name", ["evict", "verify"])
+@pytest.mark.parametrize("place", ["removal.recorded:1", "store.mid-delete:2"])
+def test_removing_may_be_killed(
+    store: Path, videos: Path, truth: dict[tuple[int, int], str], name: str, place: str
+) -> None:
+    """Killed between rows and bytes, or among the bytes: the next start looks at the store, and every byte counts."""
+    with viewcache.open(config(store, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+    if name == "verify":
+        for path in sorted((store / "objects").glob("*/*/c.*"))[:3]:
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+    arguments = ("evict", "--need", "100MB") if name == "evict" else ("verify",)
+    assert command(store, *arguments, failpoint=place) == -signal.SIGKILL
+    with viewcache.open(config(store, videos)) as cache:
+        assert cache.owner.recovered.walked
+        assert cache.tier.used_bytes == cache.tier.measure()
+        assert len(cache.owner.ledger) == len(objects_of(store))
         assert dict(read_all(cache)) == truth
     assert_at_rest(store)
 
