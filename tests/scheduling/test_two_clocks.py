@@ -136,13 +136,15 @@ class Both:
         assert [job.keys for job in self.pool.given] == names
 
 
+@pytest.mark.parametrize("second", [1, 4])
 @pytest.mark.parametrize("kept", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize("clips", [4, 7, 10, 16])
 def test_both_drivers_decide_the_same(
-    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch, clips: int, kept: float
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch, clips: int, kept: float, second: int
 ) -> None:
     """Look-ahead, readers elsewhere, a reader that moves on, and room for a part: job for job the same clips.
 
+    The second reader waits with the first one, whose clips may not leave for it, or when the first one has gone.
     One worker pauses nothing here, since a scripted one cannot. A batch is one clip: of two that are due at the same
     time the policy and the simulation may each evict another one.
     """
@@ -160,8 +162,10 @@ def test_both_drivers_decide_the_same(
         number = 0
         for step in range(12):
             both.compare(step + 1)
-            if step in (1, 4):
-                both.wait_for([count - 1, count - 2, 3] if step == 1 else [9, 7])
+            if step == 1:
+                both.wait_for([count - 1, count - 2, 3])
+            if step == second:
+                both.wait_for([9, 7])
             if step == 3:
                 both.had(Position(1, 1, 1.0))
             if number < len(both.simulated.given):
