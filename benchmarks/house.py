@@ -63,6 +63,20 @@ class Tree:
                 found[each.name] = set(_imported(each, rooms)) - {each.name}
         return found
 
+    def private_reads(self, modules: Iterable[Module]) -> list[str]:
+        """Where modules take a name that another one of the product keeps to itself: as attribute, import or text."""
+        private = set().union(*map(_defined, self.product))
+        found = []
+        for each in modules:
+            others = private - _defined(each)
+            found += [
+                f"{each.name}:{getattr(node, 'lineno', 0)}: {name}"
+                for node in each.nodes
+                for name in _taken(node)
+                if name in others
+            ]
+        return found
+
     @cached_property
     def folder_arrows(self) -> Graph:
         """Folder → other folders that its modules import."""
@@ -80,7 +94,6 @@ def counts(tree: Tree) -> dict[str, int]:
     nodes = [node for each in tree.product for node in each.nodes]
     with_life = [node for node in nodes if isinstance(node, ast.ClassDef) and not _is_value(node)]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    private = set().union(*map(_defined, tree.product))
     return {
         "folders in the five rooms": len(tree.folder_arrows),
         "most files in one folder of materializer/": _most(files, "materializer"),
@@ -102,8 +115,8 @@ def counts(tree: Tree) -> dict[str, int]:
         f"functions over {MOST_STATEMENT_LINES} lines": sum(
             (node.end_lineno or 0) - node.lineno + 1 > MOST_STATEMENT_LINES for node in functions
         ),
-        "private reads across modules, in the product": sum(_private_reads(each, private) for each in tree.product),
-        "private reads of the product, in tests": sum(_private_reads(each, private) for each in tree.tests),
+        "private reads across modules, in the product": len(tree.private_reads(tree.product)),
+        "private reads of the product, in tests": len(tree.private_reads(tree.tests)),
         "lines of Python in the product": sum(each.lines for each in tree.product),
         "lines of SQL in the product": tree.statement_lines,
         "lines of tests": sum(each.lines for each in tree.tests),
@@ -257,12 +270,6 @@ def _defined(module: Module) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
     return set(filter(_is_private, names))
-
-
-def _private_reads(module: Module, private: set[str]) -> int:
-    """How often a module takes a name that another keeps to itself: as an attribute, by import, or by its text."""
-    others = private - _defined(module)
-    return sum(name in others for node in module.nodes for name in _taken(node))
 
 
 def _taken(node: ast.AST) -> Iterable[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.house import Tree
 from tests.house.tree import ROOT, own_files, room_files, short, syntax
 
 LONGEST_MODULE = 450
@@ -52,6 +53,12 @@ def test_parts_are_given_what_they_need_when_they_are_built(path: Path) -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
     ]
+
+
+def test_nobody_reads_what_another_module_keeps_to_itself() -> None:
+    """Names with an underscore belong to their module: neither the product nor a test takes them from elsewhere."""
+    tree = Tree(ROOT)
+    assert not tree.private_reads([*tree.product, *tree.tests])
 
 
 DECLARED_IN_SQL_FILES = {
