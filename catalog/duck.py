@@ -9,6 +9,7 @@ import contextlib
 import os
 import stat
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,9 @@ _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quo
 
 _REOPEN_S = 5.0
 """How long a reader waits for the writer to open a lost database again, seconds."""
+
+_CHECKPOINT_S = 5.0
+"""How long a checkpoint is tried while other transactions are in its way, seconds."""
 
 _THREADS = 1
 """Each query runs on the thread that asks, and on no other. DuckDB's own threads take the GIL to let go of an Arrow
@@ -165,7 +169,7 @@ class DuckEngine(Engine):
         parameters: Mapping[str, object] | None = None,
         given: pa.Table | None = None,
     ) -> Iterator[Iterator[pa.Table]]:
-        """See ``Engine.in_order``."""
+        """See ``Engine.stream_ordered``."""
         assert statement.given is not None
         rows = self.query(source, parameters, given, only=statement.given.names)
         schema = arrow_schema(statement.columns)
@@ -183,12 +187,23 @@ class DuckEngine(Engine):
 
     def checkpoint(self) -> None:
         """See ``Engine.checkpoint``."""
-        cursor, _ = self._cursor()
-        try:
-            with self._translated():
+        until = time.monotonic() + _CHECKPOINT_S
+        while not self._try_checkpoint(last=time.monotonic() >= until):
+            time.sleep(_CHECKPOINT_S / 1000)
+
+    def _try_checkpoint(self, *, last: bool) -> bool:
+        """False if DuckDB refuses it for now, unless this is the last try.
+
+        It refuses while anything holds its checkpoint lock, which some reads do for a moment, too.
+        """
+        with contextlib.closing(self._cursor()[0]) as cursor, self._translated():
+            try:
                 uninterrupted(lambda: cursor.execute("checkpoint"))
-        finally:
-            cursor.close()
+            except duckdb.TransactionException as error:
+                if last or "Cannot CHECKPOINT" not in str(error):
+                    raise
+                return False
+        return True
 
     def reopen(self) -> None:
         """See ``Engine.reopen``."""

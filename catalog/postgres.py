@@ -126,7 +126,7 @@ class PostgresEngine(Engine):
         parameters: Mapping[str, object] | None = None,
         given: pa.Table | None = None,
     ) -> Iterator[Iterator[pa.Table]]:
-        """See ``Engine.in_order``; the rows in between do not leave the server."""
+        """See ``Engine.stream_ordered``; the rows in between do not leave the server."""
         with self._reading() as connection:
             _PostgresSession(self, connection).fill(statement, load(source, "postgresql"), parameters, given)
             with connection.cursor(name="stream_ordered", binary=True) as cursor:

@@ -364,3 +364,21 @@ def test_readers_see_whole_transactions(catalog: Catalog) -> None:
         stop.set()
         reader.join()
     assert seen <= set(sizes)
+
+
+def test_a_checkpoint_waits_for_what_is_in_its_way(database: Opened) -> None:
+    """DuckDB refuses a checkpoint beside a transaction that writes: it is tried until that has ended."""
+    begun, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with database.engine.transaction() as session:
+            session.run("write_setting", {"name": "held", "value": "1"})
+            begun.set()
+            end.wait(20)
+
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(hold)
+        assert begun.wait(20)
+        threading.Timer(0.1, end.set).start()
+        database.engine.checkpoint()
+        held.result()
