@@ -4,8 +4,10 @@ The tests may run in several processes at once (pytest-xdist, as `make test` doe
 temporary folders of its own, and the one that gathers their reports judges the skips.
 """
 
+import gc
 import os
 import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +29,9 @@ settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """In CI no test is skipped without being on a list."""
+    """In CI no test is skipped without being on a list; Ctrl-C is what it is in a terminal."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that runs pytest in the background ignores it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     skips.watch(config)
 
 
@@ -88,6 +92,17 @@ def _migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
     with patch.object(migrations, "upgrade", upgraded):
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _long_lived_objects_stay() -> None:
+    """What is alive between two modules of tests lives to the end: no collection need look at it again.
+
+    A process of tests comes to hold a million objects; looking at all of them takes most of a second, and tests that
+    look for leaks do so several times.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
