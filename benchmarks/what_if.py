@@ -76,7 +76,7 @@ def read(run: Run) -> Counted:
         begun = time.perf_counter()
         for epoch in range(run.epochs):
             before = reader.spent.hits
-            for iteration in range(reader.task.iterations(epoch)):
+            for iteration in range(reader.iterations(epoch)):
                 reader.read(epoch, iteration)
                 time.sleep(run.pace_s)
             hits.append(reader.spent.hits - before)

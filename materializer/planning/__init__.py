@@ -14,7 +14,6 @@ In the order of work:
 - ``plan``: a generation's plan
 - ``draws``: what the catalog remembers of a task's order
 - ``rows``: a plan as rows for the catalog, by columns
-- ``intermediates``: recipes and rows of intermediates
 - ``cost``: what work costs: measured, else guessed
 - ``sharing``: what tasks save by sharing, counted
 """

@@ -6,6 +6,7 @@ In the order of work:
 - ``choice``: choosing among them under the budget; the rival rules
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
+- ``intermediates``: recipes and rows of the intermediates that are kept
 - ``keeper``: what is kept of a generation, decided again when that changes
 """
 

@@ -21,7 +21,6 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, ObjectKind
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.planning.program import Instruction
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.planning.rows import ids_of
@@ -34,6 +33,7 @@ from viewcache.materializer.retention.chosen import (
     keepings,
     to_come,
 )
+from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.options import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork

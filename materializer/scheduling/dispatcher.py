@@ -184,7 +184,11 @@ class Dispatcher(Driver[str, Reservation]):
         return self._board.counts(works)
 
     def close(self) -> bool:
-        """Stop the dispatcher and the workers; waiting readers get Closed. False if a thread hangs and was left."""
+        """Stop the dispatcher and the workers; waiting readers get Closed.
+
+        Returns:
+            False if a thread hangs and was left, or if what dead workers left could not be removed.
+        """
         self._closing = True
         self._board.stop()
         self.pool.wake()
@@ -194,8 +198,7 @@ class Dispatcher(Driver[str, Reservation]):
         for running in list(self._running.values()):
             self._salvage(running)
             self._release(running)
-        self._tier.sweep()
-        return clean
+        return self._sweep() and clean
 
     def _wake(self) -> None:
         """Have the dispatcher look again, starting it if need be; the board's lock is held."""
@@ -391,10 +394,19 @@ class Dispatcher(Driver[str, Reservation]):
         if error is not None:
             self._board.fail(work, rows, failure or error)
 
+    def _sweep(self) -> bool:
+        """Remove what dead workers left; False if that was not possible."""
+        try:
+            self._tier.sweep()
+        except OSError as error:  # no descriptor is free just now, say: the next sweep finds it
+            _log.warning("what dead workers left stays for now: %s", error, extra={"action": "sweep_failed"})
+            return False
+        return True
+
     def _died(self, running: Running, reason: str) -> None:
         self._salvage(running)
         self._release(running)
-        self._tier.sweep()
+        self._sweep()
         job, left = running.job, running.left()
         self._tries[job.video_key] += 1
         if left and self._tries[job.video_key] >= TRIES:

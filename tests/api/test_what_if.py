@@ -49,7 +49,7 @@ def test_predicted_counts_are_those_of_a_real_run(tmp_path: Path, videos: Path, 
         reader, hits = cache.task("train"), []
         for epoch in range(EPOCHS):
             before = reader.spent.hits
-            for iteration in range(reader.task.iterations(epoch)):
+            for iteration in range(reader.iterations(epoch)):
                 reader.read(epoch, iteration)
                 cache.owner.look_ahead.wait_idle()  # it has been decided what is kept
                 assert cache.owner.dispatcher is not None

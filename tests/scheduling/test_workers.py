@@ -1,5 +1,6 @@
 """Real workers that die, hang or fail: replaced, their jobs repeated, the clips right."""
 
+import errno
 import os
 import resource
 import signal
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduling.harness import Harness, Reading, until
+from tests.scheduling.harness import Harness, Reading, ScriptedPool, until
 from viewcache.errors import Full, WorkerDied
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.scheduling import dispatcher, running
@@ -172,3 +173,22 @@ def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips, monke
         assert harness.everything() == clips
         until(lambda: pool.busy == 0, "the jobs to end")
         harness.assert_counted()
+
+
+def test_what_a_dead_worker_left_need_not_be_removed_at_once(
+    store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No descriptor is free when a worker has died: its unfinished files stay for now, and its job is done again."""
+    pool = ScriptedPool()
+    with Harness(store, videos, pool) as harness:
+
+        def no_descriptors(dead_pid: int | None = None) -> int:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr(harness.tier, "sweep", no_descriptors)
+        reading = Reading(harness, [0])
+        pool.die(pool.nth(0))
+        again = pool.nth(1)
+        pool.make(again)
+        pool.end(again)
+        assert reading.end() is None
