@@ -14,6 +14,9 @@ from viewcache.catalog import statements
 from viewcache.errors import ViewcacheError
 
 
+pytestmark = pytest.mark.usefixtures("spawned")  # the tests' own way to wait for a process takes a descriptor
+
+
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four videos."""
