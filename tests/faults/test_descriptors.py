@@ -13,7 +13,6 @@ from tests.tiny import encode_folder, open_cache
 from viewcache.catalog import statements
 from viewcache.errors import ViewcacheError
 
-
 pytestmark = pytest.mark.usefixtures("spawned")  # the tests' own way to wait for a process takes a descriptor
 
 
