@@ -53,8 +53,7 @@ class Budget:
     @property
     def free_bytes(self) -> int:
         """What `reserve` would still grant."""
-        with self._lock:
-            free = max(0, self.budget_bytes - self._used - self._reserved)
+        free = max(0, self.budget_bytes - self.counted_bytes)
         return free - free % self._unit
 
     def resize(self, budget_bytes: int) -> None:

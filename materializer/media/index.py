@@ -138,8 +138,8 @@ class VideoIndex:
 
     @property
     def packet_bytes(self) -> np.ndarray:
-        """int64 (packets,): the size of each packet."""
-        return self.size.astype(np.int64)
+        """int32 (packets,): the size of each packet."""
+        return self.size
 
     @property
     def ends(self) -> np.ndarray:

@@ -48,7 +48,7 @@ class MediaIndex(Protocol):
         ...
 
     @property
-    def packet_bytes(self) -> NDArray[np.int64]:
+    def packet_bytes(self) -> NDArray[np.int32]:
         """(packets,) the size of each packet."""
         ...
 

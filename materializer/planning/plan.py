@@ -45,7 +45,7 @@ class GenerationPlan:
     Arrays have length n = epochs x videos x samples, less what ``drop_last`` drops.
     """
 
-    place: "_PlanContext"
+    context: "_PlanContext"
     seq: NDArray[np.int64]
     """Global iteration number."""
     epoch: NDArray[np.int64]
@@ -68,32 +68,32 @@ class GenerationPlan:
     @property
     def task(self) -> TaskSpec:
         """Whose plan it is."""
-        return self.place.task
+        return self.context.task
 
     @property
     def videos(self) -> Videos:
         """What ``video`` indexes."""
-        return self.place.videos
+        return self.context.videos
 
     @property
     def number(self) -> int:
         """The generation's number."""
-        return self.place.number
+        return self.context.number
 
     @property
     def first_epoch(self) -> int:
         """First epoch of the generation."""
-        return self.place.first_epoch
+        return self.context.first_epoch
 
     @property
     def last_epoch(self) -> int:
         """Last epoch of the generation, inclusive."""
-        return self.place.first_epoch + self.place.epochs - 1
+        return self.context.first_epoch + self.context.epochs - 1
 
     @property
     def iterations(self) -> int:
         """Batches in one epoch."""
-        return self.place.iterations
+        return self.context.iterations
 
     @cached_property
     def keys(self) -> NDArray[np.void]:
@@ -119,13 +119,13 @@ class GenerationPlan:
     def rows(self, epoch: int, iteration: int) -> range:
         """The clips of one batch, in batch order, as planned."""
         size = self.task.sampling.videos_per_batch * self.task.sampling.samples_per_video
-        each = len(self) // self.place.epochs
+        each = len(self) // self.context.epochs
         start = (epoch - self.first_epoch) * each + iteration * size
         return range(start, min(start + size, (epoch - self.first_epoch + 1) * each))
 
     def row(self, epoch: int, position: int, sample: int) -> int:
         """The row of one clip, as planned."""
-        each = len(self) // self.place.epochs
+        each = len(self) // self.context.epochs
         return (epoch - self.first_epoch) * each + position * self.task.sampling.samples_per_video + sample
 
     def frames(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -146,13 +146,13 @@ class GenerationPlan:
     def clip(self, row: int) -> Clips:
         """Where the random numbers of one clip have their addresses."""
         one = slice(row, row + 1)
-        return self.place.clips(self.epoch[one], self.sample[one], self.seq[one], self.video[one])
+        return self.context.clips(self.epoch[one], self.sample[one], self.seq[one], self.video[one])
 
     def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan with other videos for some clips; all other clips keep their keys."""
         video = self.video.copy()
         video[rows] = videos
-        return self.place.plan(self.epoch, self.iteration, self.position, self.sample, video)
+        return self.context.plan(self.epoch, self.iteration, self.position, self.sample, video)
 
     def recipe(self, row: int) -> Recipe:
         """All that a worker needs to make one clip, but the video."""
@@ -236,10 +236,10 @@ def plan_generation(
     )
     iteration = position // sampling.videos_per_batch
     group_generation = number if group_generation is None else group_generation
-    place = _PlanContext(
+    context = _PlanContext(
         task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, joined, group_generation
     )
-    return place.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
+    return context.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
 
 
 @dataclass(frozen=True, slots=True)

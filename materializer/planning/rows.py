@@ -151,8 +151,8 @@ def plan_tables(
         last_epoch=plan.last_epoch,
         bytes=plan.clip_bytes * len(np.unique(object_ids)),
         decode_s=decode_s,
-        group_epoch=plan.first_epoch + plan.place.joined,
-        grid=plan.place.grid,
+        group_epoch=plan.first_epoch + plan.context.joined,
+        grid=plan.context.grid,
     )
     objects = pa.concat_tables([frames, clips])
     return PlanTables(generation, objects, edges, uses)
@@ -213,7 +213,7 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
             "key": pa.array([hex_keys[row] for row in rows.tolist()], pa.string()),
             "kind": pa.array([ObjectKind.CLIP.value] * count, pa.string()),
             "video_id": plan.videos.ids[plan.video[rows]],
-            "depth": np.full(count, len(plan.place.graph.steps), np.int32),
+            "depth": np.full(count, len(plan.context.graph.steps), np.int32),
             "est_bytes": np.full(count, plan.clip_bytes, np.int64),
             "cost_s": np.full(count, cost_s),
             "keep": np.ones(count, bool),  # until the budget says otherwise: see `Keeper`
@@ -259,7 +259,12 @@ def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.i
 
 def decode_cost(need: VideoNeed, cost: CostModel) -> float:
     """Estimated core seconds to decode and convert what is needed of a video."""
-    return need.pixels * (need.packets * cost.decode_s_per_pixel + len(need.frames) * cost.convert_s_per_pixel)
+    return _seconds(need.packets * need.pixels, len(need.frames) * need.pixels, cost)
+
+
+def _seconds(decoded: int, converted: int, cost: CostModel) -> float:
+    """Of so many pixels in the packets that are fed, and in the frames that are wanted."""
+    return decoded * cost.decode_s_per_pixel + converted * cost.convert_s_per_pixel
 
 
 def summarize(
@@ -273,7 +278,7 @@ def summarize(
         index = index_of(int(plan.video[row]))
         packets, pixels = index.cost(frames)
         alone += packets
-        alone_s += pixels * cost.decode_s_per_pixel + len(frames) * index.frame_pixels * cost.convert_s_per_pixel
+        alone_s += _seconds(pixels, len(frames) * index.frame_pixels, cost)
     making = plan.clip_bytes * cost.make_s_per_byte
     return Summary(
         clips=len(first),

@@ -218,7 +218,7 @@ class _Block:
 
     @staticmethod
     def _epoch(plan: GenerationPlan, rows: Ints) -> Ints:
-        return plan.epoch[rows] + plan.place.joined
+        return plan.epoch[rows] + plan.context.joined
 
     def columns(self, ways: Sequence[Way], before: Sequence[Kept | None]) -> tuple[Ints, Floats, Floats]:
         """Bytes, seconds and the paper's edge weights of each way: (videos of the block, ways) each."""

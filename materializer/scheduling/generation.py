@@ -37,7 +37,7 @@ class ActiveGeneration(Schedule[str], Makeable):
             order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
         )
         self.task_id = task_id
-        self.group_generation = plan.place.group_generation
+        self.group_generation = plan.context.group_generation
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
         self._index_blob = index_blob

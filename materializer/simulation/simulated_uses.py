@@ -141,10 +141,9 @@ def section_of(
         drawn = [row for epoch in epochs for k in range(plan.iterations) for row in active.rows(epoch, k)]
     batch = len(active.rows(plan.first_epoch, 0))
     per_epoch = len(drawn) // len(epochs)
-    place = plan.place
     return GenerationUses(
         task,
-        place.group_generation,
+        plan.context.group_generation,
         plan.first_epoch,
         plan.iterations,
         per_epoch,

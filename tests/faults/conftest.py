@@ -1,35 +1,16 @@
 """Clips and undisturbed runs that the tests of faults compare with."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-import viewcache
-from tests.faults.caches import config, encode_videos, truth_of
+from tests.faults.caches import truth_of
+from tests.faults.fixtures import empty_store, no_suspects, store, videos
 
-
-@pytest.fixture(scope="session")
-def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of four tiny clips; nobody writes into it."""
-    return encode_videos(tmp_path_factory.mktemp("videos"))
+__all__ = ["empty_store", "no_suspects", "store", "truth", "videos"]
 
 
 @pytest.fixture(scope="session")
 def truth(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> dict[tuple[int, int], str]:
     """(epoch, iteration) → digest of the batch, of an undisturbed run."""
     return truth_of(tmp_path_factory.mktemp("truth"), videos)
-
-
-@pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Path:
-    """A store with a planned task and no object, to be copied: making a catalog takes longer than a test."""
-    store = tmp_path_factory.mktemp("empty") / "store"
-    with viewcache.open(config(store, videos)):
-        return store
-
-
-@pytest.fixture
-def store(tmp_path: Path, empty_store: Path) -> Path:
-    """A copy of `empty_store`."""
-    return Path(shutil.copytree(empty_store, tmp_path / "store"))

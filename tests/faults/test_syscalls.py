@@ -15,9 +15,10 @@ import pytest
 from tests.faults.strace import Fault, Hits, injected, need_strace
 from tests.scheduling.harness import Harness, until
 from viewcache.errors import Broken, Full
-from viewcache.materializer.scheduling import dispatcher
 from viewcache.materializer.workers.pool import WorkerPool
 from viewcache.store import read_slots
+
+pytestmark = pytest.mark.usefixtures("no_suspects")
 
 CALLS = ("mkdir", "fallocate", "pwritev2", "ftruncate", "rename")
 """By which a worker writes an object."""
@@ -28,12 +29,6 @@ ROWS = range(8)
 """Of the plan: two batches."""
 
 Clips = dict[int, bytes]
-
-
-@pytest.fixture(autouse=True)
-def no_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many workers die on a video, it is not the video's fault."""
-    monkeypatch.setattr(dispatcher, "TRIES", 1 << 30)
 
 
 class Bench:

@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 
 from tests.scheduling.harness import Harness, Reading, until
-from viewcache.materializer.scheduling import dispatcher, running
+from viewcache.materializer.scheduling import running
 from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.pool import Event, WorkerPool
 from viewcache.store import read_slots
+
+pytestmark = pytest.mark.usefixtures("no_suspects")
 
 ROWS = list(range(8))
 
@@ -79,12 +81,6 @@ def starved() -> Iterator[Die]:
     finally:
         until(lambda: not (group / "cgroup.procs").read_text(), "the group to be empty")
         group.rmdir()
-
-
-@pytest.fixture(autouse=True)
-def no_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many workers die on a video, it is not the video's fault."""
-    monkeypatch.setattr(dispatcher, "TRIES", 1 << 30)
 
 
 def assert_survives(harness: Harness, pool: Watched, deaths: dict[str, Die], many: int) -> list[float]:

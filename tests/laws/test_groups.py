@@ -250,7 +250,7 @@ def test_who_shares_follows_from_the_videos(tmp_path: Path, videos: Path) -> Non
     def settings(store: str, *tasks: dict[str, Any]) -> dict[str, tuple[int, bool]]:
         with viewcache.open(several(tmp_path / store, videos, *tasks)) as cache:
             found = {name: cache.task(name).task for name in cache.tasks}
-            return {name: (task.generation(0).plan.place.grid, task.draws_together) for name, task in found.items()}
+            return {name: (task.generation(0).plan.context.grid, task.draws_together) for name, task in found.items()}
 
     assert settings("apart", left, right, alone) == {"left": (6, False), "right": (4, False), "alone": (5, False)}
     joined = {"left": (2, True), "right": (2, True), "between": (2, True), "alone": (5, False)}

@@ -2,10 +2,11 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.pool import Event, EventKind, Pool, WorkerPool
 from viewcache.store import ArrayMeta, LocalTier, Written, read_slots
 
-__all__ = ["WAIT_S", "Harness", "Reading", "ScriptedPool", "Switched", "until"]
+__all__ = ["WAIT_S", "Harness", "Looking", "Reading", "ScriptedPool", "Switched", "until"]
 
 WAIT_S = 20.0
 """Longest that a test waits for something that takes milliseconds."""
@@ -37,6 +38,36 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"waited {WAIT_S} s for: {what}"
         time.sleep(0.001)
+
+
+class Looking(threading.Thread, ABC):
+    """Looks at something all the time while the ``with`` block lasts."""
+
+    pause_s = 0.0
+    """Between two looks."""
+
+    def __init__(self) -> None:
+        super().__init__(name="test-looking", daemon=True)
+        self._over = threading.Event()
+
+    @abstractmethod
+    def look(self) -> None:
+        """Look once."""
+
+    def run(self) -> None:
+        """Look again and again."""
+        while not self._over.wait(self.pause_s):
+            self.look()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop."""
+        self._over.set()
+        self.join()
 
 
 class Switched(Pressure):

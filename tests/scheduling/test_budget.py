@@ -8,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
-from tests.scheduling.harness import Harness, Reading, ScriptedPool
+from tests.scheduling.harness import Harness, Looking, Reading, ScriptedPool
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -19,34 +19,21 @@ MINIMUM = 45_408
 Truth = dict[tuple[int, int], str]
 
 
-class Watch(threading.Thread):
+class Watch(Looking):
     """Looks at disk and count all the time and keeps the most it saw."""
 
     def __init__(self, cache: Cache, store: Path) -> None:
-        super().__init__(name="test-watch", daemon=True)
+        super().__init__()
         self._cache, self._store = cache, store
-        self._over = threading.Event()
         self.most_on_disk = self.most_counted = self.looks = 0
 
-    def run(self) -> None:
-        """Look; what moved from one place to the other while it was looked at is seen once, or the look is void."""
-        while not self._over.is_set():
-            tier = self._cache.tier
-            self.most_counted = max(self.most_counted, tier.counted_bytes)
-            one, two = store_bytes(self._store), store_bytes(self._store)
-            if one == two:
-                self.most_on_disk = max(self.most_on_disk, one)
-                self.looks += 1
-
-    def __enter__(self) -> "Watch":
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Stop."""
-        self._over.set()
-        self.join()
+    def look(self) -> None:
+        """What moved from one place to the other while it was looked at is seen once, or the look is void."""
+        self.most_counted = max(self.most_counted, self._cache.tier.counted_bytes)
+        one, two = store_bytes(self._store), store_bytes(self._store)
+        if one == two:
+            self.most_on_disk = max(self.most_on_disk, one)
+            self.looks += 1
 
 
 @pytest.fixture(scope="module")

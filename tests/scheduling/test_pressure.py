@@ -1,6 +1,5 @@
 """Memory: its pressure, what jobs are let in under it, and what workers really hold (SAND §5.4)."""
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 import viewcache
 from tests.clips import encode
-from tests.scheduling.harness import Harness, Reading, ScriptedPool, Switched, until
+from tests.scheduling.harness import Harness, Looking, Reading, ScriptedPool, Switched, until
 from viewcache.api.session import owner
 from viewcache.materializer.scheduling.pressure import Pace, Pressure, allowance, in_use
 from viewcache.materializer.scheduling.work import RowState
@@ -160,28 +159,19 @@ DECODER = 48 << 20
 """Bytes of a decoder's own frames, of a clip that is being written, and of what the allocator keeps."""
 
 
-class _Peak(threading.Thread):
+class _Peak(Looking):
     """Looks all the time at what the workers hold for their jobs, and keeps the most that one had."""
 
+    pause_s = 0.002
+
     def __init__(self, pool: Pool) -> None:
-        super().__init__(name="test-peak", daemon=True)
-        self._pool, self._over = pool, threading.Event()
+        super().__init__()
+        self._pool = pool
         self.bytes = 0
 
-    def run(self) -> None:
+    def look(self) -> None:
         """Look."""
-        while not self._over.wait(0.002):
-            self.bytes = max(self.bytes, *(each.bytes for each in self._pool.held()), 0)
-
-    def __enter__(self) -> "_Peak":
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Stop."""
-        self._over.set()
-        self.join()
+        self.bytes = max(self.bytes, *(each.bytes for each in self._pool.held()), 0)
 
 
 @pytest.fixture(scope="module")

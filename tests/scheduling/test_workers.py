@@ -12,7 +12,7 @@ import pytest
 from tests.scheduling.harness import Harness, Reading, ScriptedPool, until
 from viewcache.errors import Full, WorkerDied
 from viewcache.failpoints import VARIABLE
-from viewcache.materializer.scheduling import dispatcher, running
+from viewcache.materializer.scheduling import running
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.running import describe
 from viewcache.materializer.workers.job import FolderTarget, Job
@@ -156,9 +156,8 @@ def test_no_room_on_the_disk_and_then_room_again(harness: Harness, clips: Clips)
     assert harness.everything() == clips
 
 
-def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_killed_at_random(store: Path, videos: Path, clips: Clips, no_suspects: None) -> None:
     """Ten kills of workers, busy or just done, while the same is read again and again: nothing is lost or wrong."""
-    monkeypatch.setattr(dispatcher, "TRIES", 1 << 30)  # it is not the videos' fault
     killed: set[int] = set()
     pool = WorkerPool(2, memory_bytes=1 << 30)
     with Harness(store, videos, pool) as harness:
