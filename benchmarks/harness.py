@@ -217,8 +217,8 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: Mapping[str, tuple[int, ...]]
-    """Name → one count for each column."""
+    rows: Mapping[str, tuple[float, ...]]
+    """Name → one number for each column."""
 
     def lines(self) -> Iterator[str]:
         """A Markdown table."""

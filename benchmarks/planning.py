@@ -23,10 +23,11 @@ from benchmarks.harness import ROOT, Figure, Result, main
 from benchmarks.invented import dataset_of, index_of
 from viewcache.api.config.load import Config, load
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import TaskRow, VideoStatus
-from viewcache.materializer.dataset.dataset import Dataset, _Video
-from viewcache.materializer.dataset.scan import Scanned
-from viewcache.materializer.media.source import Stamp
+from viewcache.catalog.records import TaskRow, VideoRow
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.listing import facts_row
+from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks import task as planning
@@ -79,9 +80,9 @@ def plan_once(uses: int, tasks: int, where: str) -> Took:
     """Plan and record one generation of each task; ``uses`` in all."""
     took = Took()
     config = load({"dataset": [dataset_of(name, *clip, samples=SAMPLES) for name, clip in list(TASKS.items())[:tasks]]})
-    videos = _videos(uses // tasks // (EPOCHS * SAMPLES))
     with Catalog.open(where) as catalog:
-        members = [_task(catalog, config, spec, videos) for spec in config.tasks]
+        files = _files(catalog, uses // tasks // (EPOCHS * SAMPLES))
+        members = [_task(catalog, config, spec, files) for spec in config.tasks]
         group = Group(catalog, 0, 16, lambda: _nobody_reads())
         for task, share in zip(members, shares(members), strict=True):
             task.share(share, group if share.together else None)
@@ -100,21 +101,26 @@ def _nobody_reads() -> Any:
     raise AssertionError("planning draws nothing for readers")
 
 
-def _videos(count: int) -> list[_Video]:
-    blob = index_of(FRAMES, GOP).to_bytes()
-    return [
-        _Video(k + 1, Scanned(name, f"/videos/{name}.mp4", f"{name}.mp4", Stamp(1, 1, ""), _key(name), VideoStatus.OK),
-               blob, FRAMES, (360, 480), 30.0, FRAMES / 30, "h264")
-        for k, name in ((k, f"v{k:07}") for k in range(count))
-    ]  # fmt: skip
+def _files(catalog: Catalog, count: int) -> Files:
+    """So many invented videos, recorded as a scan records them."""
+    dataset_id, facts = catalog.register_dataset("/videos"), VideoFacts.of(index_of(FRAMES, GOP))
+    (index_at,) = catalog.write_indexes([index_of(FRAMES, GOP).to_bytes()])
+    rows = [VideoRow(f"/videos/v{k:07}.mp4", f"v{k:07}", _key(f"v{k:07}")) for k in range(count)]
+    ids = catalog.upsert_videos(dataset_id, rows)
+    found = Scanned(facts, b"blob")
+    for row, video_id in zip(rows, ids, strict=True):
+        old = {"uri": row.uri, "name": row.name, "label": None, "video_id": video_id}
+        catalog.record_facts([facts_row(old, facts.stamp, found, index_at)])
+    catalog.flush()
+    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), [row.uri for row in rows], {}, ())
 
 
 def _key(name: str) -> str:
     return blake2b(name.encode(), digest_size=16).hexdigest()
 
 
-def _task(catalog: Catalog, config: Config, spec: TaskSpec, videos: list[_Video]) -> Task:
-    dataset = Dataset(spec.dataset, catalog.register_dataset("/videos"), videos)
+def _task(catalog: Catalog, config: Config, spec: TaskSpec, files: Files) -> Task:
+    dataset = Dataset(spec.dataset, files, catalog)
     sampling = spec.sampling
     row = TaskRow(
         name=spec.name,

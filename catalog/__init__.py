@@ -7,6 +7,7 @@ In the order of work:
 
 - ``opening``: the lock, creation, the schema's revision, the journal, damaged files
 - ``files``: atomic creation, the reserve for a full disk, quarantine
+- ``blobs``: packet indexes of videos, in a file beside the database
 - ``lock``: who owns the catalog
 - ``engine``: what the catalog needs of a database
 - ``uninterrupted``: calls in which no signal handler can raise

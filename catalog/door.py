@@ -5,7 +5,7 @@ return at once and are committed within a moment (``flush`` waits); the others r
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
@@ -157,9 +157,34 @@ class Catalog(Leaving):
         """
         return self._call(lambda session: tasks.upsert_videos(session, dataset_id, videos)) if videos else []
 
+    def record_facts(self, videos: Sequence[VideoRow]) -> None:
+        """Record what was found of files that have an id (small): all but name, uri and label."""
+        self._note(lambda pending: pending.record_facts(videos))
+
+    def set_labels(self, labels: Mapping[int, str | None]) -> None:
+        """Record the labels of files, by ``video_id``."""
+        if labels:
+            self._call(lambda session: tasks.set_labels(session, labels))
+
     def load_videos(self, dataset_id: int) -> pa.Table:
         """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
         return self._query("read_videos", dataset_id=dataset_id)
+
+    def write_indexes(self, blobs: list[bytes]) -> list[int | None]:
+        """Keep packet indexes beside the database; opaque here.
+
+        Returns:
+            What ``VideoRow.index_at`` is to be for each; None where this catalog has no folder for them.
+
+        Raises:
+            Full: no disk space.
+        """
+        file = self._opened.blobs
+        return [None] * len(blobs) if file is None else [*file.append(blobs)]
+
+    def read_index(self, index_at: int) -> bytes | None:
+        """A packet index; None if it is not there any more, so that the video must be indexed again."""
+        return None if self._opened.blobs is None else self._opened.blobs.read(index_at)
 
     def load_video_sizes(self, dataset_id: int) -> pa.Table:
         """(video_id, name, key, frames, width, height, rotation) of a dataset's files by video_id."""

@@ -63,6 +63,11 @@ class CatalogFiles:
         return self.folder / "catalog.journal"
 
     @property
+    def indexes(self) -> Path:
+        """Packet indexes of videos."""
+        return self.folder / "catalog.indexes"
+
+    @property
     def suspect(self) -> Path:
         """There from when the database file was found damaged until it is moved aside."""
         return self.folder / "catalog.suspect"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from viewcache import errors, migrations
 from viewcache.catalog import files
+from viewcache.catalog.blobs import BlobFile
 from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.engine import Engine
 from viewcache.catalog.files import CatalogFiles
@@ -41,6 +42,8 @@ class Opened:
     """Files that were moved aside; the copies they told of must be looked up in the store."""
     journal: Journal | None = None
     """Open to append to; None for a catalog that is only read, or has no folder for one."""
+    blobs: BlobFile | None = None
+    """Packet indexes; None for a PostgreSQL catalog that has no folder for them."""
 
     def make_room(self) -> bool:
         """Free what is held back for a full disk; False when there is nothing left to free."""
@@ -50,6 +53,8 @@ class Opened:
         """Let go of all of it."""
         if self.journal is not None:
             detach(self.journal, self.engine)
+        if self.blobs is not None:
+            self.blobs.close()
         self.engine.close()
         if self.lock is not None:
             self.lock.release()
@@ -140,10 +145,11 @@ def _open_duckdb(layout: CatalogFiles, lock: OwnerLock, *, create: bool, writabl
         engine = _engine_of(layout, aside, writable=writable, memory_bytes=memory_bytes)
     try:
         journal = attach(layout.journal, engine) if writable else None
+        blobs = _blobs(layout.indexes, engine, writable=writable)
     except BaseException:
         engine.close()
         raise
-    return Opened(engine, str(layout.folder), layout, lock, tuple(aside), journal)
+    return Opened(engine, str(layout.folder), layout, lock, tuple(aside), journal, blobs)
 
 
 def _set_aside(layout: CatalogFiles) -> list[Path]:
@@ -197,10 +203,21 @@ def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writa
             # Other machines may be using it, so this one does not change it unasked.
             raise _too_old("of the PostgreSQL database")
         journal = attach(journal_of(url, beside), engine) if writable and beside is not None else None
+        blobs = None
+        if beside is not None:
+            blobs = _blobs(journal_of(url, beside).with_suffix(".indexes"), engine, writable=writable)
     except BaseException:
         engine.close()
         raise
-    return Opened(engine, url, None, None, journal=journal)
+    return Opened(engine, url, None, None, journal=journal, blobs=blobs)
+
+
+def _blobs(path: Path, engine: Engine, *, writable: bool) -> BlobFile:
+    """The file of packet indexes; emptied when the database, made anew, refers to none of them."""
+    blobs = BlobFile(path, writable=writable)
+    if writable and engine.query("count_indexes")["indexes"][0].as_py() == 0:
+        blobs.clear()
+    return blobs
 
 
 def _revision(engine: Engine) -> str:

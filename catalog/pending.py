@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from time import time
 
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow
+from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, VideoRow
 from viewcache.catalog.rows import column_table, to_table
+from viewcache.catalog.tasks import record_facts
 
 __all__ = ["Pending"]
 
@@ -35,6 +36,8 @@ class Pending:
     """Expiry by (object, holder); None = released."""
     io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
     events: dict[_EventKey, EventRow] = field(default_factory=dict)
+    facts: dict[int, VideoRow] = field(default_factory=dict)
+    """What was found of files, by ``video_id``."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -56,6 +59,7 @@ class Pending:
             + len(self.leases)
             + len(self.io_samples)
             + len(self.events)
+            + len(self.facts)
         )
 
     def mark_ready(self, rows: Iterable[CopyRow]) -> None:
@@ -118,6 +122,10 @@ class Pending:
                 )
             self.events[key] = row
 
+    def record_facts(self, rows: Iterable[VideoRow]) -> None:
+        """These were looked into."""
+        self.facts.update((row.video_id, row) for row in rows)
+
     def merge(self, later: "Pending") -> None:
         """Add changes that came after these."""
         self.gone.extend(later.gone)
@@ -129,6 +137,7 @@ class Pending:
         for task_id, world in later.worlds.items():
             self.limit_ranks(task_id, world)
         self.progress.update(later.progress)
+        self.facts.update(later.facts)
         self.leases.update(later.leases)
         self.add_io_samples(later.io_samples.values())
         self.add_events(later.events.values())
@@ -153,6 +162,8 @@ class Pending:
             # An UPDATE by key takes half the time of an upsert, and this is the write that every iteration makes.
             if not session.count("move_progress", asdict(row)):
                 session.run("insert_progress", asdict(row))
+        if self.facts:
+            record_facts(session, list(self.facts.values()))
         self._write_leases(session)
         self._write_log(session)
 

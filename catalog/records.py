@@ -38,11 +38,15 @@ _Blob = bytes
 
 
 class VideoStatus(StrEnum):
-    """Whether a source file can be used: it can, nothing in it could be indexed, or it is no longer there."""
+    """Whether a source file can be used."""
 
+    LISTED = "listed"
+    """It is there; nobody has looked into it."""
     OK = "ok"
     BAD = "bad"
+    """It cannot be decoded, or not all of it."""
     GONE = "gone"
+    """It is no longer there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,15 @@ class VideoRow:
     """How many frames can be decoded without another."""
     gop_max: int | None = None
     """Most frames from one keyframe to the next."""
-    index_blob: bytes | None = None
-    """The packet index as the materializer serialized it; opaque here."""
+    index_at: int | None = None
+    """Where its packet index lies, for ``Catalog.read_index``; None if it was not indexed yet."""
+    time_first: int | None = None
+    """Presentation time of the first frame, in units of ``time_numerator / time_denominator`` seconds."""
+    time_step: int | None = None
+    """Units from each frame to the next; None if that differs."""
+    time_numerator: int | None = None
+    time_denominator: int | None = None
     status: VideoStatus = VideoStatus.OK
-    """``ok``, ``bad`` (could not be indexed) or ``gone`` (no longer there)."""
     error_kind: str | None = None
     """The ``kind`` of an error class, when bad."""
     error: str | None = None

@@ -77,11 +77,15 @@ Table(
     _may("color_range", Text),
     _may("keyframes", Integer),
     _may("gop_max", Integer),
-    _may("index_blob", LargeBinary),
     _need("status", Text),
     _may("error_kind", Text),
     _may("error", Text),
     _may("label", Text),
+    _may("index_at"),
+    _may("time_first"),
+    _may("time_step"),
+    _may("time_numerator"),
+    _may("time_denominator"),
     _key("video_id"),
 )
 Table(

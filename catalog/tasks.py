@@ -1,6 +1,6 @@
 """What registering means: datasets, videos, tasks, draws; each function is the work of one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time
 
@@ -11,6 +11,7 @@ from viewcache.catalog import schemas
 from viewcache.catalog.engine import Session
 from viewcache.catalog.records import SubstitutionRow, TaskRow, VideoColumnRow, VideoRow
 from viewcache.catalog.rows import from_table, to_table
+from viewcache.catalog.statements import load
 
 __all__ = [
     "add_substitutions",
@@ -18,7 +19,9 @@ __all__ = [
     "ensure_task",
     "forget_task",
     "record_draws",
+    "record_facts",
     "register_dataset",
+    "set_labels",
     "set_video_columns",
     "settle_draws",
     "upsert_videos",
@@ -63,6 +66,19 @@ def upsert_videos(session: Session, dataset_id: int, videos: Sequence[VideoRow])
     session.run("upsert_videos", given=schemas.conform(table, schemas.VIDEO, "videos"))
     session.run("set_scanned", {"dataset_id": dataset_id, "at_s": time()})
     return ids
+
+
+def record_facts(session: Session, videos: Sequence[VideoRow]) -> None:
+    """Take what was found of files that are registered."""
+    given = load("record_facts", "duckdb").given
+    assert given is not None
+    session.run("record_facts", given=to_table(videos).select(given.names))
+
+
+def set_labels(session: Session, labels: Mapping[int, str | None]) -> None:
+    """Give files other labels."""
+    table = pa.table({"video_id": list(labels), "label": pa.array(list(labels.values()), pa.string())})
+    session.run("set_labels", given=table)
 
 
 def set_video_columns(session: Session, rows: Sequence[VideoColumnRow]) -> None:

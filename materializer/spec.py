@@ -24,6 +24,7 @@ __all__ = [
     "OnShortVideo",
     "OpCall",
     "Place",
+    "ProbeMode",
     "SamplingSpec",
     "StepSpec",
     "TaskSpec",
@@ -74,6 +75,15 @@ class Coordination(StrEnum):
 
     SHARED = "shared"
     INDEPENDENT = "independent"
+
+
+class ProbeMode(StrEnum):
+    """How thoroughly a new file is looked into before it is drawn."""
+
+    LAZY = "lazy"
+    """By its header, where that tells enough; every packet is looked at when the video is decoded first."""
+    FULL = "full"
+    """Every packet, of every file."""
 
 
 class OnBadVideo(StrEnum):
@@ -235,6 +245,8 @@ class DatasetSpec:
     """Decides no view, so it may change from run to run."""
     max_pixels: int = 8192 * 4320
     """A larger frame is a bad video, refused before it is decoded."""
+    probe: ProbeMode = ProbeMode.LAZY
+    """Decides no view, so it may change from run to run."""
 
 
 @dataclass(frozen=True, slots=True)

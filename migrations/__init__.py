@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD", "comparison", "current", "is_known", "upgrade"]
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision that this release works with."""
 
 _HOME = Path(__file__).resolve().parent

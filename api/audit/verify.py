@@ -16,7 +16,7 @@ from viewcache.api.upkeep.owned import owned_cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged
-from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.storage.removal import remove
 from viewcache.store import Tier
 from viewcache.store.format import ChunkTable

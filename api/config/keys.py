@@ -19,6 +19,7 @@ from viewcache.materializer.spec import (
     OnBadVideo,
     OnChangedVideo,
     OnShortVideo,
+    ProbeMode,
     WorkerKind,
 )
 from viewcache.suggest import did_you_mean
@@ -294,6 +295,15 @@ _DATASET = KeySection(
             "run.",
             OnChangedVideo.RAISE,
             choices=tuple(OnChangedVideo),
+        ),
+        Key(
+            "probe",
+            "choice",
+            "How thoroughly a new file is looked into when the cache is opened: `lazy` by its header where that tells "
+            "enough (MP4, QuickTime), and its packets when the video is decoded first; `full` reads every packet of "
+            "every file. Decides no view. May change from run to run.",
+            ProbeMode.LAZY,
+            choices=tuple(ProbeMode),
         ),
         _count(
             "max_pixels",

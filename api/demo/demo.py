@@ -26,6 +26,7 @@ from viewcache.api.session.cache import Cache
 from viewcache.api.session.cache import open as open_cache
 from viewcache.api.text import Bar, Console, counted
 from viewcache.errors import BadInput, CatalogBusy
+from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
@@ -184,10 +185,11 @@ def _fresh(folder: Path) -> Path:
 
 def _config(videos: Path) -> str:
     """The main job, with clips as long as most of the videos allow and at least two batches an epoch."""
-    found = [each.index for each in scan(DatasetSpec(str(videos)), {}) if each.index is not None]
+    looked = scan(discover(str(videos)), DatasetSpec(str(videos)).max_pixels, full=True)
+    found = [scanned.facts for _, scanned in looked if scanned.facts is not None]
     if not found:
         raise BadInput("none of the videos can be decoded; `viewcache demo --videos DIR` takes others")
-    lengths = sorted(index.frames for index in found)
+    lengths = sorted(facts.frames for facts in found)
     typical = lengths[(len(lengths) - 1) // 4]  # three of four are at least as long
     frames, stride = FRAMES, STRIDE
     while (frames - 1) * stride + 1 > typical and frames > 4:

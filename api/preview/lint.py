@@ -16,7 +16,7 @@ from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
-from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.spec import Place, TaskSpec
 from viewcache.materializer.tasks.task import Task
 

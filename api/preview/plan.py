@@ -14,7 +14,7 @@ from viewcache.api.queries.ask import copy_catalog
 from viewcache.catalog import Catalog, records
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput
-from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary

@@ -16,7 +16,7 @@ from viewcache.api.config.values import parse_size
 from viewcache.api.preview.plan import planned_tasks
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BudgetTooSmall, Full
-from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate

@@ -20,7 +20,7 @@ from viewcache.api.session.owner import assemble
 from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
-from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import FrameRequest, OwnedTask

@@ -12,7 +12,8 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
-from viewcache.materializer.dataset.dataset import Progress
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
@@ -24,9 +25,10 @@ from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
-from viewcache.materializer.spec import Durability, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, Durability, TaskSpec
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.materializer.tasks.group import Group
+from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.look_ahead import LookAhead
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.tasks.task import Task
@@ -123,6 +125,7 @@ class Owner:
         """The dispatcher; None until something is to be made."""
         self.mover: Mover | None = None
         """Moves objects between tiers; there with the dispatcher."""
+        self._learning = Learning(catalog, lambda: self.opened)
         self._codecs = storage.codecs(catalog, self.keeper.byte_s)
         self._lock = lock
         self._gate = gate
@@ -163,8 +166,9 @@ class Owner:
 
     def open_tasks(self, specs: Iterable[TaskSpec], progress: Progress | None = None) -> None:
         """Open the tasks of the configuration and let them share; see `assemble` for the errors."""
+        listed: dict[DatasetSpec, Files] = {}
         for spec in specs:
-            self._readers[spec.name] = self._reader(spec, progress)
+            self._readers[spec.name] = self._reader(spec, progress, listed)
         self._share()  # first: the check may plan what was drawn, and what is shared decides the clips' starts
         self._check_budget()
 
@@ -179,8 +183,9 @@ class Owner:
             self.config = load_more(source, self.config)
             try:
                 fresh = [task for task in self.config.tasks if task.name not in self._readers]
+                listed: dict[DatasetSpec, Files] = {}
                 for task in fresh:
-                    self._readers[task.name] = self._reader(task, progress)
+                    self._readers[task.name] = self._reader(task, progress, listed)
                 self._check_budget()  # before the others share with a task that is refused
                 self._share()
             except BaseException:
@@ -202,7 +207,7 @@ class Owner:
         if self.dispatcher is not None:
             self.dispatcher.forget(task.task_id)
 
-    def _reader(self, spec: TaskSpec, progress: Progress | None) -> Reader:
+    def _reader(self, spec: TaskSpec, progress: Progress | None, listed: dict[DatasetSpec, Files]) -> Reader:
         with placed(spec):
             task = open_task(
                 self.config.cache,
@@ -212,6 +217,7 @@ class Owner:
                 progress=progress,
                 observer=self.observer,
                 tasks=self.config.tasks,
+                listed=listed,
             )
         return Reader(
             task,
@@ -220,6 +226,7 @@ class Owner:
             self.dispatcher_now,
             lambda *place: self.look_ahead.reading(task, *place),
             self.observer,
+            self._learning,
         )
 
     def _check_budget(self) -> None:
@@ -252,7 +259,8 @@ class Owner:
                 settings = DispatcherSettings(target, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves = Moves()
-                dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, self._on_bad, self.observer, moves)
+                on_bad, learn = self._on_bad, self._learning.learn
+                dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, learn, self.observer, moves)
                 mover = Mover(
                     self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks, durable=target.durable
                 )

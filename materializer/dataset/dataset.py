@@ -1,8 +1,8 @@
-"""A task's dataset while the cache is open: its videos as scanned, what may be drawn, what stands in for bad ones."""
+"""A task's dataset while the cache is open: which of its files may be drawn, and what stands in for bad ones."""
 
-from collections.abc import Callable, Container, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -11,147 +11,106 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
+from viewcache.materializer.dataset.columns import record_columns, record_labels
+from viewcache.materializer.dataset.files import Files, VideoFile
+from viewcache.materializer.dataset.labels import labels_for
 from viewcache.materializer.dataset.predicate import matching
-from viewcache.materializer.dataset.recorded import known_files, record_columns, record_files
-from viewcache.materializer.dataset.scan import Scanned, scan
 from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute_place
 from viewcache.materializer.dataset.videos import Videos
-from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.facts import Claims
+from viewcache.materializer.media.index import too_large
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import shown
-from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, TaskSpec
 
-__all__ = ["Dataset", "Progress"]
-
-Progress = Callable[[int, int, str], None]
-"""Called with files done, files in all, and the name of the last one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Video:
-    """One file as it is now; its packet index is kept serialized, a fifth of its size."""
-
-    video_id: int
-    found: Scanned
-    """Without its index."""
-    blob: bytes
-    """The index, serialized; empty if there is none."""
-    frames: int
-    size: tuple[int, int]
-    """(height, width) as shown; zeros if unknown."""
-    fps: float | None
-    duration_s: float | None
-    codec: str | None
-
-    @classmethod
-    def of(cls, video_id: int, found: Scanned) -> "_Video":
-        index = found.index
-        if index is None:
-            return cls(video_id, found, b"", 0, (0, 0), None, None, None)
-        bare = replace(found, index=None)
-        facts = (index.frames, index.shown_size, index.fps, index.duration_s, index.codec)
-        return cls(video_id, bare, index.to_bytes(), *facts)
+__all__ = ["Dataset"]
 
 
 class Dataset:
-    """The videos of one task, sorted by name. Immutable once scanned; thread-safe."""
+    """The videos of one task, sorted by name. Thread-safe."""
 
-    def __init__(
-        self,
-        spec: DatasetSpec,
-        dataset_id: int,
-        videos: list[_Video],
-        gone: Mapping[int, str] | None = None,
-        changed: Sequence[str] = (),
-    ) -> None:
-        """For `Dataset.open`; ``gone`` has the uris of files that were there once."""
-        self._gone = gone or {}
-        self.changed = tuple(changed)
-        """What is to be told of files that have other content than when they were drawn."""
-        self.spec = spec
-        self.dataset_id = dataset_id
-        self._videos = sorted(videos, key=lambda video: video.found.name)
-        self._by_id = {video.video_id: video for video in videos}
-        self._by_name = {video.found.name: video for video in videos}
-        self._chosen = self._where()
-        self._classes = _classes([video.found.label for video in videos])
-        self.index = lru_cache(maxsize=256)(self._parsed)
-
-    @classmethod
-    def open(
-        cls,
-        spec: DatasetSpec,
-        catalog: Catalog,
-        *,
-        workers: int = 0,
-        progress: Progress | None = None,
-        guarded: Container[str] = (),
-    ) -> "Dataset":
-        """Scan the files, record what changed, and remember the rest.
-
-        Args:
-            spec: where it is.
-            catalog: what is known of it.
-            workers: processes that scan; 0 = one per core.
-            progress: called while files are scanned.
-            guarded: tasks that must not be shown other content under the name of a video that they have drawn.
+    def __init__(self, spec: DatasetSpec, files: Files, catalog: Catalog) -> None:
+        """Choose among listed files, and record what the label table says of them.
 
         Raises:
-            DatasetNotFound: no folder, no videos, no label table.
-            BadInput: labels or ``where`` do not fit, or a file has other content than when a guarded task drew it.
+            DatasetNotFound: no label table.
+            BadInput: labels or ``where`` do not fit.
         """
-        dataset_id = catalog.register_dataset(spec.uri)
-        rows = catalog.load_videos(dataset_id)
-        given = dict(zip(rows["uri"].to_pylist(), rows["name"].to_pylist(), strict=True))
-        found = scan(spec, known_files(rows), given=given, workers=workers, progress=progress)
-        # By name, so that ids do not depend on which file was ready first.
-        scanned = sorted(found, key=lambda each: each.name)
-        ids, replaced = record_files(
-            catalog, dataset_id, rows, scanned, labelled=spec.labels is not None, guarded=guarded
-        )
-        record_columns(catalog, dataset_id, {ids[each.uri]: each.columns for each in scanned})
-        gone = {ids[uri]: uri for uri in ids.keys() - {each.uri for each in scanned}}
-        return cls(spec, dataset_id, [_Video.of(ids[each.uri], each) for each in scanned], gone, replaced)
+        self.spec = spec
+        self.files = files
+        labelled = labels_for(files.paths, spec.labels, spec.label_video_column, spec.label_column, files.names)
+        self._columns = [each.columns for each in labelled]
+        self._labels = [each.label for each in labelled]
+        if spec.labels is not None:
+            record_labels(catalog, files, self._labels)
+        record_columns(catalog, files.dataset_id, dict(zip(files.ids.tolist(), self._columns, strict=True)))
+        self._classes = _classes(self._labels)
+        self._chosen = self._where()
+        """(files,) whether the predicate selects each."""
+
+    @property
+    def dataset_id(self) -> int:
+        """Of the files in the catalog."""
+        return self.files.dataset_id
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """What is to be told of files that have other content than when they were drawn."""
+        return self.files.changed
 
     def __len__(self) -> int:
         """Number of files, good and bad."""
-        return len(self._videos)
+        return len(self.files)
 
     @property
-    def bad(self) -> list[Scanned]:
+    def bad(self) -> list[VideoFile]:
         """Files that cannot be decoded, by name."""
-        return [video.found for video in self._videos if video.found.status != VideoStatus.OK]
+        return [self._file(row) for row in np.flatnonzero(~self._good()).tolist()]
 
-    def _where(self) -> set[int]:
-        """Ids of the videos that the predicate selects."""
+    def _good(self) -> NDArray[np.bool_]:
+        """(files,) whether each can be decoded, as far as is known, and is not too large for this task."""
+        files = self.files
+        return files.whole & (files.height * files.width <= self.spec.max_pixels)
+
+    def _error(self, row: int) -> str:
+        files, most = self.files, self.spec.max_pixels
+        width, height = int(files.width[row]), int(files.height[row])
+        if files.error(row) or width * height <= most:
+            return files.error(row)
+        return f"{shown(files.uris[row])}: {too_large(width, height, most)}"
+
+    def _file(self, row: int) -> VideoFile:
+        error = self._error(row)
+        return replace(self.files.file(row), error=error, status=VideoStatus.BAD if error else VideoStatus.OK)
+
+    def _where(self) -> NDArray[np.bool_]:
         if self.spec.where is None:
-            return set(self._by_id)
-        holds = matching(self._table(), self.spec.where)
-        return {video.video_id for video, chosen in zip(self._videos, holds.tolist(), strict=True) if chosen}
+            return np.ones(len(self.files), bool)
+        return np.asarray(matching(self._table(), self.spec.where), bool)
 
     def _table(self) -> pa.Table:
         """What a predicate can name: the videos' own columns and those of the label table.
 
         A video's name is ``video``, as in the catalog's relations, and ``name``.
         """
-        found = [video.found for video in self._videos]
-        names: list[object] = [each.name for each in found]
-        columns: dict[str, list[object]] = {
-            "video": names,
-            "name": names,
-            "path": [each.path for each in found],
-            "label": [each.label for each in found],
-            "frames": [video.frames for video in self._videos],
-            "fps": [video.fps for video in self._videos],
-            "duration_s": [video.duration_s for video in self._videos],
-            "height": [video.size[0] for video in self._videos],
-            "width": [video.size[1] for video in self._videos],
-            "codec": [video.codec for video in self._videos],
-            "status": [each.status for each in found],
+        files = self.files
+        good = self._good()
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            "video": pa.array(files.names),
+            "name": pa.array(files.names),
+            "path": pa.array(files.paths),
+            "label": _column(self._labels),
+            "frames": pa.array(files.frames),
+            "fps": files.column("fps"),
+            "duration_s": files.column("duration_s"),
+            "height": pa.array(files.height),
+            "width": pa.array(files.width),
+            "codec": files.column("codec"),
+            "status": pa.array([(VideoStatus.OK if each else VideoStatus.BAD).value for each in good.tolist()]),
         }
-        for name in sorted({name for each in found for name in each.columns}):
-            columns.setdefault(name, [each.columns.get(name) for each in found])
-        return pa.table({name: _column(values) for name, values in columns.items()})
+        for name in sorted({name for each in self._columns for name in each}):
+            columns.setdefault(name, _column([each.get(name) for each in self._columns]))
+        return pa.table(columns)
 
     def candidates(self, task: TaskSpec) -> NDArray[np.int64]:
         """Ids of the videos that an epoch draws from, by name; short and bad ones as the policies say.
@@ -160,34 +119,49 @@ class Dataset:
             BadVideo: a video is bad and the policy is ``raise``.
             BadInput: nothing is left to draw from.
         """
-        span = task.sampling.span
-        selected = [video for video in self._videos if video.video_id in self._chosen]
-        if not selected:
+        span, files = task.sampling.span, self.files
+        if not self._chosen.any():
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
-        bad = [video for video in selected if video.found.status != VideoStatus.OK]
-        if bad and self.spec.on_bad_video == OnBadVideo.RAISE:
+        good = self._good()
+        bad = np.flatnonzero(self._chosen & ~good)
+        if len(bad) and self.spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            raise BadVideo(f"{bad[0].found.error}{more}; repair or remove it, or set on_bad_video: skip or replace")
+            raise BadVideo(
+                f"{self._error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
+            )
+        selected = self._chosen.copy()
         if self.spec.on_bad_video == OnBadVideo.SKIP:
-            selected = [video for video in selected if video.found.status == VideoStatus.OK]
+            selected &= good
         if self.spec.on_short_video == OnShortVideo.SKIP:
-            selected = [video for video in selected if video.frames >= span or video.found.status != VideoStatus.OK]
-        if not any(self._usable(video, span) for video in selected):
+            selected &= (files.frames >= span) | ~good
+        if not (selected & self._usable(span)).any():
             raise BadInput(
                 f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
-                f"{max(video.frames for video in self._videos)} frames where a clip spans {span}"
+                f"{files.frames.max()} frames where a clip spans {span}"
             )
-        return np.array([video.video_id for video in selected], np.int64)
+        return files.ids[selected]
 
     @property
     def selected(self) -> Set[int]:
         """Ids of the videos that the predicate selects, good and bad."""
-        return self._chosen
+        return set(self.files.ids[self._chosen].tolist())
 
-    def _usable(self, video: _Video, span: int) -> bool:
-        return video.found.status == VideoStatus.OK and (
-            self.spec.on_short_video != OnShortVideo.SKIP or video.frames >= span
-        )
+    def _usable(self, span: int) -> NDArray[np.bool_]:
+        """(files,) whether a clip can be taken of each."""
+        good = self._good()
+        return good & (self.files.frames >= span) if self.spec.on_short_video == OnShortVideo.SKIP else good
+
+    def is_usable(self, video_id: int, span: int) -> bool:
+        """Whether clips of a span can be taken of a video."""
+        return bool(self._usable(span)[self.files.row_of[video_id]])
+
+    def known_now(self, videos: Videos, video_id: int) -> Videos:
+        """The videos of a plan, one of them with what is known of it now."""
+        at, row = videos.row_of[video_id], self.files.row_of[video_id]
+        frames, height, width = videos.frames.copy(), videos.height.copy(), videos.width.copy()
+        frames[at] = self.files.frames[row]
+        height[at], width[at] = self.files.height[row], self.files.width[row]
+        return replace(videos, frames=frames, height=height, width=width)
 
     def resolve_draws(
         self,
@@ -218,20 +192,20 @@ class Dataset:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
         """
         span = task.sampling.span
-        usable = [v for v in self._videos if v.video_id in self._chosen and self._usable(v, span)]
+        usable = np.flatnonzero(self._chosen & self._usable(span))
         videos = self._arrays(usable)
         largest = int(order.max(initial=0))
         row_of = np.full(max(largest, int(videos.ids.max(initial=0))) + 1, -1, np.int64)
         row_of[videos.ids] = np.arange(len(videos))
         rows = row_of[order]
-        records = self._left_out(task, first_epoch, set(np.unique(order).tolist()))
+        records = self._left_out(task, first_epoch, order)
         for (epoch, position), video_id in stand_ins.items():
             rows[epoch - first_epoch, position] = videos.row_of.get(video_id, -1)
         for at, position in np.argwhere(rows < 0).tolist():
             epoch, video_id = first_epoch + at, int(order[at, position])
             missing = stand_ins.get((epoch, position), video_id)
             why = self._why_not(missing, span)
-            if self.spec.on_bad_video == OnBadVideo.RAISE or not usable:
+            if self.spec.on_bad_video == OnBadVideo.RAISE or not len(usable):
                 raise BadVideo(
                     f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
                     "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
@@ -243,102 +217,111 @@ class Dataset:
             records.append(SubstitutionRow(0, epoch, position, -1, video_id, "replace", why, replacement))
         return videos, rows, records
 
-    def _left_out(self, task: TaskSpec, first_epoch: int, drawn: set[int]) -> list[SubstitutionRow]:
-        """One row for each video that a ``skip`` policy keeps out of the generation."""
-        span = task.sampling.span
-        return [
-            SubstitutionRow(0, first_epoch, -1, -1, video.video_id, "skip", self._why_not(video.video_id, span))
-            for video in self._videos
-            if video.video_id in self._chosen and video.video_id not in drawn and self._is_skipped(video, span)
-        ]
+    def _left_out(self, task: TaskSpec, first_epoch: int, order: NDArray[np.int64]) -> list[SubstitutionRow]:
+        """One row for each video that a ``skip`` policy keeps out of the generation.
 
-    def _is_skipped(self, video: _Video, span: int) -> bool:
-        """Whether a policy keeps the video out; one that is whole and was merely added later is not skipped."""
-        return not self._usable(video, span) and (
-            video.found.status == VideoStatus.OK or self.spec.on_bad_video == OnBadVideo.SKIP
-        )
+        One that is whole and was merely added later is not skipped.
+        """
+        span, files, good = task.sampling.span, self.files, self._good()
+        skipped = self._chosen & ~self._usable(span) & (good | (self.spec.on_bad_video == OnBadVideo.SKIP))
+        skipped &= ~np.isin(files.ids, order)
+        ids = files.ids[skipped].tolist()
+        return [SubstitutionRow(0, first_epoch, -1, -1, each, "skip", self._why_not(each, span)) for each in ids]
 
     def _why_not(self, video_id: int, span: int) -> str:
-        video = self._by_id.get(video_id)
-        if video is None:
-            return f"{shown(self._gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
-        if video.found.status != VideoStatus.OK:
-            return video.found.error
-        if video_id not in self._chosen:
-            return f"{video.found.uri} is not selected by where: {self.spec.where!r} any more"
-        return f"{video.found.uri} has {video.frames} frames where a clip spans {span}"
+        files = self.files
+        row = files.row_of.get(video_id)
+        if row is None:
+            return f"{shown(files.gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
+        if error := self._error(row):
+            return error
+        if not self._chosen[row]:
+            return f"{files.uris[row]} is not selected by where: {self.spec.where!r} any more"
+        return f"{files.uris[row]} has {files.frames[row]} frames where a clip spans {span}"
 
-    def _arrays(self, videos: list[_Video]) -> Videos:
-        found = [video.found for video in videos]
+    def _arrays(self, rows: NDArray[np.int64]) -> Videos:
+        files = self.files
+        at = rows.tolist()
         return Videos(
-            ids=np.array([video.video_id for video in videos], np.int64),
-            names=tuple(each.name for each in found),
-            uris=tuple(each.uri for each in found),
-            keys=tuple(each.key for each in found),
-            words=np.array([address_word(each.name) for each in found], np.uint64),
-            frames=np.array([video.frames for video in videos], np.int64),
-            height=np.array([video.size[0] for video in videos], np.int64),
-            width=np.array([video.size[1] for video in videos], np.int64),
+            ids=files.ids[rows],
+            names=tuple(files.names[row] for row in at),
+            uris=tuple(files.uris[row] for row in at),
+            keys=tuple(files.keys[row] for row in at),
+            words=files.words[rows],
+            frames=files.frames[rows],
+            height=files.height[rows],
+            width=files.width[rows],
         )
 
-    def one(self, name: str) -> tuple[int, Scanned]:
-        """The id and the file of a name.
+    def one(self, name: str) -> VideoFile:
+        """The file of a name.
 
         Raises:
             ViewNotFound: no video has that name.
         """
-        video = self._by_name.get(name)
-        if video is None:
-            first = ", ".join(repr(each.found.name) for each in self._videos[:3])
+        row = self.files.row_of_name.get(name)
+        if row is None:
+            first = ", ".join(map(repr, self.files.names[:3]))
             raise ViewNotFound(f"no video {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
-        return video.video_id, replace(video.found, index=self.index(video.video_id) if video.blob else None)
+        return self._file(row)
 
     def by_name(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The same ids in the order of names; those of files that are gone last."""
-        asked = set(video_ids.tolist())
-        there = [video.video_id for video in self._videos if video.video_id in asked]
-        return np.array([*there, *sorted(asked.difference(there))], np.int64)
+        there = self.files.ids[np.isin(self.files.ids, video_ids)]
+        return np.concatenate([there, np.setdiff1d(video_ids, there)])
 
     def names(self) -> list[str]:
         """Names of all files, sorted."""
-        return [video.found.name for video in self._videos]
+        return list(self.files.names)
 
-    def index_blob(self, video_id: int) -> bytes:
-        """The packet index of a video, serialized."""
-        return self._by_id[video_id].blob
+    def looked_at(self, video_id: int) -> tuple[bytes, Claims | None]:
+        """The packet index of a video, serialized; or else what is claimed of it."""
+        row = self.files.row_of[video_id]
+        blob = self.files.index_blob(row)
+        return blob, None if blob else self.files.claims(row, self.spec.max_pixels)
 
-    def _parsed(self, video_id: int) -> VideoIndex:
-        video = self._by_id[video_id]
-        if not video.blob:
-            raise BadVideo(video.found.error)
-        return VideoIndex.from_bytes(video.blob)
+    def index(self, video_id: int) -> MediaIndex:
+        """What planning knows of a video.
+
+        Raises:
+            BadVideo: nothing is known of its frames.
+        """
+        return self.files.index(self.files.row_of[video_id])
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The distinct text labels, sorted; a label's number is its place here. Empty if labels are numbers or none."""
         return self._classes
 
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """(files,) class numbers; -1 where there is no label."""
+        number = {name: k for k, name in enumerate(self._classes)}
+        return np.array([_number(label, number) for label in self._labels], np.int64)
+
     def labels(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The class number of each video; -1 where it has no label."""
-        return np.array([self._number(self._by_id[int(each)].found.label) for each in video_ids], np.int64)
-
-    def _number(self, label: object) -> int:
-        if label is None:
-            return -1
-        if self._classes:
-            return self._classes.index(str(label))
-        assert isinstance(label, int)  # _classes is empty for whole numbers only
-        return label
+        row_of = self.files.row_of
+        return self._numbers[[row_of[each] for each in video_ids.tolist()]]
 
 
-def _classes(labels: list[object]) -> tuple[str, ...]:
+def _number(label: object, number: Mapping[str, int]) -> int:
+    if label is None:
+        return -1
+    if number:
+        return number[str(label)]
+    assert isinstance(label, int)  # there are no classes for whole numbers only
+    return label
+
+
+def _classes(labels: Sequence[object]) -> tuple[str, ...]:
     given = [label for label in labels if label is not None]
     if all(isinstance(label, int) and not isinstance(label, bool) for label in given):
         return ()
     return tuple(sorted({str(label) for label in given}))
 
 
-def _column(values: list[object]) -> pa.Array:
+def _column(values: Sequence[object]) -> pa.Array:
     """An Arrow column; one of mixed kinds becomes text."""
     try:
         return pa.array(values)

@@ -1,31 +1,52 @@
-"""The body of a scanning process: take a file, index it, say what was found, wait for the next.
+"""The body of a scanning process: take some files, look into them, say what was found, wait for the next.
 
 Run as `python -m viewcache.materializer.dataset.scan_worker FD MEMORY_BYTES` by the scan; it ends when the other side
 of FD closes.
 """
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing.connection import Connection
 
 from viewcache.errors import Full, ViewcacheError
+from viewcache.materializer.dataset.scan import Request
 from viewcache.materializer.limits import limit_worker
+from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.media.header import read_header
 from viewcache.materializer.media.probe import probe
+from viewcache.materializer.media.source import SMALL_BLOCK, OutOfReach, is_local, open_source
 
 __all__ = ["main"]
 
+REMOTE_AT_ONCE = 8
+"""Remote files whose headers a process reads at the same time: each is a few round trips of waiting."""
+
 
 def serve(connection: Connection) -> None:
-    """Take (URI, max_pixels), answer (index bytes, error, whether it is the video's), until the connection closes."""
-    while True:
-        try:
-            uri, max_pixels = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            answer = (probe(uri, max_pixels).to_bytes(), "", True)
-        except ViewcacheError as bad:
-            answer = (b"", str(bad), not isinstance(bad, Full))
-        connection.send(answer)
+    """Take a `Request`, answer with a list of `Scanned`, until the connection closes."""
+    with ThreadPoolExecutor(REMOTE_AT_ONCE) as threads:
+        while True:
+            try:
+                request: Request = connection.recv()
+            except (EOFError, OSError):
+                return
+            look_into = partial(look, max_pixels=request.max_pixels, full=request.full)
+            several = len(request.uris) > 1 and not is_local(request.uris[0])
+            connection.send(list((threads.map if several else map)(look_into, request.uris)))
+
+
+def look(uri: str, max_pixels: int, *, full: bool) -> Scanned:
+    """What is found of one file."""
+    try:
+        if not full:
+            with open_source(uri, SMALL_BLOCK) as source:
+                facts = read_header(source, max_pixels)
+            if facts is not None:
+                return Scanned(facts)
+        return Scanned.of(uri, probe(uri, max_pixels))
+    except ViewcacheError as bad:
+        return Scanned(error=str(bad), of_video=not isinstance(bad, Full), lasting=not isinstance(bad, OutOfReach))
 
 
 def main() -> None:

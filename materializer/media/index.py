@@ -16,7 +16,18 @@ from viewcache.materializer.media.media_index import DecodeCost
 from viewcache.materializer.media.planes import plane_shapes
 from viewcache.materializer.media.source import Stamp
 
-__all__ = ["HIDDEN", "KEY", "NO_TIME", "REFERENCE", "TOO_LARGE", "Gop", "VideoIndex", "too_large"]
+__all__ = [
+    "HIDDEN",
+    "KEY",
+    "NO_TIME",
+    "REFERENCE",
+    "TOO_LARGE",
+    "Gop",
+    "VideoIndex",
+    "color_range_name",
+    "color_space_name",
+    "too_large",
+]
 
 KEY, HIDDEN, REFERENCE = 1, 2, 4
 """Packet flags: decoding may start here; fed but never shown; others may be predicted from it."""
@@ -160,14 +171,12 @@ class VideoIndex:
     @property
     def color_space_name(self) -> str:
         """FFmpeg's name of the colour space, ``unspecified`` if the file says none."""
-        return COLOR_SPACES.get(
-            self.color_space, "unspecified" if self.color_space in (2, 3) else str(self.color_space)
-        )
+        return color_space_name(self.color_space)
 
     @property
     def color_range_name(self) -> str:
         """``limited``, ``full`` or ``unspecified``."""
-        return COLOR_RANGES.get(self.color_range, "unspecified")
+        return color_range_name(self.color_range)
 
     @property
     def chroma_location(self) -> str:
@@ -279,6 +288,11 @@ class VideoIndex:
         except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, zlib.error) as bad:
             raise CatalogDamaged(f"a video's packet index cannot be read ({bad}); scan the dataset again") from bad
 
+    @staticmethod
+    def is_readable(blob: bytes) -> bool:
+        """Whether a blob begins as those of this release do."""
+        return blob.startswith(_MAGIC)
+
     @classmethod
     def _parse(cls, blob: bytes) -> "VideoIndex":
         if blob[: len(_MAGIC)] != _MAGIC:
@@ -311,6 +325,16 @@ class VideoIndex:
             **scalars,
             **_checked(head["mode"], arrays),
         )
+
+
+def color_space_name(number: int) -> str:
+    """FFmpeg's name of an AVColorSpace, ``unspecified`` if there is none."""
+    return COLOR_SPACES.get(number, "unspecified" if number in (2, 3) else str(number))
+
+
+def color_range_name(number: int) -> str:
+    """``limited``, ``full`` or ``unspecified``, of an AVColorRange."""
+    return COLOR_RANGES.get(number, "unspecified")
 
 
 def too_large(width: int, height: int, max_pixels: int) -> str:

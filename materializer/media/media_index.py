@@ -62,18 +62,10 @@ class MediaIndex(Protocol):
         """(frames,) the last packet that is needed for a frame: the one that holds it."""
         ...
 
-    def times_s(self, frames: np.ndarray) -> np.ndarray:
-        """Presentation times in seconds, float64, of frames by number; same shape."""
-        ...
-
     def cost(self, frames: np.ndarray) -> DecodeCost:
         """What some frames (numbers, sorted and unique) take when they are decoded together."""
         ...
 
     def span_packets(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Packets from where decoding starts for each ``first`` frame to its ``last``: an estimate without the gaps."""
-        ...
-
-    def to_bytes(self) -> bytes:
-        """As the catalog keeps it and a worker gets it."""
         ...

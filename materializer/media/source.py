@@ -10,7 +10,7 @@ import io
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from av.container import InputContainer
 
 __all__ = [
+    "SMALL_BLOCK",
     "LocalSource",
+    "OutOfReach",
     "RemoteSource",
     "Source",
     "Stamp",
@@ -38,6 +40,8 @@ FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf"
 """FFmpeg demuxers that may run. All of them read one file; none follows a reference to another."""
 BLOCK = 1 << 20
 """Bytes that a remote source fetches at once."""
+SMALL_BLOCK = 64 << 10
+"""The same, for who wants the header alone."""
 BLOCKS = 32
 """Remote blocks kept: a scan looks at most packets twice, and is to fetch most files once."""
 
@@ -80,6 +84,10 @@ def shown(uri: str) -> str:
     rest = rest.split("?", 1)[0].split("#", 1)[0] if scheme in ("http", "https") else rest
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rsplit('@', 1)[-1]}{slash}{path}"
+
+
+class OutOfReach(BadVideo):
+    """A file that could not be read, which may be otherwise the next time; nothing is said about its content."""
 
 
 class Source:
@@ -155,10 +163,11 @@ class LocalSource(Source):
 class RemoteSource(Source):
     """A file behind an fsspec URL, read in ranges; nothing is downloaded whole."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, block: int = BLOCK) -> None:
         from fsspec.core import url_to_fs
 
         quiet_requests()
+        self._block = block
         self._fs, self._path = url_to_fs(uri)
         info = self._fs.info(self._path)
         if info.get("type") == "directory":
@@ -180,10 +189,10 @@ class RemoteSource(Source):
         return [next(fetched) if part is None else part for part in kept]
 
     def block(self, number: int) -> bytes:
-        """``BLOCK`` bytes from ``number * BLOCK``, fewer at the end; the last `BLOCKS` are kept."""
+        """As many bytes as a block has from ``number`` blocks on, fewer at the end; the last `BLOCKS` are kept."""
         block = self._blocks.get(number)
         if block is None:
-            start, end = number * BLOCK, min((number + 1) * BLOCK, self.stamp.size)
+            start, end = number * self._block, min((number + 1) * self._block, self.stamp.size)
             block = self._blocks[number] = self._fetch([(start, end)])[0] if start < end else b""
             if len(self._blocks) > BLOCKS:
                 self._blocks.popitem(last=False)
@@ -195,11 +204,11 @@ class RemoteSource(Source):
         """The bytes of a range whose blocks are all kept."""
         if end <= start:
             return b""
-        numbers = range(start // BLOCK, (end - 1) // BLOCK + 1)
+        numbers = range(start // self._block, (end - 1) // self._block + 1)
         if any(number not in self._blocks for number in numbers):
             return None
         whole = b"".join(map(self.block, numbers)) if len(numbers) > 1 else self.block(numbers[0])
-        first = numbers[0] * BLOCK
+        first = numbers[0] * self._block
         return whole[start - first : end - first]
 
     def _fetch(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -210,7 +219,7 @@ class RemoteSource(Source):
         try:
             parts = self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise")
         except Exception as failed:  # as in open_source
-            raise BadVideo(f"{shown(self.uri)}: cannot be read ({type(failed).__name__}: {failed})") from failed
+            raise OutOfReach(f"{shown(self.uri)}: cannot be read ({type(failed).__name__}: {failed})") from failed
         self.bytes_read += sum(map(len, parts))
         return [self._exactly(part, start, end) for part, start, end in zip(parts, starts, ends, strict=True)]
 
@@ -224,14 +233,15 @@ class RemoteSource(Source):
 
     def target(self) -> "RangeFile":
         """A file object over the kept blocks."""
-        return RangeFile(self)
+        return RangeFile(self, self._block)
 
 
 class RangeFile(io.RawIOBase):
     """A seekable read-only file over a remote source's blocks."""
 
-    def __init__(self, source: RemoteSource) -> None:
+    def __init__(self, source: RemoteSource, block: int) -> None:
         self._source = source
+        self._block = block
         self._at = 0
 
     def readable(self) -> bool:
@@ -257,8 +267,8 @@ class RangeFile(io.RawIOBase):
         left = self._source.stamp.size - self._at if size is None or size < 0 else size
         parts: list[bytes] = []
         while left > 0:
-            block = self._source.block(self._at // BLOCK)
-            part = block[self._at % BLOCK :][:left]
+            block = self._source.block(self._at // self._block)
+            part = block[self._at % self._block :][:left]
             if not part:
                 break
             parts.append(part)
@@ -276,25 +286,26 @@ def stamp_of(info: dict[str, Any]) -> Stamp:
     return Stamp(int(info.get("size") or 0), mtime_ns, etag.strip('"'))
 
 
-def open_source(uri: str) -> Source:
+def open_source(uri: str, block: int = BLOCK) -> Source:
     """Open a video's bytes.
 
     Args:
         uri: a local path, ``file://`` or any fsspec URL.
+        block: bytes that are fetched at once of a remote file.
 
     Raises:
         BadVideo: it cannot be opened, or is not a regular file.
         Full: this process has too many files open.
     """
     try:
-        return LocalSource(uri) if is_local(uri) else RemoteSource(uri)
+        return LocalSource(uri) if is_local(uri) else RemoteSource(uri, block)
     except BadVideo:
         raise
     except FileNotFoundError as missing:
         raise BadVideo(f"{shown(uri)}: no such file") from missing
     except Exception as failed:  # fsspec's file systems raise nearly anything
         _blame_the_process(uri, failed)
-        raise BadVideo(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed
+        raise OutOfReach(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed
 
 
 def _blame_the_process(uri: str, failed: Exception) -> None:
@@ -313,8 +324,12 @@ def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
 
 
 @contextmanager
-def open_container(source: Source) -> "Iterator[InputContainer]":
+def open_container(source: Source, looking: Mapping[str, str] | None = None) -> "Iterator[InputContainer]":
     """Open the container of a source, safely (see the module's first lines).
+
+    Args:
+        source: the opened file.
+        looking: further options of FFmpeg.
 
     Raises:
         BadVideo: not a video file, or not one of the allowed formats.
@@ -322,14 +337,14 @@ def open_container(source: Source) -> "Iterator[InputContainer]":
     """
     import av
 
-    options = {"protocol_whitelist": "file", "format_whitelist": FORMATS}
+    options = {**(looking or {}), "protocol_whitelist": "file", "format_whitelist": FORMATS}
     target = source.target()
     # With a path, FFmpeg itself opens the one file, under its whitelists; a callback would be asked for that one too.
     refuse = None if isinstance(target, str) else _refuse
     try:
         container = av.open(target, mode="r", options=options, metadata_errors="replace", io_open=refuse)
     except BadVideo as refused:
-        raise BadVideo(f"{shown(source.uri)}: {refused}") from refused
+        raise type(refused)(f"{shown(source.uri)}: {refused}") from refused
     except Exception as failed:  # damaged files raise UnicodeDecodeError, IndexError, MemoryError and more (F12)
         _blame_the_process(source.uri, failed)
         raise BadVideo(f"{shown(source.uri)}: not a video that can be opened ({failed})") from failed

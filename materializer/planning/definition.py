@@ -12,7 +12,7 @@ __all__ = ["canonical", "graph_of", "seed_of", "stage_of"]
 # What may change between two runs without changing what any path means, so it is no part of a task's definition.
 _NOT_DEFINING = {
     TaskSpec: ("name", "epochs", "layout"),
-    DatasetSpec: ("on_changed_video",),
+    DatasetSpec: ("on_changed_video", "probe"),
     StepSpec: ("name",),
 }
 
@@ -27,7 +27,7 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 
     It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
     name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
-    ``epochs``, ``layout`` and ``on_changed_video``.
+    ``epochs``, ``layout``, ``on_changed_video`` and ``probe``.
     """
     values = _plain(replace(task, seed=seed_of(cache, task)))
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

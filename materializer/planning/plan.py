@@ -5,7 +5,7 @@ and gets the same keys. It lives in arrays; objects of Python exist only for the
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -150,9 +150,42 @@ class GenerationPlan:
 
     def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan with other videos for some clips; all other clips keep their keys."""
-        video = self.video.copy()
-        video[rows] = videos
-        return self.context.plan(self.epoch, self.iteration, self.position, self.sample, video)
+        return self._patched(self.context, rows, videos)
+
+    def corrected(self, videos: Videos, rows: NDArray[np.int64]) -> "GenerationPlan":
+        """The same plan where something else is known of the videos of some clips; all other clips keep their keys."""
+        return self._patched(replace(self.context, videos=videos), rows, self.video[rows])
+
+    def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
+        """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
+        part = context.plan(self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows], videos)
+        if part.shape != self.shape:
+            name = context.videos.names[int(videos[0])]
+            raise BadInput(
+                f"task {self.task.name!r}: clips of one batch must have one size, but {name!r} gives {part.shape} and "
+                f"others {self.shape}; end with a crop, or a resize to a shape"
+            )
+        video, start, keys = self.video.copy(), self.start.copy(), self.keys.copy()
+        video[rows], start[rows], keys[rows] = videos, part.start, part.keys
+        resolved = self.resolved.patched(rows, part.resolved)
+        plan = GenerationPlan(
+            context,
+            self.seq,
+            self.epoch,
+            self.iteration,
+            self.position,
+            self.sample,
+            video,
+            start,
+            resolved,
+            self.shape,
+        )
+        plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
+        hex_keys = self.hex_keys.copy()
+        for row, key in zip(rows.tolist(), part.hex_keys, strict=True):
+            hex_keys[row] = key
+        plan.__dict__["hex_keys"] = hex_keys
+        return plan
 
     def recipe(self, row: int) -> Recipe:
         """All that a worker needs to make one clip, but the video."""

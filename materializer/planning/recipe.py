@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.program import Program
 from viewcache.store import Stored
 
@@ -50,8 +51,10 @@ class VideoSource:
     key: str
     """Content key of the file."""
     index: bytes
-    """`VideoIndex.to_bytes()`."""
+    """`VideoIndex.to_bytes()`; empty for a video whose packets nobody has looked at."""
     frames: int
+    claims: Claims | None = None
+    """What is taken for granted where there is no index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,23 @@ class Resolved:
     lead: tuple[tuple[int, ...], ...]
     """Per program: the shape before C, (T,) or (V, T)."""
 
+    def patched(self, rows: NDArray[np.int64], part: "Resolved") -> "Resolved":
+        """The same with other clips at some places, in their order."""
+        programs = list(dict.fromkeys((*self.programs, *part.programs)))
+        number = np.array([programs.index(each) for each in part.programs], np.int16)
+        program = self.program.copy()
+        program[rows] = number[part.program]
+        columns = max(self.rows.shape[1], part.rows.shape[1])
+        drawn = np.zeros((len(self.rows), columns), np.int32)
+        drawn[:, : self.rows.shape[1]] = self.rows
+        drawn[rows] = 0
+        drawn[rows, : part.rows.shape[1]] = part.rows
+        shape = tuple(each.copy() for each in self.shape)
+        for whole, some in zip(shape, part.shape, strict=True):
+            whole[rows] = some
+        lead = dict(zip(self.programs, self.lead, strict=True)) | dict(zip(part.programs, part.lead, strict=True))
+        return Resolved(tuple(programs), program, drawn, shape, tuple(lead[each] for each in programs))
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedStream:

@@ -181,10 +181,22 @@ def ids_of(catalog: Catalog, keys: NDArray[np.void]) -> tuple[NDArray[np.int64],
 
 
 def plan_objects(
-    plan: GenerationPlan, object_ids: NDArray[np.int64], known: NDArray[np.bool_], cost: CostModel
+    plan: GenerationPlan,
+    rows: NDArray[np.int64],
+    object_ids: NDArray[np.int64],
+    known: NDArray[np.bool_],
+    cost: CostModel,
 ) -> pa.Table:
-    """Rows of the clips that the catalog does not know yet, for a plan whose clips were replaced."""
-    fresh = _fresh(object_ids, known)
+    """Rows of the clips that the catalog does not know yet, for a plan of which some clips were replaced.
+
+    Args:
+        plan: the plan as it is now.
+        rows: what was replaced.
+        object_ids: of all its rows.
+        known: (len(rows),) whether the catalog has those objects already.
+        cost: for the estimates.
+    """
+    fresh = rows[_fresh(object_ids[rows], known)]
     return _clip_rows(plan, fresh, object_ids, plan.clip_bytes * cost.make_s_per_byte)
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
-from viewcache.errors import BadVideo, Broken, ViewNotFound
-from viewcache.materializer.dataset.scan import Scanned
+from viewcache.errors import Broken, ViewNotFound
+from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, to_rgb
 from viewcache.materializer.ops import get
@@ -31,6 +31,7 @@ from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME
 from viewcache.materializer.spec import BranchType, StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
+from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.workers.job import Made
 
@@ -130,8 +131,11 @@ class SingleWork(Makeable):
 class Singles:
     """The single frames of one task. Thread-safe."""
 
-    def __init__(self, task: Task, catalog: Catalog, tiers: Tiers, dispatcher: Callable[[], Dispatcher]) -> None:
+    def __init__(
+        self, task: Task, catalog: Catalog, tiers: Tiers, dispatcher: Callable[[], Dispatcher], learning: Learning
+    ) -> None:
         """Find frames of ``task``, in these tiers or made by the dispatcher."""
+        self._learning = learning
         self._task = task
         self._catalog = catalog
         self._tiers = tiers
@@ -148,8 +152,8 @@ class Singles:
             ViewNotFound: no such video or frame; the message has the range.
             BadVideo: the video cannot be decoded.
         """
-        video_id, found, index = self._video(video, i)
-        return _single(video_id, found, index, i, 0, Program(()), np.zeros(0, np.int32), index.shown_size)
+        found, index = self._video(video, i)
+        return _single(found, index, i, 0, Program(()), np.zeros(0, np.int32), index.shown_size)
 
     def aug(
         self, video: str, i: int, depth: int, *, epoch: int | None = None, sample: int = 0, output: str | None = None
@@ -169,9 +173,9 @@ class Singles:
                 not drawn in that epoch; the message has what there is.
             BadVideo: the video cannot be decoded.
         """
-        video_id, found, index = self._video(video, i)
+        found, index = self._video(video, i)
         step, stream = self._step(depth, output)
-        plan, row = self._clip(video_id, video, epoch, sample)
+        plan, row = self._clip(found.video_id, video, epoch, sample)
         resolved = resolve_stream(
             self._task.graph, depth, stream, self._task.spec.sampling.frames_per_video, plan.clip(row)
         )
@@ -181,7 +185,7 @@ class Singles:
                 f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} comes after a merge, where single "
                 f"frames have no meaning of their own; they exist after steps {_listed(self.depths())}"
             )
-        return _single(video_id, found, index, i, depth, *chain, (resolved.height, resolved.width))
+        return _single(found, index, i, depth, *chain, (resolved.height, resolved.width))
 
     def depths(self) -> tuple[int, ...]:
         """The steps, from 1, after which single frames have a meaning."""
@@ -194,13 +198,13 @@ class Singles:
                 depths.append(depth)
         return tuple(depths)
 
-    def _video(self, video: str, i: int) -> tuple[int, Scanned, VideoIndex]:
-        video_id, found = self._task.dataset.one(video)
-        if found.index is None:
-            raise BadVideo(found.error)
-        if not 0 <= i < found.index.frames:
-            raise ViewNotFound(f"video {video!r} has frames 0 to {found.index.frames - 1}; asked for {i}")
-        return video_id, found, found.index
+    def _video(self, video: str, i: int) -> tuple[VideoFile, VideoIndex]:
+        dataset = self._task.dataset
+        found = dataset.one(video)
+        index = self._learning.index_of(dataset, found.video_id)
+        if not 0 <= i < index.frames:
+            raise ViewNotFound(f"video {video!r} has frames 0 to {index.frames - 1}; asked for {i}")
+        return found, index
 
     def _step(self, depth: int, output: str | None) -> tuple[StepSpec, str]:
         steps, name = self._task.graph.steps, self._task.spec.name
@@ -291,8 +295,7 @@ class Singles:
 
 
 def _single(
-    video_id: int,
-    found: Scanned,
+    found: VideoFile,
     index: VideoIndex,
     i: int,
     depth: int,
@@ -309,7 +312,7 @@ def _single(
     key, bound = content_key("single", *parts), clip_bound(math.prod(stored), 1)
     kind = ObjectKind.FRAMES if decoded else ObjectKind.AUG
     recipe = Recipe(key, program, drawn, frames, stored, 0, bound, kind, native=planes is not None)
-    return SingleFrame(video_id, found.name, found.uri, found.key, index, i, depth, (3, *size), recipe)
+    return SingleFrame(found.video_id, found.name, found.uri, found.key, index, i, depth, (3, *size), recipe)
 
 
 def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None:

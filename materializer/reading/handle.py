@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import ViewNotFound
+from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
-from viewcache.materializer.dataset.scan import Scanned
 from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.reading.batch import Batch, Buffers
@@ -273,7 +273,7 @@ class OwnedTask:
 
     def videos(self) -> Iterator[VideoInfo]:
         """All videos of the dataset, by name."""
-        return (self._info(*self.task.dataset.one(name)) for name in self.task.dataset.names())
+        return (self._info(self.task.dataset.one(name)) for name in self.task.dataset.names())
 
     @gated
     def video(self, name: str) -> VideoInfo:
@@ -282,8 +282,7 @@ class OwnedTask:
         Raises:
             ViewNotFound: the dataset has no video of that name.
         """
-        video_id, found = self.task.dataset.one(name)
-        return self._info(video_id, found)
+        return self._info(self.task.dataset.one(name))
 
     def find_video(self, name: str) -> VideoInfo | None:
         """One video, or None where there is none of that name."""
@@ -342,23 +341,22 @@ class OwnedTask:
     def _label(self, video_id: int) -> int:
         return int(self.task.dataset.labels(np.array([video_id]))[0])
 
-    def _info(self, video_id: int, found: Scanned) -> VideoInfo:
-        index = found.index
-        height, width = (0, 0) if index is None else index.shown_size
+    def _info(self, found: VideoFile) -> VideoInfo:
+        height, width = found.size
         return VideoInfo(
-            video_id=video_id,
+            video_id=found.video_id,
             name=found.name,
             uri=found.uri,
             extension=found.path[len(stem(found.path)) :],
             key=found.key,
-            label=self._label(video_id),
+            label=self._label(found.video_id),
             status=found.status,
             error=found.error,
             stamp=found.stamp,
-            frames=0 if index is None else index.frames,
+            frames=found.frames,
             height=height,
             width=width,
-            fps=None if index is None else index.fps,
-            duration_s=None if index is None else index.duration_s,
-            codec=None if index is None else index.codec,
+            fps=found.fps,
+            duration_s=found.duration_s,
+            codec=found.codec,
         )

@@ -24,6 +24,7 @@ from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import READ_TRIES, Position
 from viewcache.materializer.storage.tiers import Tiers, load_samples
+from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading
@@ -64,6 +65,7 @@ class Reader:
         dispatcher: Callable[[], Dispatcher],
         ahead: Callable[[int, int], None],
         observer: Observer,
+        learning: Learning,
     ) -> None:
         """Read ``task`` out of some tiers.
 
@@ -74,17 +76,19 @@ class Reader:
             dispatcher: makes what is missing; started on the first call.
             ahead: told the number of the generation and the epoch being read, so that what follows is made in time.
             observer: told of batches that were read.
+            learning: knows videos that nobody has decoded yet.
         """
         self.task = task
         self.spec = task.spec
         self.spent = Spent()
-        self.singles = Singles(task, catalog, tiers, dispatcher)
+        self.singles = Singles(task, catalog, tiers, dispatcher, learning)
         """Single frames of the task's videos."""
         self._catalog = catalog
         self._tiers = tiers
         self._dispatcher = dispatcher
         self._ahead = ahead
         self._observer = observer
+        self._learning = learning
         self._lock = threading.Lock()
         self._last: tuple[int, float] | None = None
         self._pace_s = 0.0
@@ -159,15 +163,29 @@ class Reader:
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
         """A batch as planned, without its pixels: ``video`` has the shape but takes no memory and holds zeros.
 
+        Videos that nobody has decoded yet are looked into now, so that what is said of them holds.
+
         Raises:
             ViewNotFound: no such epoch or iteration.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
         reading = self._begin(epoch, iteration, rank)
         active, rows = self.rows(epoch, iteration, rank, world)
+        self._look(active, rows)
         plan = active.plan
         nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
         return self._batch(plan, rows, nothing, tuple(plan.hex_keys[row] for row in rows), reading)
+
+    def _look(self, active: ActiveGeneration, rows: list[int]) -> None:
+        """Look into the videos of some clips; for one that turns out bad another stands in, by the task's policy."""
+        while bad := [
+            (row, why) for row in rows if (why := self._learning.look(self.task.dataset, active.video_id(row)))
+        ]:
+            for row, why in bad:
+                error = self.task.substitute(active, [row], why)
+                if error is not None:
+                    raise error
 
     def _too_damaged(self, epoch: int, iteration: int) -> Broken:
         return Broken(
@@ -287,15 +305,16 @@ class Reader:
         videos = plan.video[rows]
         recipes = [plan.recipe(row) for row in rows]
         frames = np.stack([source_frames(grow(each.program, each.frames, each.row)) for each in recipes])
-        index_of = self.task.index_of(plan)
-        times = np.stack([index_of(int(v)).times_s(shown) for v, shown in zip(videos, frames, strict=True)])
+        dataset, ids = self.task.dataset, plan.videos.ids[videos]
+        of_each = zip(ids.tolist(), frames, strict=True)
+        times = np.stack([self._learning.times_s(dataset, video_id, shown) for video_id, shown in of_each])
         return Batch(
             task=self.spec.name,
             epoch=reading.epoch,
             iteration=reading.iteration,
             video=out,
-            label=self.task.dataset.labels(plan.videos.ids[videos]),
-            index=plan.videos.ids[videos],
+            label=dataset.labels(ids),
+            index=ids,
             frame=frames.astype(np.int64),
             time_s=times,
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -218,10 +219,10 @@ class Keeper:
         plans: Sequence[ToCome],
         works: Sequence[ActiveGeneration],
         kept: Mapping[str, tuple[IntermediateObject, ...]],
-    ) -> tuple[dict[str, tuple[IntermediateObject, ...]], dict[str, VideoSource]]:
+    ) -> tuple[dict[str, tuple[IntermediateObject, ...]], dict[str, Callable[[], VideoSource]]]:
         """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
         recipes: list[tuple[str, int, Recipe]] = []
-        sources: dict[str, VideoSource] = {}
+        sources: dict[str, Callable[[], VideoSource]] = {}
         objects: dict[str, tuple[IntermediateObject, ...]] = {}
         for video, key in enumerate(chosen.weighed.videos):
             way = chosen.weighed.ways[int(chosen.choice.option[video])]
@@ -238,7 +239,7 @@ class Keeper:
                     if len(rows):
                         plan, row = each.plan, int(each.plan.video[rows[0]])
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
-                        sources.setdefault(key, work.source(int(rows[0])))
+                        sources.setdefault(key, partial(work.source, int(rows[0])))
                         how = None
                         if way.intermediate == ObjectKind.AUG and kind.resize is not None:
                             how = kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes()

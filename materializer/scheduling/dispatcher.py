@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
+from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.driver import Driver
@@ -45,12 +46,16 @@ IDLE_S = 0.5
 
 BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
 
+OnScanned = Callable[[str, Scanned], None]
+"""Told the content key of a video, and what a worker found of it."""
+
 
 class Dispatcher(Driver[str, Reservation]):
     """Makes objects when they are needed, or before. Thread-safe.
 
     ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
-    then return None) or return the error that the reader shall get.
+    then return None) or return the error that the reader shall get. ``on_scanned`` is told what workers found of videos
+    that came without their index.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Dispatcher(Driver[str, Reservation]):
         pool: Pool,
         settings: DispatcherSettings,
         on_bad_clip: BadClip,
+        on_scanned: OnScanned,
         observer: Observer | None = None,
         moves: Moves | None = None,
         chooser: Callable[[Board, DispatcherSettings], Chooser] | None = None,
@@ -72,6 +78,7 @@ class Dispatcher(Driver[str, Reservation]):
         self.demand_reserve = settings.demand_reserve
         """Bytes of the budget that look-ahead leaves to readers."""
         self._on_bad_clip = on_bad_clip
+        self._on_scanned = on_scanned
         self._board = self.state = Board(ledger)
         self.lock = self._board.changed
         self.evictor = Evictor(ledger, tiers, self._board, self._works, self._freed, observer or Observer())
@@ -353,6 +360,8 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _ended(self, running: Running, report: Report) -> None:
         self._release(running)
+        if report.scanned is not None:
+            self._on_scanned(running.job.video_key, report.scanned)  # before its clips are planned or asked for again
         self.failure = "" if report.error_kind == BadVideo.kind else report.error
         if not report.error:
             self._tries.pop(running.job.video_key, None)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import SubstitutionRow
+from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
@@ -29,9 +30,9 @@ class ActiveGeneration(Schedule[str], Makeable):
         order: Order,
         task_id: int,
         object_ids: NDArray[np.int64],
-        index_blob: Callable[[int], bytes],
+        looked_at: Callable[[int], tuple[bytes, Claims | None]],
     ) -> None:
-        """Take the plan, its order, the id of each row's object, and who gives the packet index of a ``video_id``."""
+        """Take the plan, its order, the id of each row's object, and who knows a ``video_id``'s index or claims."""
         sampling = plan.task.sampling
         super().__init__(
             order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
@@ -40,7 +41,7 @@ class ActiveGeneration(Schedule[str], Makeable):
         self.group_generation = plan.context.group_generation
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
-        self._index_blob = index_blob
+        self._looked_at = looked_at
         self._adopt(plan, object_ids)
         self._leave_out(np.arange(len(plan)))
 
@@ -102,6 +103,10 @@ class ActiveGeneration(Schedule[str], Makeable):
         """Content key of the video that a row's clip is of."""
         return self.plan.videos.keys[int(self.plan.video[row])]
 
+    def video_id(self, row: int) -> int:
+        """The catalog's id of the video that a row's clip is of."""
+        return int(self.plan.videos.ids[int(self.plan.video[row])])
+
     def video_number(self, video: Hashable) -> int:
         """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
         return self.plan.videos.row_of_key.get(str(video), -1)
@@ -129,8 +134,9 @@ class ActiveGeneration(Schedule[str], Makeable):
     def source(self, row: int) -> VideoSource:
         """The video that a row's clip is of."""
         video, videos = int(self.plan.video[row]), self.plan.videos
-        blob = self._index_blob(int(videos.ids[video]))
-        return VideoSource(videos.uris[video], videos.names[video], videos.keys[video], blob, int(videos.frames[video]))
+        blob, claims = self._looked_at(int(videos.ids[video]))
+        uri, name, key, frames = videos.uris[video], videos.names[video], videos.keys[video], int(videos.frames[video])
+        return VideoSource(uri, name, key, blob, frames, claims)
 
     def recipe(self, row: int) -> Recipe:
         """How a row's clip is made."""

@@ -120,7 +120,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         self,
         group_generation: int,
         objects: Sequence[IntermediateObject],
-        sources: Mapping[str, VideoSource],
+        sources: Mapping[str, Callable[[], VideoSource]],
         needs: Sequence[Callable[[Hashable], float | None]],
         free_bytes: int,
         usable: Mapping[str, Sequence[IntermediateObject]],
@@ -130,7 +130,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         Args:
             group_generation: the group's generation.
             objects: what is to be kept.
-            sources: the videos by content key.
+            sources: give the videos, by content key; asked when an object is made, since much may be known by then.
             needs: each says in how many seconds a video's clips that are not kept are needed next, by its content key.
             free_bytes: room that is left for those clips.
             usable: what may be there already to make an object from.
@@ -149,7 +149,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
 
     def source(self, row: int) -> VideoSource:
         """The video that a row is made of."""
-        return self._sources[self._intermediates[row].video]
+        return self._sources[self._intermediates[row].video]()
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""

@@ -101,6 +101,7 @@ def describe(
         name=source.name,
         video_key=source.key,
         index=source.index,
+        claims=source.claims,
         clips=clips,
         target=target,
         intermediates=tuple(intermediates),

@@ -10,10 +10,12 @@ from viewcache.catalog.records import TaskRow
 from viewcache.catalog.replay import REBUILT
 from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
-from viewcache.materializer.dataset.dataset import Dataset, Progress
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.listing import Progress, list_files
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.plan import check_size
-from viewcache.materializer.spec import CacheSpec, OnChangedVideo, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnChangedVideo, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.task import Task, TaskSettings
 from viewcache.materializer.telemetry.observer import Observer
@@ -32,8 +34,9 @@ def open_task(
     progress: Progress | None = None,
     observer: Observer | None = None,
     tasks: Iterable[TaskSpec] = (),
+    listed: MutableMapping[DatasetSpec, Files] | None = None,
 ) -> Task:
-    """Scan a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
+    """List a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
 
     Args:
         cache: the settings of the cache that the task belongs to.
@@ -43,6 +46,7 @@ def open_task(
         progress: called while files are scanned, with (done, in all, name).
         observer: told of what is planned.
         tasks: all of the configuration; files that one of them has drawn are guarded as its ``on_changed_video`` says.
+        listed: datasets that were listed a moment ago, for tasks that are opened together; this one's is added.
 
     Raises:
         BadInput: the catalog has draws of another definition under this name, a file of its draws was replaced, or no
@@ -53,7 +57,10 @@ def open_task(
     try:
         of_it = (each for each in (spec, *tasks) if each.dataset.uri == spec.dataset.uri)
         guarded = {each.name for each in of_it if each.dataset.on_changed_video == OnChangedVideo.RAISE}
-        dataset = Dataset.open(spec.dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
+        listed, same = {} if listed is None else listed, _files_of(spec.dataset)
+        if same not in listed:
+            listed[same] = list_files(same, catalog, workers=cache.workers, progress=progress, guarded=guarded)
+        dataset = Dataset(spec.dataset, listed[same], catalog)
     except BadInput as error:
         if type(error) is not BadInput:
             raise
@@ -80,6 +87,11 @@ def open_task(
     )
     settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
     return Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer or Observer())
+
+
+def _files_of(spec: DatasetSpec) -> DatasetSpec:
+    """What of a dataset decides which files are listed, and how they are looked into."""
+    return DatasetSpec(spec.uri, max_pixels=spec.max_pixels, probe=spec.probe)
 
 
 def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog) -> None:

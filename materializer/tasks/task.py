@@ -347,7 +347,7 @@ class Task:
                 cost=cost,
             )
             self._catalog.record_plan(tables)
-        return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.index_blob)
+        return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.looked_at)
 
     def demand_reserve(self, batch_bytes: int) -> int:
         """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""
@@ -391,11 +391,30 @@ class Task:
                 )
                 records.append(record)
             plan = plan.substituted(np.array(rows), np.array(videos))
-            object_ids, known = ids_of(self._catalog, plan.keys)
-            self._catalog.record_objects(plan_objects(plan, object_ids, known, self._cost))
+            changed, object_ids = np.array(rows), active.object_ids.copy()
+            object_ids[changed], known = ids_of(self._catalog, plan.keys[changed])
+            self._catalog.record_objects(plan_objects(plan, changed, object_ids, known, self._cost))
             record_policies(self._catalog, active, records)
             active.replace(plan, object_ids)
             return None
+
+    def correct(self, video_id: int) -> None:
+        """Plan the clips of a video again, in each generation that anybody has: its header did not tell the truth.
+
+        Nobody has seen a clip of it: its packets are looked at before the first one is made.
+        """
+        span = self.spec.sampling.span
+        with self._planning, self.group.lock if self.group is not None else nullcontext():
+            for active in list(self._generations.values()):
+                plan = active.plan
+                rows = np.flatnonzero(plan.video == plan.videos.row_of.get(video_id, -1))
+                if not len(rows) or not self.dataset.is_usable(video_id, span):
+                    continue  # who makes its clips finds that it cannot give them, which is the policy's case
+                plan = plan.corrected(self.dataset.known_now(plan.videos, video_id), rows)
+                object_ids = active.object_ids.copy()
+                object_ids[rows], known = ids_of(self._catalog, plan.keys[rows])
+                self._catalog.record_objects(plan_objects(plan, rows, object_ids, known, self._cost))
+                active.replace(plan, object_ids)
 
     def _replacement(self, active: ActiveGeneration, row: int) -> int | None:
         plan = active.plan

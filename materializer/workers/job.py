@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from viewcache.materializer.clock import UNKNOWN, Span
+from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.store import ArrayMeta, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
@@ -57,7 +58,7 @@ class Job:
     """The video's name in paths, for messages."""
     video_key: str
     index: bytes
-    """`VideoIndex.to_bytes()`."""
+    """`VideoIndex.to_bytes()`; empty for a video whose packets nobody has looked at: then the job begins with that."""
     clips: tuple[Recipe, ...]
     target: Target
     estimate_s: float = 10.0
@@ -68,6 +69,8 @@ class Job:
     """Whether to say when each stage was on."""
     trial: bool = False
     """Try all codecs on the first object."""
+    claims: Claims | None = None
+    """What its clips were planned from, where there is no index."""
 
     @property
     def bound(self) -> int:
@@ -122,3 +125,5 @@ class Report:
     error_kind: str = ""
     span: Span = UNKNOWN
     """Since the last object, or the job's begin."""
+    scanned: Scanned | None = None
+    """What was found of a video that came without its index."""

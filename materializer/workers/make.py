@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewcache.errors import Broken, ViewcacheError
+from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.demux import ANOTHER
+from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to_rgb
-from viewcache.materializer.media.source import shown
+from viewcache.materializer.media.probe import probe
+from viewcache.materializer.media.source import OutOfReach, shown
 from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
@@ -114,10 +117,10 @@ class _Frame:
 class _Maker:
     """The state of one job."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, index: VideoIndex) -> None:
         self.job = job
         self.clock = _PhaseClock(laps=job.laps)
-        self.index = VideoIndex.from_bytes(job.index)
+        self.index = index
         self.stats = DecodeStats()
         self.trials: tuple[Trial, ...] = ()
         self.failed: dict[str, str] = {}
@@ -249,16 +252,23 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
             job early, with the rest in ``Report.returned``.
     """
     error = kind = ""
-    maker = None
+    maker = scanned = None
     try:
-        maker = _Maker(job)
+        if not job.index:
+            scanned = _look(job)
+            if scanned.error:
+                raise BadVideo(scanned.error)
+            if _contradicted(job, scanned):
+                yield Report(returned=job.keys, scanned=scanned)  # its clips are planned again
+                return
+        maker = _Maker(job, VideoIndex.from_bytes(job.index if scanned is None else scanned.index))
         yield from maker.run(pause)
     except ViewcacheError as known:
         error, kind = str(known), known.kind
     except Exception:  # a worker outlives a job that fails, and says what it was
         error, kind = f"{job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
     if maker is None:
-        yield Report(error=error, error_kind=kind)
+        yield Report(error=error, error_kind=kind, scanned=scanned)
         return
     stats = maker.stats
     counts = {
@@ -276,4 +286,29 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     damaged = tuple(maker.kept.damaged)
     seconds, span = maker.clock.take()
     returned = tuple(maker.returned)
-    yield Report(seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span)
+    yield Report(seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span, scanned)
+
+
+def _look(job: Job) -> Scanned:
+    """Look at every packet of a video that came without its index.
+
+    Raises:
+        BadVideo: it was found bad before, or cannot be reached now.
+    """
+    claims = job.claims
+    assert claims is not None  # who has no index has these
+    if claims.error:
+        raise BadVideo(claims.error)
+    try:
+        index = probe(job.uri, claims.max_pixels)
+    except OutOfReach:
+        raise
+    except BadVideo as bad:
+        return Scanned(error=str(bad))
+    if not index.stamp.same(claims.stamp):
+        raise BadVideo(f"{shown(job.uri)}: {ANOTHER}")
+    return Scanned.of(job.uri, index)
+
+
+def _contradicted(job: Job, scanned: Scanned) -> str:
+    return job.claims.contradicted(scanned.facts) if job.claims is not None and scanned.facts is not None else ""

@@ -30,7 +30,7 @@ def test_a_dataset_keeps_its_id(catalog: Catalog) -> None:
 def test_a_video_keeps_its_id_when_its_content_changes(catalog: Catalog) -> None:
     """A rescan updates the row in place; new files get new ids, in the order given."""
     dataset = catalog.register_dataset("/videos")
-    before = catalog.upsert_videos(dataset, [video(0), video(1, index_blob=b"\x00\xff", label="dog")])
+    before = catalog.upsert_videos(dataset, [video(0), video(1, index_at=7, label="dog")])
     after = catalog.upsert_videos(dataset, [video(2), video(1, key="f" * 32, status="gone")])
     assert after[1] == before[1]
     assert after[0] not in before
@@ -44,8 +44,17 @@ def test_videos_come_back_as_they_were_given(catalog: Catalog) -> None:
     """Every field, empty text, null, bytes and words of any script included, survives the trip."""
     dataset = catalog.register_dataset("/videos")
     rows = [
-        video(0, label="", error='a "quoted", line\nand more', etag="ü漢", index_blob=b""),
-        video(1, size_bytes=2**60, mtime_ns=2**62, fps=23.976, width=1920, index_blob=bytes(range(256))),
+        video(0, label="", error='a "quoted", line\nand more', etag="ü漢", index_at=0),
+        video(
+            1,
+            size_bytes=2**60,
+            mtime_ns=2**62,
+            fps=23.976,
+            width=1920,
+            index_at=2**62,
+            time_first=-(2**40),
+            time_step=512,
+        ),
     ]
     catalog.upsert_videos(dataset, rows)
     table = catalog.load_videos(dataset)
@@ -245,7 +254,7 @@ def test_clips_come_with_their_frames(catalog: Catalog) -> None:
     assert [clip["frame_start"] for clip in clips] == [use["sample"] for use in uses]
     sizes = catalog.load_video_sizes(row.dataset_id)
     assert sizes["video_id"].to_pylist() == ids
-    assert "index_blob" not in sizes.column_names
+    assert "index_at" not in sizes.column_names
 
 
 def test_objects_of_no_plan_are_found(catalog: Catalog) -> None:

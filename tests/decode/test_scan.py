@@ -1,22 +1,27 @@
-"""Scanning a dataset: complete, incremental, in processes that a hostile file cannot take along."""
+"""Looking into files: complete, by header or by every packet, in processes that a hostile file cannot take along."""
 
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from viewcache.errors import DatasetNotFound, Full
-from viewcache.materializer.dataset.scan import Known, Scanned, ScanProcess, scan, video_key
+from tests.clips import FAMILIES, rotate_mp4
+from viewcache.errors import Full
+from viewcache.materializer.dataset.discover import Found, discover
+from viewcache.materializer.dataset.listing import video_key
+from viewcache.materializer.dataset.scan import ScanProcess, scan
+from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import Stamp
-from viewcache.materializer.spec import DatasetSpec
 
 pytestmark = pytest.mark.usefixtures("spawned")
 
+MOST = 8192 * 4320
 GOOD = ("h264_bframes.mp4", "vp9_hidden.webm", "mpeg4_bframes.avi")
 
 
@@ -32,66 +37,90 @@ def dataset(family: Callable[[str], Path], tmp_path: Path) -> Path:
     return folder
 
 
-def known_of(records: list[Scanned]) -> dict[str, Known]:
-    """What the catalog would remember."""
-    return {each.uri: Known(each.stamp, each.index.to_bytes() if each.index else b"", each.error) for each in records}
+def looked(folder: Path, *, full: bool = True, max_pixels: int = MOST, **more: Any) -> dict[str, Scanned]:
+    """Path → what was found of each file."""
+    return {file.path: found for file, found in scan(discover(str(folder)), max_pixels, full=full, **more)}
 
 
-def test_every_file_gets_a_record(dataset: Path) -> None:
-    """Good videos come with an index, bad ones with a reason that names them; progress counts them all."""
-    told: list[tuple[int, int, str]] = []
-    records = {each.name: each for each in scan(DatasetSpec(str(dataset)), progress=lambda *step: told.append(step))}
-    assert sorted(records) == ["cut", "sub.-h264_bframes", "sub.-mpeg4_bframes", "sub.-vp9_hidden", "text"]
-    assert [step[:2] for step in told] == [(n, 5) for n in range(1, 6)]
-    good = records["sub.-vp9_hidden"]
-    assert (good.status, good.error, good.error_kind) == ("ok", "", "")
-    assert good.index is not None
-    assert (good.index.frames, good.index.shown_size) == (60, (67, 101))
-    bad = records["text"]
-    assert (bad.status, bad.error_kind, bad.index) == ("bad", "bad_video", None)
+@pytest.mark.parametrize("full", [True, False])
+def test_every_file_gets_a_record(dataset: Path, full: bool) -> None:
+    """Good videos come with facts, bad ones with a reason that names them, by header and by packets."""
+    found = looked(dataset, full=full)
+    assert sorted(found) == ["cut.mp4", *(f"sub/{name}" for name in sorted(GOOD)), "text.mp4"]
+    good = found["sub/vp9_hidden.webm"]
+    assert good.error == ""
+    assert good.facts is not None
+    assert (good.facts.frames, good.facts.shown_size) == (60, (67, 101))
+    assert bool(good.index)  # a container that has no table of its packets
+    assert bool(found["sub/h264_bframes.mp4"].index) == full
+    bad = found["text.mp4"]
+    assert (bad.facts, bad.index) == (None, b"")
     assert bad.error.startswith(f"{dataset / 'text.mp4'}: ")
+    assert bad.lasting
 
 
-def test_unchanged_files_are_not_opened(dataset: Path) -> None:
-    """A second scan reuses what it knows, of bad files too; changed and new files are indexed again."""
-    first = list(scan(DatasetSpec(str(dataset)), workers=1))
-    again = {each.name: each for each in scan(DatasetSpec(str(dataset)), known_of(first))}
-    assert all(each.reused for each in again.values())
-    assert {each.key for each in first} == {each.key for each in again.values()}
-    (dataset / "text.mp4").write_bytes((dataset / "sub" / GOOD[0]).read_bytes())
-    third = {each.name: each for each in scan(DatasetSpec(str(dataset)), known_of(first), workers=1)}
-    assert [name for name, each in third.items() if not each.reused] == ["text"]
-    assert third["text"].status == "ok"
-    assert third["text"].key != again["text"].key
+def test_a_header_says_what_the_packets_give(family: Callable[[str], Path], tmp_path: Path) -> None:
+    """Whatever a header tells enough of has the same facts by its packets, but for the times."""
+    by_header = 0
+    for name in sorted(FAMILIES):
+        path = family(name)
+        (header,), (packets,) = (looked(path, full=full).values() for full in (False, True))
+        assert header.facts is not None
+        assert packets.facts is not None
+        by_header += not header.index
+        assert replace(header.facts, times=packets.facts.times, damage=packets.facts.damage) == packets.facts, name
+    assert by_header >= 7
 
 
-def test_a_blob_of_another_version_is_replaced(dataset: Path) -> None:
-    """An index that this release cannot read is made anew, not an error."""
-    spec = DatasetSpec(str(dataset / "sub" / GOOD[0]))
-    (record,) = scan(spec)
-    (again,) = scan(spec, {record.uri: Known(record.stamp, b"VCIX\x00old")})
-    assert not again.reused
-    assert again.status == "ok"
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_a_header_says_how_a_phone_was_held(family: Callable[[str], Path], tmp_path: Path, degrees: int) -> None:
+    """The display matrix of the track turns width and height."""
+    path = tmp_path / "held.mp4"
+    path.write_bytes(family("h264_bframes.mp4").read_bytes())
+    rotate_mp4(path, degrees)
+    (header,), (packets,) = (looked(path, full=full).values() for full in (False, True))
+    assert header.facts is not None
+    assert packets.facts is not None
+    assert not header.index
+    assert (header.facts.rotation, header.facts.shown_size) == (packets.facts.rotation, packets.facts.shown_size)
+    assert header.facts.rotation == -degrees % 360
 
 
 def test_a_process_that_dies_costs_its_file(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a scanning process ends, its file is bad with the reason, and each of the others gets another process."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    records = list(scan(DatasetSpec(str(dataset / "sub")), workers=1))
-    assert [each.error.split(": ")[1] for each in records] == ["the process that indexed it ended with status 1"] * 3
+    for full in (True, False):
+        found = looked(dataset / "sub", full=full, workers=1).values()
+        assert [each.error.split(": ")[1] for each in found] == ["the process that indexed it ended with status 1"] * 3
+
+
+def test_one_of_several_that_kills_its_process(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the files that a process had together only the one that kills it is bad."""
+    give = ScanProcess.give
+
+    def give_and_kill(self: ScanProcess, files: list[Found], *limits: Any, full: bool) -> None:
+        if any(file.path.endswith(GOOD[1]) for file in files):
+            self.process.kill()
+            self.process.wait()
+        give(self, files, *limits, full=full)
+
+    monkeypatch.setattr(ScanProcess, "give", give_and_kill)
+    found = looked(dataset / "sub", full=False, workers=1)
+    assert {name: found[name].error.partition(": ")[2] for name in GOOD} == {
+        GOOD[0]: "", GOOD[1]: "the process that indexed it was killed by SIGKILL", GOOD[2]: ""
+    }  # fmt: skip
 
 
 def test_too_little_memory_is_a_bad_video(dataset: Path) -> None:
     """A file that needs more memory than a process may take is refused; the scan goes on."""
-    records = list(scan(DatasetSpec(str(dataset / "sub")), workers=1, memory_bytes=8 << 20))
-    assert [each.status for each in records] == ["bad"] * 3
+    found = looked(dataset / "sub", workers=1, memory_bytes=8 << 20)
+    assert all(each.error for each in found.values())
 
 
 def test_a_file_that_takes_too_long_is_given_up(dataset: Path) -> None:
     """A probe past its time limit is killed; the file is bad with the limit in the reason."""
-    (record,) = scan(DatasetSpec(str(dataset / "sub" / GOOD[0])), limit_s=0.0)
-    assert record.status == "bad"
-    assert "could not be indexed in 0 s" in record.error
+    (found,) = looked(dataset / "sub" / GOOD[0], limit_s=0.0).values()
+    assert "could not be indexed in 0 s" in found.error
 
 
 def children() -> str:
@@ -102,66 +131,36 @@ def children() -> str:
 
 def test_leaving_early_ends_the_processes(dataset: Path) -> None:
     """Closing the scan half-way leaves no process behind."""
-    records = scan(DatasetSpec(str(dataset)), workers=2)
-    next(records)
+    found = scan(discover(str(dataset)), MOST, full=True, workers=2)
+    next(found)
     started = "-m viewcache.materializer.dataset.scan_worker"  # the tests' fork servers have the name as an argument
     assert started in children()
-    del records
+    del found
     assert started not in children()
 
 
-def test_links_that_leave_are_bad_videos(dataset: Path, tmp_path: Path) -> None:
-    """They are decided by the policy for bad videos, and never opened."""
-    (dataset / "out.mp4").symlink_to(tmp_path / "elsewhere.mp4")
-    records = {each.name: each for each in scan(DatasetSpec(str(dataset)))}
-    assert "leaves the dataset's folder" in records["out"].error
-
-
-def test_too_large_frames(family: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("full", [True, False])
+def test_too_large_frames(family: Callable[[str], Path], full: bool) -> None:
     """The dataset's limit of pixels reaches the scanning processes."""
-    (record,) = scan(DatasetSpec(str(family("h264_bframes.mp4")), max_pixels=100))
-    assert "frames of 128x96 have more pixels than max_pixels allows (100)" in record.error
-
-
-@pytest.mark.parametrize(("before", "after"), [(100, 20_000), (20_000, 100)])
-def test_the_limit_of_pixels_is_that_of_the_task(family: Callable[[str], Path], before: int, after: int) -> None:
-    """What a scan with another limit found, of this task or of another, does not stand for this one."""
-    uri = str(family("h264_bframes.mp4"))
-    (first,) = scan(DatasetSpec(uri, max_pixels=before))
-    known = {first.uri: Known(first.stamp, first.index.to_bytes() if first.index else b"", first.error)}
-    (again,) = scan(DatasetSpec(uri, max_pixels=after), known)
-    assert again.status == ("bad" if after == 100 else "ok")
-    assert ("more pixels than max_pixels allows (100)" in again.error) == (after == 100)
-    (same,) = scan(DatasetSpec(uri, max_pixels=before), known)
-    assert (same.reused, same.error) == (True, first.error)
+    (found,) = looked(family("h264_bframes.mp4"), full=full, max_pixels=100).values()
+    assert "frames of 128x96 have more pixels than max_pixels allows (100)" in found.error
 
 
 def test_too_many_open_files_are_no_bad_video(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scanning process that may open no more files says nothing about a video: no policy may take another for it."""
     give, given = ScanProcess.give, 0
 
-    def give_and_limit(self: ScanProcess, *which: Any) -> None:
+    def give_and_limit(self: ScanProcess, *which: Any, full: bool) -> None:
         nonlocal given
         given += 1
         if given == 2:  # by then it has loaded what it needs
             open_now = len(os.listdir(f"/proc/{self.process.pid}/fd"))
             resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (open_now, open_now))
-        give(self, *which)
+        give(self, *which, full=full)
 
     monkeypatch.setattr(ScanProcess, "give", give_and_limit)
     with pytest.raises(Full, match="ulimit -n"):
-        list(scan(DatasetSpec(str(dataset)), workers=1))
-
-
-def test_labels_come_with_the_records(dataset: Path, tmp_path: Path) -> None:
-    """Label and further columns of the table are on each record."""
-    table = tmp_path / "labels.csv"
-    table.write_text("video,label,split\nvp9_hidden,7,val\n")
-    records = {each.name: each for each in scan(DatasetSpec(str(dataset), labels=str(table)))}
-    assert (records["sub.-vp9_hidden"].label, records["sub.-vp9_hidden"].columns) == (7, {"split": "val"})
-    assert records["text"].label is None
-    with pytest.raises(DatasetNotFound):
-        list(scan(DatasetSpec(str(dataset), labels=str(tmp_path / "gone.csv"))))
+        looked(dataset, workers=1)
 
 
 def test_video_keys_are_pinned() -> None:

@@ -21,6 +21,7 @@ from viewcache.materializer.scheduling.pressure import Pressure
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.tiers import Tiers
+from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.pool import Event, EventKind, Pool, WorkerPool
@@ -257,6 +258,7 @@ class Harness:
             pool,
             DispatcherSettings(target, CodecChooser({"local": "raw"}, list, float), job_bytes, reserve),
             lambda work, rows, why: self.task.substitute(self.active, rows, why),
+            Learning(self.catalog, lambda: [self.task]).learn,
             chooser=lambda board, settings: Chooser(board, settings, pressure),
         )
 

@@ -22,7 +22,7 @@ def generations() -> tuple[ActiveGeneration, ActiveGeneration]:
             task_of("t", 4, 2, samples=SAMPLES, batch=BATCH), videos_of(VIDEOS), epochs=EPOCHS, number=number
         )
         order = Order(np.tile(np.arange(VIDEOS), (EPOCHS, 1)), np.full(EPOCHS, VIDEOS))
-        return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda _: b"")
+        return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda _: (b"", None))
 
     return generation(0), generation(1)
 

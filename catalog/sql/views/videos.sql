@@ -4,7 +4,8 @@
 --   dataset_id: number of its dataset
 --   dataset: folder, glob or URL of its dataset
 --   uri: absolute path or URL
---   status: ok, bad (could not be indexed) or gone (no longer there)
+--   status: ok, bad (cannot be decoded), listed (nobody has looked into it yet) or gone (no longer there)
+--   indexed: whether all of its packets were looked at, and not its header alone
 --   label: from the labels table or the folder's name
 --   frames: how many, in presentation order
 --   fps: average frames per second
@@ -27,6 +28,6 @@
 select
     v.video_id, v.name as video, v.dataset_id, d.uri as dataset, v.uri, v.status, v.label, v.frames, v.fps,
     v.duration_s, v.width, v.height, v.rotation, v.codec, v.pix_fmt, v.color_space, v.color_range, v.keyframes,
-    v.gop_max, v.size_bytes, v.mtime_ns, v.etag, v.key, v.error_kind, v.error
+    v.gop_max, v.index_at is not null as indexed, v.size_bytes, v.mtime_ns, v.etag, v.key, v.error_kind, v.error
 from video v
 join dataset d on d.dataset_id = v.dataset_id

@@ -1,0 +1,44 @@
+"""What a label table says of a dataset's videos, as rows of the catalog: labels and further columns."""
+
+from collections.abc import Mapping, Sequence
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import VideoColumnRow
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.labels import Value
+
+__all__ = ["record_columns", "record_labels"]
+
+
+def record_labels(catalog: Catalog, files: Files, labels: Sequence[Value]) -> None:
+    """Record the files' labels where they are not what is recorded."""
+    texts = [None if label is None else str(label) for label in labels]
+    known = files.column("label").to_pylist()
+    ids = files.ids.tolist()
+    changed = {each: text for each, text, old in zip(ids, texts, known, strict=True) if text != old}
+    catalog.set_labels(changed)
+
+
+def record_columns(catalog: Catalog, dataset_id: int, columns: Mapping[int, Mapping[str, Value]]) -> None:
+    """Record the label table's further columns, by ``video_id``, where they are not what is recorded."""
+    if not any(columns.values()):
+        return
+    names = ("video_id", "name", "text_value", "number_value")
+    known: dict[int, set[tuple[object, ...]]] = {}
+    for row in catalog.load_video_columns(dataset_id).to_pylist():
+        known.setdefault(row["video_id"], set()).add(tuple(row[name] for name in names))
+    changed = []
+    for video_id, values in columns.items():
+        rows = _column_rows(video_id, values)
+        if {tuple(getattr(row, name) for name in names) for row in rows} != known.get(video_id, set()):
+            changed += rows
+    catalog.set_video_columns(changed)
+
+
+def _column_rows(video_id: int, values: Mapping[str, Value]) -> list[VideoColumnRow]:
+    rows = []
+    for name, value in values.items():
+        if value is not None:
+            number = float(value) if isinstance(value, int | float) else None
+            rows.append(VideoColumnRow(video_id, name, str(value), number))
+    return rows

@@ -1,0 +1,257 @@
+"""The files of a dataset in memory, sorted by name: what a plan needs of each, in arrays, and where the rest is found.
+
+Several tasks draw from them. Packet indexes stay where they lie until a video is decoded or looked at.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import VideoStatus
+from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.media.sketch import SketchedIndex
+from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.randomness import Words, address_word
+
+__all__ = ["Files", "VideoFile"]
+
+INDEXES = 256
+"""Packet indexes that are remembered parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoFile:
+    """One file, as a record to look at."""
+
+    video_id: int
+    name: str
+    """In paths; see `names`."""
+    uri: str
+    """Absolute path or URL."""
+    path: str
+    """Under the dataset."""
+    key: str
+    """32 hex digits: this version of this file."""
+    stamp: Stamp
+    status: VideoStatus
+    error: str
+    """Why it is bad, with the file's name; empty if it is not."""
+    frames: int
+    size: tuple[int, int]
+    """(height, width) as shown; zeros if unknown."""
+    fps: float | None
+    duration_s: float | None
+    codec: str | None
+
+
+class Files:
+    """What is known of a dataset's files; arrays have one entry a file. Thread-safe."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        uri: str,
+        dataset_id: int,
+        rows: pa.Table,
+        paths: Sequence[str],
+        gone: Mapping[int, str],
+        changed: Sequence[str],
+    ) -> None:
+        """Take the rows of the files that are there, sorted by name, and what else a listing finds.
+
+        Args:
+            catalog: where indexes are read.
+            uri: of the dataset.
+            dataset_id: of the dataset.
+            rows: of ``schemas.VIDEO``, sorted by name.
+            paths: of each row's file, under the dataset.
+            gone: ``video_id`` → URI of files that were there once.
+            changed: what is to be told of files that have other content than when they were drawn.
+        """
+        self.uri = uri
+        self.dataset_id = dataset_id
+        self.gone = gone
+        self.changed = tuple(changed)
+        self._catalog = catalog
+        self._lock = threading.Lock()
+        self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
+        self.names: tuple[str, ...] = tuple(rows["name"].to_pylist())
+        self.uris: tuple[str, ...] = tuple(rows["uri"].to_pylist())
+        self.paths = tuple(paths)
+        self.keys: list[str] = rows["key"].to_pylist()
+        self.frames = _numbers(rows, "frames")
+        width, height = _numbers(rows, "width"), _numbers(rows, "height")
+        across = np.isin(_numbers(rows, "rotation"), (90, 270))
+        self.height = np.where(across, width, height)
+        """As shown, rotation applied; 0 if unknown."""
+        self.width = np.where(across, height, width)
+        self.whole: NDArray[np.bool_] = np.array([each == VideoStatus.OK for each in rows["status"].to_pylist()], bool)
+        """Whether nothing is known to be wrong with it."""
+        self._errors = dict(enumerate(rows["error"].to_pylist()))
+        self._index_at = _numbers(rows, "index_at", -1)
+        self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
+        self._rows = rows
+        """As they were listed; what was learned since is in the arrays."""
+        self.index = lru_cache(maxsize=INDEXES)(self._index)
+
+    def __len__(self) -> int:
+        """Number of files, good and bad."""
+        return len(self.ids)
+
+    @cached_property
+    def words(self) -> Words:
+        """Addresses of the files' random numbers: of their names, so that a dataset that moves keeps its draws."""
+        return np.array([address_word(name) for name in self.names], np.uint64)
+
+    @cached_property
+    def row_of(self) -> dict[int, int]:
+        """``video_id`` → position in the arrays."""
+        return {video: row for row, video in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def row_of_name(self) -> dict[str, int]:
+        """Name → position in the arrays."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    @cached_property
+    def row_of_key(self) -> dict[str, int]:
+        """Content key → position in the arrays."""
+        return {key: row for row, key in enumerate(self.keys)}
+
+    def listed(self, row: int) -> dict[str, Any]:
+        """A file's row of the catalog, as it was listed."""
+        return dict(self._rows.slice(row, 1).to_pylist()[0])
+
+    def found(self, row: int) -> Found:
+        """A file, to be looked into."""
+        listed = self.listed(row)
+        stamp = Stamp(listed["size_bytes"] or 0, listed["mtime_ns"] or 0, listed["etag"] or "")
+        return Found(self.uris[row], self.paths[row], stamp)
+
+    def error(self, row: int) -> str:
+        """Why a file is bad."""
+        return self._errors.get(row) or ""
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column of the catalog's rows, as they were listed."""
+        return self._rows[name]
+
+    def file(self, row: int) -> VideoFile:
+        """One file as a record."""
+        listed = self.listed(row)
+        return VideoFile(
+            video_id=int(self.ids[row]),
+            name=self.names[row],
+            uri=self.uris[row],
+            path=self.paths[row],
+            key=self.keys[row],
+            stamp=self.found(row).stamp,
+            status=VideoStatus.OK if self.whole[row] else VideoStatus.BAD,
+            error=self.error(row),
+            frames=int(self.frames[row]),
+            size=(int(self.height[row]), int(self.width[row])),
+            fps=listed["fps"],
+            duration_s=listed["duration_s"],
+            codec=listed["codec"],
+        )
+
+    # Packet indexes ------------------------------------------------------------------------------------------------
+
+    def is_looked_at(self, row: int) -> bool:
+        """Whether all packets of a video were looked at, in this run or an earlier one."""
+        return bool(self._index_at[row] >= 0)
+
+    def index_blob(self, row: int) -> bytes:
+        """A video's packet index as a worker gets it; empty if it is bad, or nobody looked at its packets yet."""
+        return self._blob(row) if self.whole[row] else b""
+
+    def _blob(self, row: int) -> bytes:
+        at = int(self._index_at[row])
+        blob = self._catalog.read_index(at) if at >= 0 else None
+        return blob if blob is not None and VideoIndex.is_readable(blob) else b""
+
+    def claims(self, row: int, max_pixels: int) -> Claims:
+        """What plans take for granted of a video whose packets nobody has looked at."""
+        return Claims(
+            stamp=self.found(row).stamp,
+            frames=int(self.frames[row]),
+            height=int(self.height[row]),
+            width=int(self.width[row]),
+            pix_fmt=self.listed(row)["pix_fmt"] or "",
+            max_pixels=max_pixels,
+            error=self.error(row),
+        )
+
+    def exact_index(self, row: int) -> VideoIndex | None:
+        """A video's packet index; None if nobody looked at its packets yet, or the index is lost."""
+        blob = self._blob(row)
+        try:
+            return VideoIndex.from_bytes(blob) if blob else None
+        except CatalogDamaged:  # of another release
+            return None
+
+    def _index(self, row: int) -> MediaIndex:
+        """What planning knows of a video: its index, or a sketch by its header."""
+        exact = self.exact_index(row)
+        if exact is not None:
+            return exact
+        if not self.frames[row]:
+            raise BadVideo(self.error(row))
+        listed = self.listed(row)
+        return SketchedIndex(
+            frames=int(self.frames[row]),
+            shown_size=(int(self.height[row]), int(self.width[row])),
+            coded_size=(listed["height"], listed["width"]),
+            pix_fmt=listed["pix_fmt"] or "",
+            keyframes=max(1, listed["keyframes"] or 1),
+            file_bytes=listed["size_bytes"] or 0,
+        )
+
+    def times_s(self, row: int, frames: np.ndarray) -> np.ndarray | None:
+        """Presentation times of frames in seconds, float64, same shape; without the index where they are even.
+
+        None for a video whose packets nobody has looked at.
+        """
+        first, step, numerator, denominator = (int(self._times[name][row]) for name in _TIMES)
+        if step >= 0 and denominator > 0:
+            return FrameTimes(first, step, numerator, denominator).times_s(frames)
+        index = self.index(row)
+        return index.times_s(frames) if isinstance(index, VideoIndex) else None
+
+    def learn(self, row: int, found: Scanned, index_at: int | None) -> None:
+        """Go by what was found of a file, instead of what was known."""
+        facts = found.facts
+        with self._lock:
+            self._index_at[row] = -1 if index_at is None else index_at
+            self.whole[row] = not found.error
+            self._errors[row] = found.error
+            if facts is not None:
+                self.frames[row] = facts.frames
+                self.height[row], self.width[row] = facts.shown_size
+                times = facts.times
+                values = (
+                    (-1, -1, -1, -1) if times is None else (times.first, times.step, times.numerator, times.denominator)
+                )
+                for name, value in zip(_TIMES, values, strict=True):
+                    self._times[name][row] = value
+            self.index.cache_clear()
+
+
+_TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")
+
+
+def _numbers(rows: pa.Table, name: str, missing: int = 0) -> NDArray[np.int64]:
+    """A column of whole numbers, which may be written to."""
+    column = rows[name].cast(pa.int64()).fill_null(missing)
+    return np.array(column.to_numpy(), np.int64)

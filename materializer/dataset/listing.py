@@ -1,0 +1,345 @@
+"""List a dataset, look into what is new, and record both: names first, so that ids do not depend on what was faster.
+
+What is found is recorded in batches, so that a process that is killed costs the last batch. A file that is gone keeps
+its row, so that its name is not given again and its content is recognized.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
+from viewcache.errors import BadInput, BadVideo, CatalogDamaged
+from viewcache.failpoints import failpoint
+from viewcache.materializer.dataset.discover import Found, discover
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.names import names_for
+from viewcache.materializer.dataset.scan import scan
+from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
+from viewcache.materializer.media.source import Stamp, shown
+from viewcache.materializer.spec import DatasetSpec, ProbeMode
+
+__all__ = ["Progress", "facts_row", "list_files", "video_key"]
+
+Progress = Callable[[int, int, str], None]
+"""Called with files done, files in all, and the name of the last one."""
+
+LISTED_AT_ONCE = 10_000
+"""New files whose names are recorded in one transaction."""
+FOUND_AT_ONCE = 1_000
+"""Files of which it is recorded in one transaction what was found; less is lost when the process is killed."""
+
+_log = logging.getLogger("viewcache.dataset")
+
+
+def video_key(uri: str, stamp: Stamp) -> str:
+    """The content key of one version of a file: 32 hex digits of BLAKE2b over its URI and etag, or size and time."""
+    version = f"etag:{stamp.etag}" if stamp.etag else f"size:{stamp.size} mtime:{stamp.mtime_ns}"
+    text = f"video\0{uri}\0{version}".encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def list_files(
+    spec: DatasetSpec,
+    catalog: Catalog,
+    *,
+    workers: int = 0,
+    progress: Progress | None = None,
+    guarded: Container[str] = (),
+) -> Files:
+    """List a dataset's files, look into the new and changed ones, and record what is found.
+
+    Args:
+        spec: where it is, how thoroughly files are looked into, and the largest frame allowed.
+        catalog: what is known of it.
+        workers: processes that look into files; 0 = one per core.
+        progress: called while files are looked into.
+        guarded: tasks that must not be shown other content under the name of a video that they have drawn.
+
+    Raises:
+        DatasetNotFound: no folder, or no videos.
+        BadInput: a file has other content than when a guarded task drew it; that is not recorded.
+        Full: no disk space, or too many open files.
+    """
+    dataset_id = catalog.register_dataset(spec.uri)
+    known = _Known(catalog.load_videos(dataset_id))
+    listing = _Listing(spec, catalog, dataset_id, known, discover(spec.uri), guarded)
+    listing.register()
+    failpoint("dataset.listed")
+    listing.look(workers, progress)
+    return listing.files()
+
+
+class _Known:
+    """What the catalog has of a dataset, by URI."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.row_of = {uri: row for row, uri in enumerate(rows["uri"].to_pylist())}
+        columns = ("name", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
+        self._columns = {name: rows[name].to_pylist() for name in columns}
+
+    def name(self, uri: str) -> str | None:
+        """The name that a file was given."""
+        row = self.row_of.get(uri)
+        return None if row is None else self._columns["name"][row]
+
+    def get(self, uri: str) -> dict[str, Any] | None:
+        """All that is known of a file."""
+        row = self.row_of.get(uri)
+        return None if row is None else self.rows.slice(row, 1).to_pylist()[0]
+
+    def holds(self, file: Found, spec: DatasetSpec) -> bool:
+        """Whether what is known of a file is still so, and enough."""
+        row = self.row_of.get(file.uri)
+        if row is None or self._columns["status"][row] in (VideoStatus.GONE, VideoStatus.LISTED):
+            return False
+        size, mtime_ns, etag = (self._columns[name][row] for name in ("size_bytes", "mtime_ns", "etag"))
+        if not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp):
+            return False
+        if self._columns["frames"][row] is None:
+            # Bad as it was, unless it was refused for a limit that is another one here.
+            error = self._columns["error"][row] or ""
+            return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
+        index_at = self._columns["index_at"][row]
+        return spec.probe == ProbeMode.LAZY or (index_at is not None and index_at >= 0)
+
+    def was_indexed(self, uri: str) -> bool:
+        """Whether every packet of a file was read once, so that views of it may have been made."""
+        row = self.row_of.get(uri)
+        return row is not None and self._columns["index_at"][row] is not None
+
+    def gone(self, here: Collection[str]) -> list[dict[str, Any]]:
+        """Files that were there before and are not any more, and are not recorded as gone."""
+        missing = [
+            row for uri, row in self.row_of.items()
+            if uri not in here and self._columns["status"][row] != VideoStatus.GONE
+        ]  # fmt: skip
+        return self.rows.take(missing).to_pylist() if missing else []
+
+
+@dataclass(slots=True)
+class _Listing:
+    """One look at a dataset."""
+
+    spec: DatasetSpec
+    catalog: Catalog
+    dataset_id: int
+    known: _Known
+    found: list[Found]
+    guarded: Container[str]
+    warnings: list[str] | None = None
+
+    def register(self) -> None:
+        """Give the new files names and ids, and say which are gone."""
+        uris = {each.uri for each in self.found}
+        fresh = [each for each in self.found if each.uri not in self.known.row_of]
+        rows = [
+            VideoRow(
+                uri=each.uri,
+                name=name,
+                key=video_key(each.uri, each.stamp),
+                size_bytes=each.stamp.size,
+                mtime_ns=each.stamp.mtime_ns,
+                etag=each.stamp.etag,
+                status=VideoStatus.LISTED,
+            )
+            for each, name in zip(fresh, self._names(fresh), strict=True)
+        ]
+        rows.sort(key=lambda each: each.name)
+        for first in range(0, len(rows), LISTED_AT_ONCE):
+            self.catalog.upsert_videos(self.dataset_id, rows[first : first + LISTED_AT_ONCE])
+        gone = [_gone_row(row) for row in self.known.gone(uris)]
+        self.catalog.upsert_videos(self.dataset_id, gone)
+        if rows or gone:
+            self.known = _Known(self.catalog.load_videos(self.dataset_id))
+
+    def _names(self, fresh: Sequence[Found]) -> list[str]:
+        if not fresh:
+            return []
+        paths = [each.path for each in self.found]
+        given = {each.path: name for each in self.found if (name := self.known.name(each.uri)) is not None}
+        here = {each.uri for each in self.found}
+        taken = [name for uri in self.known.row_of if uri not in here and (name := self.known.name(uri)) is not None]
+        named = dict(zip(paths, names_for(paths, given, taken), strict=True))
+        return [named[each.path] for each in fresh]
+
+    def look(self, workers: int, progress: Progress | None) -> None:
+        """Look into what is new or changed; what is found is recorded as it comes."""
+        todo = [each for each in self.found if not self.known.holds(each, self.spec)]
+        done = len(self.found) - len(todo)
+        if progress is not None and done:
+            progress(done, len(self.found), "")
+        self.warnings = []
+        for part in _batches(self._looked(todo, workers), FOUND_AT_ONCE):
+            self._record(part)
+            for file, _ in part:
+                done += 1
+                if progress is not None:
+                    progress(done, len(self.found), self.known.name(file.uri) or file.path)
+        if todo:
+            self.known = _Known(self.catalog.load_videos(self.dataset_id))
+
+    def _looked(self, todo: Sequence[Found], workers: int) -> Iterator[tuple[Found, Scanned]]:
+        for each in todo:
+            if each.problem:
+                yield each, Scanned(error=f"{each.uri}: {each.problem}")
+        # What was indexed before may have been replaced: only the packets tell whether it was, so these come first.
+        seen = [each for each in todo if not each.problem and self.known.was_indexed(each.uri)]
+        yield from scan(seen, self.spec.max_pixels, full=True, workers=workers)
+        fresh = [each for each in todo if not each.problem and not self.known.was_indexed(each.uri)]
+        full = self.spec.probe == ProbeMode.FULL
+        yield from scan(fresh, self.spec.max_pixels, full=full, workers=workers)
+
+    def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
+        old = {file.uri: self.known.get(file.uri) or {} for file, _ in part}
+        assert self.warnings is not None
+        self.warnings += self._warn_of_changed([(old[file.uri], file, found) for file, found in part])
+        offsets = iter(self.catalog.write_indexes([found.index for _, found in part if found.index]))
+        self.catalog.record_facts(
+            [
+                facts_row(old[file.uri], file.stamp, found, next(offsets) if found.index else None)
+                for file, found in part
+            ]
+        )
+        self.catalog.flush()
+        failpoint("dataset.found")
+
+    def _warn_of_changed(self, looked: Iterable[tuple[dict[str, Any], Found, Scanned]]) -> list[str]:
+        """Say which files have other content now than when they were drawn; a warning and a row for each task.
+
+        Raises:
+            BadInput: a guarded task has drawn one; nothing of its batch is recorded then.
+        """
+        changed = {old["video_id"]: file.uri for old, file, found in looked if self._is_changed(old, file, found)}
+        drawn = self.catalog.drawn_among(list(changed)).to_pylist() if changed else []
+        warnings = []
+        for row in drawn:
+            uri = shown(changed[row["video_id"]])
+            what = f"{uri} has other content than when task {row['task']!r} drew it, and so have its views"
+            if row["task"] in self.guarded:
+                raise BadInput(
+                    f"{what}: restore the file; or, to go on with the new content, set on_changed_video: warn, give "
+                    "the task another tag, or forget its draws with `viewcache forget`"
+                )
+            warnings.append(what)
+        for row, what in zip(drawn, warnings, strict=True):
+            _log.warning("%s", what, extra={"action": "video_changed"})
+            self.catalog.add_events([EventRow("error", row["task_id"], detail=f"changed_video: {what}")])
+        return warnings
+
+    def _is_changed(self, old: Mapping[str, Any], file: Found, new: Scanned) -> bool:
+        """Whether a file that was whole, and may have been seen, is whole again with other content."""
+        if old["index_at"] is None or old["status"] == VideoStatus.BAD or new.error or not new.index:
+            return False
+        if old["key"] == video_key(file.uri, new.facts.stamp if new.facts is not None else file.stamp):
+            return False
+        blob = self.catalog.read_index(old["index_at"])
+        try:
+            before = None if blob is None else VideoIndex.from_bytes(blob)
+        except CatalogDamaged:  # of another release
+            before = None
+        # Without the old packets size and time have to do, and these are others.
+        return before is None or not before.same_content(VideoIndex.from_bytes(new.index))
+
+    def files(self) -> Files:
+        """The files that are there, by name."""
+        known, here = self.known, {each.uri: each.path for each in self.found}
+        rows = known.rows.filter(pa.array([uri in here for uri in known.rows["uri"].to_pylist()], pa.bool_()))
+        rows = rows.take(pa.array(np.argsort(np.array(rows["name"].to_pylist(), object), kind="stable")))
+        ids = zip(known.rows["uri"].to_pylist(), known.rows["video_id"].to_pylist(), strict=True)
+        gone = {video_id: uri for uri, video_id in ids if uri not in here}
+        paths = [here[uri] for uri in rows["uri"].to_pylist()]
+        return Files(self.catalog, self.spec.uri, self.dataset_id, rows, paths, gone, self.warnings or ())
+
+
+def _batches(found: Iterator[tuple[Found, Scanned]], size: int) -> Iterator[list[tuple[Found, Scanned]]]:
+    """Parts of at most so many; what came before an error is given before it is raised."""
+    part: list[tuple[Found, Scanned]] = []
+    try:
+        for each in found:
+            part.append(each)
+            if len(part) >= size:
+                yield part
+                part = []
+    except Exception:
+        if part:
+            yield part
+        raise
+    if part:
+        yield part
+
+
+def facts_row(old: Mapping[str, Any], listed: Stamp, found: Scanned, index_at: int | None) -> VideoRow:
+    """What was found of a file, as its row.
+
+    Args:
+        old: the row as it is.
+        listed: the version of the file that was listed.
+        found: what was found.
+        index_at: where its packet index lies, if it has one.
+    """
+    # The version of the bytes that were read: a file may be replaced between the listing and the look into it.
+    stamp = listed if found.facts is None else found.facts.stamp
+    # What may be otherwise the next time has no version to be recognized by.
+    known = stamp if found.lasting else Stamp(-1)
+    row = VideoRow(
+        uri=old["uri"],
+        name=old["name"],
+        key=video_key(old["uri"], stamp),
+        size_bytes=known.size,
+        mtime_ns=known.mtime_ns,
+        etag=known.etag,
+        status=VideoStatus.BAD if found.error else VideoStatus.OK,
+        error_kind=BadVideo.kind if found.error else None,
+        error=found.error or None,
+        label=old["label"],
+        video_id=old["video_id"],
+        index_at=index_at,
+    )
+    facts = found.facts
+    if facts is None:
+        return row
+    row = replace(
+        row,
+        **{name: getattr(facts, name) for name in _FACTS},
+    )
+    if facts.times is None:
+        return row
+    times = facts.times
+    return replace(
+        row,
+        time_first=times.first,
+        time_step=times.step,
+        time_numerator=times.numerator,
+        time_denominator=times.denominator,
+    )
+
+
+_FACTS = (
+    "frames",
+    "fps",
+    "duration_s",
+    "width",
+    "height",
+    "rotation",
+    "codec",
+    "pix_fmt",
+    "color_space",
+    "color_range",
+    "keyframes",
+    "gop_max",
+)
+
+
+def _gone_row(row: Mapping[str, Any]) -> VideoRow:
+    """What was known of a file stays known, so that it is recognized should it come back."""
+    known = VideoRow(**{each.name: row[each.name] for each in fields(VideoRow) if each.name in row})
+    return replace(known, status=VideoStatus.GONE, error_kind=None, error="the file is gone")

@@ -1,0 +1,68 @@
+"""What planning makes of a video whose packets nobody has looked at yet: groups of pictures of one size.
+
+Estimates of bytes and packets decide what is kept and what is made first, never what a view shows.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.media.media_index import DecodeCost
+from viewcache.materializer.media.planes import plane_shapes
+
+__all__ = ["SketchedIndex"]
+
+
+@dataclass(frozen=True)  # no slots: arrays are cached
+class SketchedIndex:
+    """A `MediaIndex` by what a header says."""
+
+    frames: int
+    shown_size: tuple[int, int]
+    """(height, width) in pixels, rotation applied."""
+    coded_size: tuple[int, int]
+    """(height, width) in pixels."""
+    pix_fmt: str
+    keyframes: int
+    """At least 1; they are taken to be evenly spaced."""
+    file_bytes: int
+
+    @property
+    def frame_pixels(self) -> int:
+        """Pixels of one decoded picture."""
+        return self.shown_size[0] * self.shown_size[1]
+
+    @property
+    def native_bytes(self) -> int | None:
+        """Bytes of one frame in the decoder's own planes; None if these are not kept."""
+        shapes = plane_shapes(self.pix_fmt, self.coded_size[1], self.coded_size[0])
+        return None if shapes is None else sum(rows * row for rows, row in shapes)
+
+    @property
+    def packet_bytes(self) -> NDArray[np.int32]:
+        """(packets,) the size of each packet."""
+        return np.full(self.frames, self.file_bytes // max(1, self.frames), np.int32)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int32]:
+        """(frames,) the packet at which decoding must start to get a frame."""
+        group = -(-self.frames // self.keyframes)
+        return np.arange(self.frames, dtype=np.int32) // group * group
+
+    @property
+    def ends(self) -> NDArray[np.int32]:
+        """(frames,) the last packet that is needed for a frame."""
+        return np.arange(self.frames, dtype=np.int32)
+
+    def cost(self, frames: np.ndarray) -> DecodeCost:
+        """What some frames (numbers, sorted and unique) take when they are decoded together."""
+        starts = self.starts[frames]
+        lasts = np.flatnonzero(np.append(np.diff(starts) != 0, True))
+        packets = int((np.asarray(frames)[lasts] - starts[lasts] + 1).sum())
+        return DecodeCost(packets, packets * self.frame_pixels)
+
+    def span_packets(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Packets from where decoding starts for each ``first`` frame to its ``last``."""
+        return np.asarray(np.asarray(last) - self.starts[first] + 1)

@@ -1,0 +1,97 @@
+"""What is found of videos that were opened by their headers: recorded, and plans corrected where a header lied."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow
+from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.listing import facts_row
+from viewcache.materializer.dataset.scan import look_at
+from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["Learning"]
+
+_log = logging.getLogger("viewcache.dataset")
+
+
+class Learning:
+    """Takes in what workers find when they decode a video first. Thread-safe."""
+
+    def __init__(self, catalog: Catalog, tasks: Callable[[], Sequence[Task]]) -> None:
+        """Record in a catalog; ``tasks`` gives those that are open."""
+        self._catalog = catalog
+        self._tasks = tasks
+
+    def look(self, dataset: Dataset, video_id: int) -> str:
+        """Look into a video, unless somebody has; returns why it is bad, empty if it is not."""
+        try:
+            if not dataset.files.is_looked_at(dataset.files.row_of[video_id]):
+                self.index_of(dataset, video_id)
+        except BadVideo as bad:
+            return str(bad)
+        return dataset.files.error(dataset.files.row_of[video_id])
+
+    def index_of(self, dataset: Dataset, video_id: int) -> VideoIndex:
+        """The packet index of a video, looked at now if nobody has.
+
+        Raises:
+            BadVideo: it cannot be decoded.
+        """
+        files, row = dataset.files, dataset.files.row_of[video_id]
+        index = files.exact_index(row)
+        if index is None:
+            if files.error(row):
+                raise BadVideo(files.error(row))
+            found = look_at(files.found(row), dataset.spec.max_pixels)
+            self.learn(files.keys[row], found)
+            if not found.index:
+                raise BadVideo(found.error)
+            index = VideoIndex.from_bytes(found.index)
+        return index
+
+    def times_s(self, dataset: Dataset, video_id: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Presentation times of a video's frames in seconds, same shape; its packets are looked at if nobody has.
+
+        Raises:
+            BadVideo: it cannot be decoded.
+        """
+        known = dataset.files.times_s(dataset.files.row_of[video_id], frames)
+        return self.index_of(dataset, video_id).times_s(frames) if known is None else known
+
+    def learn(self, key: str, found: Scanned) -> None:
+        """Go by what was found of the file with this content key.
+
+        Nothing is recorded of a file that could not be reached, or is another one by now: the next opening looks.
+        """
+        tasks = [task for task in self._tasks() if key in task.dataset.files.row_of_key]
+        if not tasks or not found.lasting:
+            return
+        files = tasks[0].dataset.files
+        row = files.row_of_key[key]
+        claims = files.claims(row, 0)
+        if found.facts is not None and not found.facts.stamp.same(claims.stamp):
+            return
+        try:
+            index_at = self._catalog.write_indexes([found.index])[0] if found.index else None
+            self._catalog.record_facts([facts_row(files.listed(row), claims.stamp, found, index_at)])
+        except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
+            _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})
+            return
+        wrong = "" if found.facts is None else claims.contradicted(found.facts)
+        for each in {id(task.dataset.files): task.dataset.files for task in tasks}.values():
+            each.learn(each.row_of_key[key], found, index_at)
+        if wrong and not found.error:
+            self._tell(tasks, f"{files.uris[row]}: {wrong}")
+            for task in tasks:
+                task.correct(int(files.ids[row]))
+
+    def _tell(self, tasks: Sequence[Task], what: str) -> None:
+        _log.warning("%s", what, extra={"action": "header_differs"})
+        self._catalog.add_events([EventRow("error", task.task_id, detail=f"header_differs: {what}") for task in tasks])

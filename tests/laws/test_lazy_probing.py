@@ -1,0 +1,192 @@
+"""Videos are drawn by what their headers say: what the packets say later changes no batch that was read (laws 1, 3, 4).
+
+In a folder of truthful, lying and damaged files, of containers with and without a table of packets.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viewcache
+from tests.clips import encode, fill_last_packet
+from tests.faults.caches import FRAMES, config, digest_of, encode_one, encode_videos, read_all
+from tests.tiny import sql
+from viewcache.api.session.cache import Cache
+from viewcache.errors import BadVideo
+from viewcache.failpoints import VARIABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNT = 6
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six clips: one whose header counts a frame too many, and one in a container without a table of packets."""
+    folder = encode_videos(tmp_path_factory.mktemp("mixed"), COUNT - 1)
+    encode(folder / "v2.mp4", "libx265", frames=FRAMES, gop=10)  # which does not take pictures as small as the others
+    fill_last_packet(folder / "v2.mp4")
+    encode_one(folder / "v9.mkv", 9)
+    return folder
+
+
+def opened(store: Path, videos: Path, *, probe: str = "lazy", **more: Any) -> Cache:
+    """A cache over a folder."""
+    whole = config(store, videos, **more)
+    whole["dataset"]["probe"] = probe
+    return viewcache.open(whole)
+
+
+def digests(store: Path, videos: Path, **more: Any) -> dict[tuple[int, int], str]:
+    """All batches of two epochs."""
+    with opened(store, videos, **more) as cache:
+        return dict(read_all(cache))
+
+
+def statuses(cache: Cache) -> dict[str, tuple[object, ...]]:
+    """Name → status, frames, and whether its packets were looked at."""
+    rows = sql(cache, "select video, status, frames, indexed from videos")
+    return {str(video): tuple(rest) for video, *rest in rows}
+
+
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_how_files_are_looked_into_changes_no_byte(tmp_path: Path, mixed: Path, workers: str) -> None:
+    """By headers or by every packet: the same batches, also where a header lies, and after reading them again."""
+    full = digests(tmp_path / "full", mixed, probe="full")
+    assert digests(tmp_path / "lazy", mixed, worker_kind=workers) == full
+    assert digests(tmp_path / "lazy", mixed) == full
+    assert digests(tmp_path / "lazy", mixed, probe="full") == full
+
+
+def test_a_header_that_lies_is_told(tmp_path: Path, mixed: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The file, what it claimed and what is there; from then on the truth is known, and nothing is told twice."""
+    with opened(tmp_path / "s", mixed) as cache:
+        before = statuses(cache)
+        assert before["v2"] == ("ok", 30, False)
+        assert before["v9"] == ("ok", 30, True), "a container without a table is read whole"
+        list(read_all(cache))
+        after = statuses(cache)
+        assert after == {f"v{k}": ("ok", 29 if k == 2 else 30, True) for k in (0, 1, 2, 3, 4, 9)}
+        told = [str(message) for (message,) in sql(cache, "select message from errors")]
+    said = "v2.mp4: its header says 30 frames of 128x96 in yuv420p; its packets give 29 frames of 128x96 in yuv420p"
+    assert [said in each for each in told] == [True]
+    assert sum(said in each.message for each in caplog.records) == 1
+    with opened(tmp_path / "s", mixed) as cache:
+        assert statuses(cache) == after
+
+
+def test_a_liar_among_tasks_that_draw_together(tmp_path: Path, mixed: Path) -> None:
+    """Both tasks' clips are planned again, in whatever order they are read; each video comes once an epoch."""
+    seen: list[dict[tuple[str, int, int], str]] = []
+    for first, second in (("t", "u"), ("u", "t")):
+        whole = config(tmp_path / first, mixed)
+        whole["dataset"] = [whole["dataset"], {**whole["dataset"], "tag": "u"}]
+        found, names = {}, Counter[tuple[str, str]]()
+        with viewcache.open(whole) as cache:
+            for tag in (first, second):
+                for i in range(cache.task(tag).iterations(0)):
+                    batch = cache.read(tag, 0, i)
+                    found |= {(tag, k, int(n)): digest_of(batch) for k, n in enumerate(batch.index[:1])}
+                    names.update((tag, name) for name in batch.videos)
+            assert statuses(cache)["v2"] == ("ok", 29, True)
+        assert set(names.values()) == {2}
+        assert len(names) == 2 * COUNT
+        seen.append(found)
+    assert seen[0].keys()
+
+
+def spoil(path: Path) -> None:
+    """Leave the header and the first pictures, and put noise where the others were."""
+    data = bytearray(path.read_bytes())
+    at = data.index(b"mdat") + 4
+    end = at - 8 + int.from_bytes(data[at - 8 : at - 4], "big")
+    at = (at + end) // 2
+    data[at:end] = os.urandom(end - at)
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def spoiled(tmp_path: Path, mixed: Path) -> Path:
+    """The folder with one file that has a header and no pictures."""
+    folder = Path(shutil.copytree(mixed, tmp_path / "spoiled"))
+    spoil(folder / "v3.mp4")
+    return folder
+
+
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+def test_a_file_that_turns_out_bad_is_the_policys_case(tmp_path: Path, spoiled: Path, policy: str) -> None:
+    """Its places are filled and recorded, every other video comes as ever, and what was read stays when it is known."""
+    how: dict[str, Any] = {"on_bad_video": policy}
+    with opened(tmp_path / "s", spoiled, **how) as cache:
+        assert statuses(cache)["v3"][0] == "ok"
+        before = {(e, i): cache.read("t", e, i) for e in range(2) for i in range(3)}
+        assert statuses(cache)["v3"][0] == "bad"
+        replaced = sql(cache, "select epoch, sample, reason from substitutions order by epoch, sample")
+    for epoch in range(2):
+        names = Counter(name for i in range(3) for name in before[epoch, i].videos)
+        assert "v3" not in names
+        assert sum(names.values()) == 2 * COUNT
+        assert all(names[f"v{k}"] >= 2 for k in (0, 1, 2, 4, 9))
+    assert [place for *place, _ in replaced] == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert all("v3.mp4" in str(reason) for *_, reason in replaced)
+    with opened(tmp_path / "s", spoiled, **how) as cache:
+        assert {place: digest_of(cache.read("t", *place)) for place in before} == {
+            place: digest_of(batch) for place, batch in before.items()
+        }
+
+
+def test_a_file_that_turns_out_bad_is_an_error(tmp_path: Path, spoiled: Path) -> None:
+    """With ``raise`` the reader that meets it gets the error; other batches are read, and the next opening says it."""
+    with opened(tmp_path / "s", spoiled) as cache:
+        assert cache.task("t").iterations(0) == 3
+        where = [
+            int(str(at)) // 2 for (at,) in sql(cache, "select position from draws where video = 'v3' and epoch = 0")
+        ]
+        for i in range(3):
+            if i in where:
+                with pytest.raises(BadVideo, match=r"v3\.mp4"):
+                    cache.read("t", 0, i)
+            else:
+                cache.read("t", 0, i)
+    with pytest.raises(BadVideo, match=r"v3\.mp4"):
+        opened(tmp_path / "s", spoiled).read("t", 0, 0)
+
+
+def test_a_file_that_is_replaced_before_it_is_decoded(tmp_path: Path, mixed: Path) -> None:
+    """The listed file was another one: that is told as a bad video, never other frames; the next opening lists anew."""
+    folder = Path(shutil.copytree(mixed, tmp_path / "v"))
+    with opened(tmp_path / "s", folder) as cache:
+        encode_one(folder / "v0.mp4", 77)
+        with pytest.raises(BadVideo, match=r"v0\.mp4: the file was changed or damaged after it was scanned"):
+            list(read_all(cache))
+    assert digests(tmp_path / "s", folder) == digests(tmp_path / "t", folder)
+
+
+@pytest.mark.parametrize("place", ["dataset.listed:1", "dataset.found:1"])
+def test_killed_while_a_dataset_is_opened(tmp_path: Path, mixed: Path, place: str) -> None:
+    """The next opening goes on from there: the same ids, the same batches."""
+    code = f"import viewcache\nviewcache.open({config(tmp_path / 's', mixed)!r})"
+    environment = os.environ | {VARIABLE: f"{place}:kill", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+    killed = subprocess.run([sys.executable, "-c", code], env=environment, check=False, timeout=60)
+    assert killed.returncode == -9
+    with opened(tmp_path / "s", mixed) as cache:
+        names = [str(name) for (name,) in sql(cache, "select video from videos order by video_id")]
+        assert names == sorted(names)
+        after = dict(read_all(cache))
+    assert after == digests(tmp_path / "whole", mixed)
+
+
+def test_a_lost_file_of_indexes_costs_time_alone(tmp_path: Path, mixed: Path) -> None:
+    """Emptied, cut or scribbled over between two runs: videos are looked at again, and the batches are the same."""
+    before = digests(tmp_path / "s", mixed)
+    indexes = tmp_path / "s" / "catalog.indexes"
+    whole = indexes.read_bytes()
+    for damage in (b"", whole[: len(whole) // 2], whole[: len(whole) // 2] + bytes(len(whole) - len(whole) // 2)):
+        indexes.write_bytes(damage)
+        shutil.rmtree(tmp_path / "s" / "objects")
+        assert digests(tmp_path / "s", mixed) == before
