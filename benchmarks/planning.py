@@ -14,7 +14,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
 from hashlib import blake2b
 from typing import Any
@@ -32,7 +32,8 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks import task as planning
 from viewcache.materializer.tasks.group import Group, shares
-from viewcache.materializer.tasks.task import Task, TaskSettings
+from viewcache.materializer.tasks.settings import TaskSettings
+from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 
 EPOCHS, SAMPLES, FRAMES, GOP = 5, 2, 300, 150
@@ -104,13 +105,15 @@ def _nobody_reads() -> Any:
 def _files(catalog: Catalog, count: int) -> Files:
     """So many invented videos, recorded as a scan records them."""
     dataset_id, facts = catalog.register_dataset("/videos"), VideoFacts.of(index_of(FRAMES, GOP))
-    (index_at,) = catalog.write_indexes([index_of(FRAMES, GOP).to_bytes()])
+    blob = index_of(FRAMES, GOP).to_bytes()
     rows = [VideoRow(f"/videos/v{k:07}.mp4", f"v{k:07}", _key(f"v{k:07}")) for k in range(count)]
     ids = catalog.upsert_videos(dataset_id, rows)
     found = Scanned(facts, b"blob")
     for row, video_id in zip(rows, ids, strict=True):
         old = {"uri": row.uri, "name": row.name, "label": None, "video_id": video_id}
-        catalog.record_facts([facts_row(old, facts.stamp, found, index_at)])
+        found_row = facts_row(old, facts.stamp, found, None)
+        (index_at,) = catalog.write_indexes([(found_row.key, blob)])
+        catalog.record_facts([replace(found_row, index_at=index_at)])
     catalog.flush()
     return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), [row.uri for row in rows], {}, ())
 

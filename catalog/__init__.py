@@ -21,6 +21,7 @@ In the order of work:
 - ``door``: the one door to the database, in verbs: record a plan, mark ready, what is due
 - ``tasks``: what registering datasets, videos, tasks and draws means
 - ``plans``: a plan, checked and recorded in bulk
+- ``videos``: the door's verbs about datasets and their videos
 - ``leaving``: the door's verbs about what leaves and what may not
 - ``pending``: small changes until the next commit, as their net effect
 - ``writer``: the single writer thread and its batches

@@ -7,6 +7,7 @@ the video is indexed again.
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -16,7 +17,7 @@ from viewcache.catalog.files import NO_SPACE
 __all__ = ["BlobFile"]
 
 _HEAD = 8
-"""Bytes before each blob: its length, then the CRC-32 of length and blob, both little-endian."""
+"""Bytes before each blob: its length, then its checksum, both little-endian."""
 _MOST = 1 << 30
 """Bytes of one blob."""
 
@@ -40,8 +41,8 @@ class BlobFile:
         except OSError as error:
             raise errors.Broken(f"{path}: {error.strerror}; check that its folder is writable") from error
 
-    def append(self, blobs: list[bytes]) -> list[int]:
-        """Write blobs behind all others.
+    def append(self, blobs: Sequence[tuple[str, bytes]]) -> list[int]:
+        """Write blobs behind all others, each with what it is of.
 
         Returns:
             The offset of each, to read it by.
@@ -52,10 +53,9 @@ class BlobFile:
         with self._lock:
             at = os.fstat(self._fd).st_size
             offsets, parts = [], []
-            for blob in blobs:
+            for key, blob in blobs:
                 offsets.append(at)
-                size = len(blob).to_bytes(4, "little")
-                parts += [size, crc32(blob, crc32(size)).to_bytes(4, "little"), blob]
+                parts += [len(blob).to_bytes(4, "little"), _sum(key, blob), blob]
                 at += _HEAD + len(blob)
             self._write(b"".join(parts), offsets[0] if offsets else at)
         return offsets
@@ -71,8 +71,8 @@ class BlobFile:
                 raise errors.Full(f"{self._path}: {error.strerror}; free disk space") from error
             raise errors.Broken(f"{self._path}: {error.strerror}; check the disk") from error
 
-    def read(self, offset: int) -> bytes | None:
-        """The blob that was written there; None if it is not whole any more."""
+    def read(self, offset: int, key: str) -> bytes | None:
+        """The blob of ``key`` that was written there; None if it is not there, or not whole any more."""
         try:
             head = os.pread(self._fd, _HEAD, offset) if self._fd >= 0 and offset >= 0 else b""
             length = int.from_bytes(head[:4], "little")
@@ -81,8 +81,7 @@ class BlobFile:
             blob = os.pread(self._fd, length, offset + _HEAD)
         except OSError:
             return None
-        whole = len(blob) == length and crc32(blob, crc32(head[:4])) == int.from_bytes(head[4:], "little")
-        return blob if whole else None
+        return blob if len(blob) == length and _sum(key, blob) == head[4:] else None
 
     def clear(self) -> None:
         """Forget all blobs: no row refers to any."""
@@ -94,3 +93,8 @@ class BlobFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _sum(key: str, blob: bytes) -> bytes:
+    """CRC-32 over key and blob: an offset of another file, or of another database, must not give another's blob."""
+    return crc32(blob, crc32(key.encode())).to_bytes(4, "little")

@@ -5,7 +5,7 @@ return at once and are committed within a moment (``flush`` waits); the others r
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from viewcache import errors
 from viewcache.catalog import plans, schemas, snapshot, tasks
+from viewcache.catalog.blobs import BlobFile
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.leaving import Leaving
 from viewcache.catalog.opening import Opened, open_catalog
@@ -29,10 +30,9 @@ from viewcache.catalog.records import (
     SubstitutionRow,
     TaskRow,
     TierRow,
-    VideoColumnRow,
-    VideoRow,
 )
 from viewcache.catalog.rows import from_table, to_table
+from viewcache.catalog.videos import Videos
 from viewcache.catalog.writer import Writer
 
 __all__ = ["Catalog"]
@@ -40,7 +40,7 @@ __all__ = ["Catalog"]
 T = TypeVar("T")
 
 
-class Catalog(Leaving):
+class Catalog(Leaving, Videos):
     """One open catalog.
 
     Use it in the process that opened it; a forked child gets ``WrongProcess``. Any thread may call any method.
@@ -139,65 +139,6 @@ class Catalog(Leaving):
             Timeout: not within ``timeout_s`` seconds.
         """
         self._own().flush(timeout_s)
-
-    # --- datasets and videos ---
-
-    def register_dataset(self, uri: str) -> int:
-        """The id of the dataset of this folder, glob or URL, registered if it is new."""
-        return self._call(lambda session: tasks.register_dataset(session, uri))
-
-    def upsert_videos(self, dataset_id: int, videos: Sequence[VideoRow]) -> list[int]:
-        """Record scanned files; a uri that is known keeps its id and takes the new content.
-
-        Returns:
-            The ids, in the order of ``videos``.
-
-        Raises:
-            BadInput: a uri comes twice.
-        """
-        return self._call(lambda session: tasks.upsert_videos(session, dataset_id, videos)) if videos else []
-
-    def record_facts(self, videos: Sequence[VideoRow]) -> None:
-        """Record what was found of files that have an id (small): all but name, uri and label."""
-        self._note(lambda pending: pending.record_facts(videos))
-
-    def set_labels(self, labels: Mapping[int, str | None]) -> None:
-        """Record the labels of files, by ``video_id``."""
-        if labels:
-            self._call(lambda session: tasks.set_labels(session, labels))
-
-    def load_videos(self, dataset_id: int) -> pa.Table:
-        """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
-        return self._query("read_videos", dataset_id=dataset_id)
-
-    def write_indexes(self, blobs: list[bytes]) -> list[int | None]:
-        """Keep packet indexes beside the database; opaque here.
-
-        Returns:
-            What ``VideoRow.index_at`` is to be for each; None where this catalog has no folder for them.
-
-        Raises:
-            Full: no disk space.
-        """
-        file = self._opened.blobs
-        return [None] * len(blobs) if file is None else [*file.append(blobs)]
-
-    def read_index(self, index_at: int) -> bytes | None:
-        """A packet index; None if it is not there any more, so that the video must be indexed again."""
-        return None if self._opened.blobs is None else self._opened.blobs.read(index_at)
-
-    def load_video_sizes(self, dataset_id: int) -> pa.Table:
-        """(video_id, name, key, frames, width, height, rotation) of a dataset's files by video_id."""
-        return self._query("read_video_sizes", dataset_id=dataset_id)
-
-    def set_video_columns(self, rows: Sequence[VideoColumnRow]) -> None:
-        """Replace the further columns of the videos that appear in ``rows``."""
-        if rows:
-            self._call(lambda session: tasks.set_video_columns(session, rows))
-
-    def load_video_columns(self, dataset_id: int) -> pa.Table:
-        """(video_id, name, text_value, number_value) of a dataset's videos."""
-        return self._query("read_video_columns", dataset_id=dataset_id)
 
     # --- tasks and draws ---
 
@@ -447,6 +388,10 @@ class Catalog(Leaving):
     def _reading(self) -> Engine:
         self._check()
         return self._opened.engine
+
+    @property
+    def _blobs(self) -> BlobFile | None:
+        return self._opened.blobs
 
     def _note(self, change: Callable[[Pending], None]) -> None:
         self._own().note(change)

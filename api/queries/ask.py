@@ -7,6 +7,7 @@ too. What comes back says what it shows: the catalog itself, or how old a snapsh
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -140,14 +141,20 @@ def copy_catalog(folder: str, into: str | Path) -> bool:
         lock = OwnerLock(layout.lock, exclusive=False)
     except CatalogBusy:
         shutil.copyfile(read_snapshot(folder), copy.database)
+        _copy_if_there(layout.indexes, copy.indexes)
         return True
     try:
         shutil.copyfile(layout.database, copy.database)
-        if layout.log.exists():
-            shutil.copyfile(layout.log, copy.log)
+        _copy_if_there(layout.log, copy.log)
+        _copy_if_there(layout.indexes, copy.indexes)
     finally:
         lock.release()
     return True
+
+
+def _copy_if_there(path: Path, to: Path) -> None:
+    with suppress(FileNotFoundError):
+        shutil.copyfile(path, to)
 
 
 @cache

@@ -17,6 +17,7 @@ from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
+from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.reading.reader import Reader, Spent
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
@@ -28,7 +29,6 @@ from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.spec import DatasetSpec, Durability, TaskSpec
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.materializer.tasks.group import Group
-from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.look_ahead import LookAhead
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.tasks.task import Task

@@ -6,12 +6,14 @@ In the order of work:
 - ``names``: a video's name from its path, and back
 - ``labels``: labels and further columns
 - ``predicate``: the SQL predicate, in a process with limits
-- ``scan``: find videos, labels and columns; probe what is new
-- ``scan_worker``: the process that probes one file after another
+- ``scan``: look into files: their headers, or every packet
+- ``scan_worker``: the process that does it
 - ``videos``: the videos that a task draws from, as arrays
 - ``stand_ins``: which video stands in for one that is bad or gone
-- ``recorded``: a dataset's videos as rows of the catalog; which files were replaced
-- ``dataset``: a task's videos in memory: what may be drawn, and their packet indexes
+- ``files``: a dataset's files in memory, for all tasks that draw from them
+- ``listing``: list a dataset, look into what is new, record both; which files were replaced
+- ``columns``: what a label table says, as rows of the catalog
+- ``dataset``: a task's videos: what may be drawn, and what stands in for bad ones
 """
 
 __all__: list[str] = []

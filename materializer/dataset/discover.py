@@ -6,6 +6,7 @@ Order is by path, so that it does not depend on the file system; nothing outside
 import glob
 import os
 import posixpath
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -126,17 +127,21 @@ def _refused(link: str, base: str) -> Found:
 
 def _file(path: str, base: str) -> Found:
     relative = _relative(path, base)
-    if os.path.islink(path) and not _inside(path, base):
-        return Found(path, relative, Stamp(0), _leaves(path))
     try:
-        status = os.stat(path)
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            if not _inside(path, base):
+                return Found(path, relative, Stamp(0), _leaves(path))
+            status = os.stat(path)
     except OSError as gone:
         return Found(path, relative, Stamp(0), f"cannot be read ({gone.strerror})")
     return Found(path, relative, Stamp(status.st_size, status.st_mtime_ns))
 
 
 def _relative(path: str, base: str) -> str:
-    return os.path.relpath(path, base).replace(os.sep, "/")
+    prefix = os.path.join(base, "")
+    relative = path[len(prefix) :] if path.startswith(prefix) else os.path.relpath(path, base)
+    return relative.replace(os.sep, "/")
 
 
 def _inside(path: str, base: str) -> bool:

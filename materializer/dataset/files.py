@@ -178,7 +178,7 @@ class Files:
 
     def _blob(self, row: int) -> bytes:
         at = int(self._index_at[row])
-        blob = self._catalog.read_index(at) if at >= 0 else None
+        blob = self._catalog.read_index(at, self.keys[row]) if at >= 0 else None
         return blob if blob is not None and VideoIndex.is_readable(blob) else b""
 
     def claims(self, row: int, max_pixels: int) -> Claims:

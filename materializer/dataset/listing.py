@@ -46,6 +46,11 @@ def video_key(uri: str, stamp: Stamp) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
+def key_found(file: Found, found: Scanned) -> str:
+    """The content key of what was found: a file may be replaced between the listing and the look into it."""
+    return video_key(file.uri, file.stamp if found.facts is None else found.facts.stamp)
+
+
 def list_files(
     spec: DatasetSpec,
     catalog: Catalog,
@@ -91,10 +96,10 @@ class _Known:
         row = self.row_of.get(uri)
         return None if row is None else self._columns["name"][row]
 
-    def get(self, uri: str) -> dict[str, Any] | None:
-        """All that is known of a file."""
-        row = self.row_of.get(uri)
-        return None if row is None else self.rows.slice(row, 1).to_pylist()[0]
+    def all_of(self, uris: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """All that is known of some registered files."""
+        rows = self.rows.take([self.row_of[uri] for uri in uris]).to_pylist()
+        return dict(zip(uris, rows, strict=True))
 
     def holds(self, file: Found, spec: DatasetSpec) -> bool:
         """Whether what is known of a file is still so, and enough."""
@@ -199,10 +204,11 @@ class _Listing:
         yield from scan(fresh, self.spec.max_pixels, full=full, workers=workers)
 
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
-        old = {file.uri: self.known.get(file.uri) or {} for file, _ in part}
+        old = self.known.all_of([file.uri for file, _ in part])
         assert self.warnings is not None
         self.warnings += self._warn_of_changed([(old[file.uri], file, found) for file, found in part])
-        offsets = iter(self.catalog.write_indexes([found.index for _, found in part if found.index]))
+        indexed = [(key_found(file, found), found.index) for file, found in part if found.index]
+        offsets = iter(self.catalog.write_indexes(indexed))
         self.catalog.record_facts(
             [
                 facts_row(old[file.uri], file.stamp, found, next(offsets) if found.index else None)
@@ -239,9 +245,9 @@ class _Listing:
         """Whether a file that was whole, and may have been seen, is whole again with other content."""
         if old["index_at"] is None or old["status"] == VideoStatus.BAD or new.error or not new.index:
             return False
-        if old["key"] == video_key(file.uri, new.facts.stamp if new.facts is not None else file.stamp):
+        if old["key"] == key_found(file, new):
             return False
-        blob = self.catalog.read_index(old["index_at"])
+        blob = self.catalog.read_index(old["index_at"], old["key"])
         try:
             before = None if blob is None else VideoIndex.from_bytes(blob)
         except CatalogDamaged:  # of another release

@@ -7,7 +7,10 @@ In the order of work:
 - ``media_index``: what planning knows of a source of any kind
 - ``planes``: how large the planes of a decoded frame are
 - ``index``: the packet index of one video
+- ``facts``: what a row says of a video; what was claimed, and what was found
+- ``sketch``: a video whose packets nobody has looked at, as planning sees it
 - ``demux``: a demuxer that feeds only the packets that matter
+- ``header``: what a file says of itself, read in a millisecond
 - ``probe``: index a video, and which way of decoding gives the true frames
 - ``decode``: the needed frames, at the fewest packets
 - ``pixels``: the one resize that defines the data; planes and back

@@ -21,7 +21,9 @@ from viewcache.materializer.media.source import Source, open_source, shown
 if TYPE_CHECKING:
     from av import VideoFrame
 
-__all__ = ["DecodeStats", "decode", "decode_from"]
+__all__ = ["CHANGED", "DecodeStats", "decode", "decode_from"]
+
+CHANGED = "the file has changed since it was scanned; scan the dataset again"
 
 SKIPPABLE = frozenset({"h264", "hevc"})
 """Codecs whose decoders skip a non-reference frame without a trace. dav1d loses wanted frames."""
@@ -101,7 +103,7 @@ def decode_from(
             f"{shown(source.uri)} has frames 0 to {index.frames - 1}; asked for {wanted[0]} to {wanted[-1]}, sorted"
         )
     if not source.stamp.same(index.stamp):
-        raise BadVideo(f"{shown(source.uri)}: the file has changed since it was scanned; scan the dataset again")
+        raise BadVideo(f"{shown(source.uri)}: {CHANGED}")
     wants_stats, stats = stats is not None, stats or DecodeStats()
     before = source.bytes_read
     decoder = _Decoder(source, index, threads, stats)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     VideoPacket = Packet[VideoStream]
 
-__all__ = ["ANOTHER", "DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only", "pixel_limit"]
+__all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only", "pixel_limit"]
 
 DAMAGE = (av.error.FFmpegError, ValueError, MemoryError, UnicodeDecodeError, IndexError)
 """What the bindings raise on damaged input."""

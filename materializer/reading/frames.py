@@ -26,12 +26,12 @@ from viewcache.materializer.planning.plan import GenerationPlan, clip_bound, con
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
+from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, Makeable, RowState
 from viewcache.materializer.spec import BranchType, StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
-from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.workers.job import Made
 

@@ -19,12 +19,12 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.materializer.reading.frames import Singles
+from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Cancelled, Fetched
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import READ_TRIES, Position
 from viewcache.materializer.storage.tiers import Tiers, load_samples
-from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
-from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.driver import Driver
@@ -26,7 +25,7 @@ from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD, Observer
-from viewcache.materializer.workers.job import Made, Report
+from viewcache.materializer.workers.job import Made, OnScanned, Report
 from viewcache.materializer.workers.pool import Event, Pool
 from viewcache.store import Reservation, find_written
 from viewcache.store.tier import LOCAL
@@ -45,9 +44,6 @@ IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
 BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
-
-OnScanned = Callable[[str, Scanned], None]
-"""Told the content key of a video, and what a worker found of it."""
 
 
 class Dispatcher(Driver[str, Reservation]):

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import SubstitutionRow
-from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
@@ -30,9 +29,9 @@ class ActiveGeneration(Schedule[str], Makeable):
         order: Order,
         task_id: int,
         object_ids: NDArray[np.int64],
-        looked_at: Callable[[int], tuple[bytes, Claims | None]],
+        source: Callable[[GenerationPlan, int], VideoSource],
     ) -> None:
-        """Take the plan, its order, the id of each row's object, and who knows a ``video_id``'s index or claims."""
+        """Take the plan, its order, the id of each row's object, and who gives the video of a row to a worker."""
         sampling = plan.task.sampling
         super().__init__(
             order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
@@ -41,7 +40,7 @@ class ActiveGeneration(Schedule[str], Makeable):
         self.group_generation = plan.context.group_generation
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
-        self._looked_at = looked_at
+        self._source = source
         self._adopt(plan, object_ids)
         self._leave_out(np.arange(len(plan)))
 
@@ -133,10 +132,7 @@ class ActiveGeneration(Schedule[str], Makeable):
 
     def source(self, row: int) -> VideoSource:
         """The video that a row's clip is of."""
-        video, videos = int(self.plan.video[row]), self.plan.videos
-        blob, claims = self._looked_at(int(videos.ids[video]))
-        uri, name, key, frames = videos.uris[video], videos.names[video], videos.keys[video], int(videos.frames[video])
-        return VideoSource(uri, name, key, blob, frames, claims)
+        return self._source(self.plan, row)
 
     def recipe(self, row: int) -> Recipe:
         """How a row's clip is made."""

@@ -3,6 +3,7 @@
 In the order of work:
 
 - ``policies``: what policies for bad and short videos did, recorded
+- ``settings``: what a task needs of its cache, and what it shares
 - ``task``: one task of an open cache: its videos, draws and generations
 - ``group``: tasks over one dataset: what they share, and drawing for them
 - ``look_ahead``: planning and announcing what readers will need

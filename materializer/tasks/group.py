@@ -21,7 +21,8 @@ from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import Coordination, TaskSpec
-from viewcache.materializer.tasks.task import Share, Task
+from viewcache.materializer.tasks.settings import Share
+from viewcache.materializer.tasks.task import Task
 
 __all__ = ["Group", "shares"]
 

@@ -17,7 +17,8 @@ from viewcache.materializer.planning.definition import canonical, graph_of, seed
 from viewcache.materializer.planning.plan import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnChangedVideo, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
-from viewcache.materializer.tasks.task import Task, TaskSettings
+from viewcache.materializer.tasks.settings import TaskSettings
+from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["open_task", "plan_again", "share_among"]

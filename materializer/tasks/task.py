@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -32,6 +32,7 @@ from viewcache.materializer.planning.draws import (
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import (
     Summary,
     frames_keys,
@@ -44,35 +45,13 @@ from viewcache.materializer.planning.rows import (
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.policies import record_policies
+from viewcache.materializer.tasks.settings import Share, TaskSettings
 from viewcache.materializer.telemetry.observer import Observer
 
-__all__ = ["OrderGroup", "Share", "Task", "TaskSettings"]
+__all__ = ["OrderGroup", "Task"]
 
 KEEP_GENERATIONS = 4
 """Plans that stay in memory though nobody uses them; an older one is computed again when it is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSettings:
-    """What a task needs of the cache's settings."""
-
-    seed: int
-    epochs_per_generation: int
-    budget_bytes: int
-    grid: int = 1
-    """Greatest common divisor of the strides of the tasks that it shares clips with."""
-    together: bool = False
-    """Whether its order is drawn together with that of other tasks, and not at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What a task shares with others."""
-
-    grid: int
-    """Greatest common divisor of the strides of the tasks that draw clip starts together."""
-    together: bool
-    """Whether its order is drawn with that of others."""
 
 
 class OrderGroup(Protocol):
@@ -347,7 +326,14 @@ class Task:
                 cost=cost,
             )
             self._catalog.record_plan(tables)
-        return ActiveGeneration(plan, order, self.task_id, object_ids, self.dataset.looked_at)
+        return ActiveGeneration(plan, order, self.task_id, object_ids, self._source)
+
+    def _source(self, plan: GenerationPlan, row: int) -> VideoSource:
+        """The video of a row as a worker gets it, by what is known of it now."""
+        videos, video = plan.videos, int(plan.video[row])
+        blob, claims = self.dataset.looked_at(int(videos.ids[video]))
+        uri, name, key, frames = videos.uris[video], videos.names[video], videos.keys[video], int(videos.frames[video])
+        return VideoSource(uri, name, key, blob, frames, claims)
 
     def demand_reserve(self, batch_bytes: int) -> int:
         """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""

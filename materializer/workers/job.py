@@ -3,7 +3,7 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,7 +16,10 @@ from viewcache.store import ArrayMeta, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
 
-__all__ = ["FolderTarget", "Job", "Made", "Report", "Target"]
+__all__ = ["FolderTarget", "Job", "Made", "OnScanned", "Report", "Target"]
+
+OnScanned = Callable[[str, Scanned], None]
+"""Told the content key of a video, and what a worker found of it."""
 
 
 class Target(Protocol):

@@ -13,8 +13,7 @@ import numpy as np
 
 from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import Clock
-from viewcache.materializer.media.decode import DecodeStats, decode
-from viewcache.materializer.media.demux import ANOTHER
+from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to_rgb
@@ -306,7 +305,7 @@ def _look(job: Job) -> Scanned:
     except BadVideo as bad:
         return Scanned(error=str(bad))
     if not index.stamp.same(claims.stamp):
-        raise BadVideo(f"{shown(job.uri)}: {ANOTHER}")
+        raise BadVideo(f"{shown(job.uri)}: {CHANGED}")
     return Scanned.of(job.uri, index)
 
 

@@ -14,6 +14,7 @@ from tests.faults.caches import config
 from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.chooser import Chooser
 from viewcache.materializer.scheduling.dispatcher import Dispatcher, DispatcherSettings
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -21,7 +22,6 @@ from viewcache.materializer.scheduling.pressure import Pressure
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.tiers import Tiers
-from viewcache.materializer.tasks.learning import Learning
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.pool import Event, EventKind, Pool, WorkerPool

@@ -38,12 +38,12 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return encode_folder(tmp_path_factory.mktemp("keep"), {f"v{k}.mp4": 40 + k for k in range(6)})
 
 
-def opened(store: Path, videos: Path, share: float, **cache: Any) -> Cache:
+def opened(store: Path, videos: Path, share: float, probe: str = "lazy", **cache: Any) -> Cache:
     """A task of four epochs in one generation, with room for a share of its clips."""
     budget = int(6 * SAMPLES * EPOCHS * ROOM_OF_A_CLIP * share)
     settings = {"budget": budget, "epochs_per_generation": EPOCHS, **cache}
     sampling = {"samples_per_video": SAMPLES}
-    return viewcache.open(config(store, videos, cache=settings, sampling=sampling, epochs=EPOCHS))
+    return viewcache.open(config(store, videos, cache=settings, sampling=sampling, epochs=EPOCHS, probe=probe))
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +187,9 @@ def intermediate_recipe(recipe: Recipe, video: str, way: str, index: VideoIndex)
 @pytest.mark.parametrize("way", ["frames", "aug"])
 def test_a_job_with_all_pictures_at_hand_needs_no_video(tmp_path: Path, videos: Path, way: str) -> None:
     """It makes the same bytes from a file that is gone; without its pictures it cannot."""
-    with opened(tmp_path / "cache", videos, 3) as cache:
+    with opened(tmp_path / "cache", videos, 3, probe="full") as cache:
         active = cache.task("train").task.generation(0)
-    source, recipe = active.source(0), active.recipe(0)
+        source, recipe = active.source(0), active.recipe(0)
     index = VideoIndex.from_bytes(source.index)
 
     def job(root: str, uri: str, recipes: tuple[Recipe, ...], intermediates: tuple[Intermediate, ...] = ()) -> Job:
@@ -229,7 +229,7 @@ def pixels_of(root: Path, made: Made) -> Any:
 @pytest.mark.parametrize("share", [3, 0.5])
 def test_what_was_predicted_is_what_it_takes(tmp_path: Path, videos: Path, share: float) -> None:
     """Packets, frames, objects and bytes of making ahead, with room for all and without; nothing when all is read."""
-    with opened(tmp_path, videos, share) as cache:
+    with opened(tmp_path, videos, share, probe="full") as cache:
         for _ in cache.materialize():
             pass
         assert cache.making is not None

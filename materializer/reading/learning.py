@@ -79,7 +79,7 @@ class Learning:
         if found.facts is not None and not found.facts.stamp.same(claims.stamp):
             return
         try:
-            index_at = self._catalog.write_indexes([found.index])[0] if found.index else None
+            index_at = self._catalog.write_indexes([(key, found.index)])[0] if found.index else None
             self._catalog.record_facts([facts_row(files.listed(row), claims.stamp, found, index_at)])
         except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
             _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})

@@ -1,0 +1,98 @@
+"""Verbs of the door about datasets and their videos: rows, labels, and the packet indexes beside the database.
+
+A part of ``door.Catalog``, which has the others; it stands here because an index and its row are one subject.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from viewcache.catalog import tasks
+from viewcache.catalog.blobs import BlobFile
+from viewcache.catalog.engine import Engine, Session
+from viewcache.catalog.pending import Pending
+from viewcache.catalog.records import VideoColumnRow, VideoRow
+
+__all__ = ["Videos"]
+
+T = TypeVar("T")
+
+
+class Videos(ABC):
+    """See ``door.Catalog``."""
+
+    def register_dataset(self, uri: str) -> int:
+        """The id of the dataset of this folder, glob or URL, registered if it is new."""
+        return self._call(lambda session: tasks.register_dataset(session, uri))
+
+    def upsert_videos(self, dataset_id: int, videos: Sequence[VideoRow]) -> list[int]:
+        """Record scanned files; a uri that is known keeps its id and takes the new content.
+
+        Returns:
+            The ids, in the order of ``videos``.
+
+        Raises:
+            BadInput: a uri comes twice.
+        """
+        return self._call(lambda session: tasks.upsert_videos(session, dataset_id, videos)) if videos else []
+
+    def record_facts(self, videos: Sequence[VideoRow]) -> None:
+        """Record what was found of files that have an id (small): all but name, uri and label."""
+        self._note(lambda pending: pending.record_facts(videos))
+
+    def set_labels(self, labels: Mapping[int, str | None]) -> None:
+        """Record the labels of files, by ``video_id``."""
+        if labels:
+            self._call(lambda session: tasks.set_labels(session, labels))
+
+    def load_videos(self, dataset_id: int) -> pa.Table:
+        """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
+        return self._reading().query("read_videos", {"dataset_id": dataset_id})
+
+    def write_indexes(self, blobs: Sequence[tuple[str, bytes]]) -> list[int | None]:
+        """Keep packet indexes beside the database, each with the content key of its file; opaque here.
+
+        Returns:
+            What ``VideoRow.index_at`` is to be for each; None where this catalog has no folder for them.
+
+        Raises:
+            Full: no disk space.
+        """
+        file = self._blobs
+        return [None] * len(blobs) if file is None else [*file.append(blobs)]
+
+    def read_index(self, index_at: int, key: str) -> bytes | None:
+        """The packet index of a file, by its content key; None if it is not there any more: it is indexed again."""
+        return None if self._blobs is None else self._blobs.read(index_at, key)
+
+    def load_video_sizes(self, dataset_id: int) -> pa.Table:
+        """(video_id, name, key, frames, width, height, rotation) of a dataset's files by video_id."""
+        return self._reading().query("read_video_sizes", {"dataset_id": dataset_id})
+
+    def set_video_columns(self, rows: Sequence[VideoColumnRow]) -> None:
+        """Replace the further columns of the videos that appear in ``rows``."""
+        if rows:
+            self._call(lambda session: tasks.set_video_columns(session, rows))
+
+    def load_video_columns(self, dataset_id: int) -> pa.Table:
+        """(video_id, name, text_value, number_value) of a dataset's videos."""
+        return self._reading().query("read_video_columns", {"dataset_id": dataset_id})
+
+    @property
+    @abstractmethod
+    def _blobs(self) -> BlobFile | None:
+        """Where packet indexes lie; None if this catalog has no folder for them."""
+
+    @abstractmethod
+    def _note(self, change: Callable[[Pending], None]) -> None:
+        """See ``door.Catalog``."""
+
+    @abstractmethod
+    def _call(self, work: Callable[[Session], T]) -> T:
+        """See ``door.Catalog``."""
+
+    @abstractmethod
+    def _reading(self) -> Engine:
+        """See ``door.Catalog``."""
