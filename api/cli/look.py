@@ -42,6 +42,7 @@ def add_commands(commands: "Commands") -> None:
     lint = commands.add_parser("lint", help="every problem of a configuration, with file, line and column")
     lint.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
     lint.add_argument("--scan", action="store_true", help="look at the videos too, and find what `run` would refuse")
+    lint.add_argument("--full", action="store_true", help="as --scan, at every packet of every video")
     lint.add_argument("--json", action="store_true", help="the problems as JSON")
     lint.set_defaults(command=_lint)
 
@@ -104,7 +105,8 @@ def _lint(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.preview.lint import Level, lint
 
     with terminal.progress("looking at videos") as bar:
-        problems = lint(arguments.config or [str(nearest())], scan=arguments.scan, progress=bar.at)
+        scan = arguments.scan or arguments.full
+        problems = lint(arguments.config or [str(nearest())], scan=scan, full=arguments.full, progress=bar.at)
     errors = sum(problem.level == Level.ERROR for problem in problems)
     if terminal.json:
         terminal.data({"errors": errors, "problems": [problem.as_dict() for problem in problems]})

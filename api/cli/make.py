@@ -1,4 +1,4 @@
-"""The commands that make something, or say what would be made: plan, run."""
+"""The commands that make something, or say what would be made: plan, scan, run."""
 
 import argparse
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from viewcache.api.cli.terminal import Terminal
-from viewcache.api.text import counted, duration, size
+from viewcache.api.text import counted, duration, printable, size
 
 if TYPE_CHECKING:
     from viewcache.api.preview.plan import Outlook
@@ -34,6 +34,11 @@ def add_commands(commands: "Commands") -> None:
     plan.add_argument("--epochs", type=int, metavar="N", help="with --budget: only the first N epochs, in generations")
     plan.add_argument("--json", action="store_true", help="the answer as JSON")
     plan.set_defaults(command=_plan)
+
+    scan = commands.add_parser("scan", help="look at every packet of all videos, ahead of training")
+    scan.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
+    scan.add_argument("--json", action="store_true", help="the answer as JSON")
+    scan.set_defaults(command=_scan)
 
     run = commands.add_parser("run", help="make ahead what the budget keeps, with a progress bar")
     run.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
@@ -99,6 +104,24 @@ def _show_previews(found: "Outlook", terminal: Terminal) -> None:
         terminal.show(f"all tasks together, generation {number}")
         heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")
         terminal.table(heads, saving_rows(found, number))
+
+
+def _scan(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from viewcache.api.config.find import configuration
+    from viewcache.api.upkeep.scan import scan_datasets
+
+    with terminal.progress("looking at videos") as bar:
+        scanned = scan_datasets(configuration(arguments.config), bar.at)
+    if terminal.json:
+        terminal.data({"datasets": [each.as_dict() for each in scanned]})
+    for each in () if terminal.json else scanned:
+        terminal.show(
+            f"{each.dataset}: {counted(each.videos, 'video')}, {counted(each.frames, 'frame')}, "
+            f"{len(each.bad)} bad; {duration(each.seconds)}"
+        )
+        for why in (*each.bad, *each.changed):
+            terminal.show(printable(why))
+    return 1 if any(each.bad for each in scanned) else 0
 
 
 def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -17,7 +17,7 @@ from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
 from viewcache.materializer.dataset.listing import Progress
-from viewcache.materializer.spec import Place, TaskSpec
+from viewcache.materializer.spec import Place, ProbeMode, TaskSpec
 from viewcache.materializer.tasks.task import Task
 
 __all__ = ["Level", "Problem", "lint"]
@@ -62,12 +62,15 @@ class Problem:
         return asdict(self)
 
 
-def lint(paths: Sequence[str], *, scan: bool = False, progress: Progress | None = None) -> list[Problem]:
+def lint(
+    paths: Sequence[str], *, scan: bool = False, full: bool = False, progress: Progress | None = None
+) -> list[Problem]:
     """Check configuration files together.
 
     Args:
         paths: YAML files.
         scan: look at the videos too, and import the modules of ``cache.op_modules``.
+        full: with ``scan``, look at every packet of every video.
         progress: called while videos are looked at.
 
     Returns:
@@ -92,12 +95,17 @@ def lint(paths: Sequence[str], *, scan: bool = False, progress: Progress | None 
         if scan:
             unlisted = {name for name, problem in listed if problem.level is Level.ERROR}
             there = tuple(task for task in config.value.tasks if task.name not in unlisted)
+            there = tuple(map(_thoroughly, there)) if full else there
             problems += _scanned(replace(config.value, tasks=there), places, progress)
     order = {str(Path(path)): number for number, path in enumerate(paths)}
     return sorted(
         problems,
         key=lambda each: (each.level is not Level.ERROR, order[each.place.file], each.place.line, each.place.column),
     )
+
+
+def _thoroughly(task: TaskSpec) -> TaskSpec:
+    return replace(task, dataset=replace(task.dataset, probe=ProbeMode.FULL))
 
 
 def _documents(path: str) -> list[tuple[Node, str]]:

@@ -5,6 +5,7 @@ In the order of work:
 - ``owned``: the tiers whose bytes outlive a process, for `verify`, `gc` and `evict`
 - ``evict``: giving up objects by hand
 - ``gc``: `viewcache gc`: a cache that nobody has open, without what nothing needs
+- ``scan``: `viewcache scan`: every packet of the datasets, ahead of training
 - ``doctor_cache``: of that the cache's own files: catalog, journal, objects, failures
 - ``doctor``: the machine and the cache, line by line
 """

@@ -243,17 +243,21 @@ class _Listing:
 
     def _is_changed(self, old: Mapping[str, Any], file: Found, new: Scanned) -> bool:
         """Whether a file that was whole, and may have been seen, is whole again with other content."""
-        if old["index_at"] is None or old["status"] == VideoStatus.BAD or new.error or not new.index:
+        if old["status"] == VideoStatus.BAD or new.error or old["key"] == key_found(file, new):
             return False
-        if old["key"] == key_found(file, new):
-            return False
-        blob = self.catalog.read_index(old["index_at"], old["key"])
+        if old["index_at"] is None and old["frames"] is not None and not self._has_copies(old["video_id"]):
+            return False  # only its header was read, so nobody has seen a clip of it
+        blob = None if old["index_at"] is None else self.catalog.read_index(old["index_at"], old["key"])
         try:
             before = None if blob is None else VideoIndex.from_bytes(blob)
         except CatalogDamaged:  # of another release
             before = None
-        # Without the old packets size and time have to do, and these are others.
-        return before is None or not before.same_content(VideoIndex.from_bytes(new.index))
+        # Without the packets of both, size and time have to do, and these are others.
+        return before is None or not new.index or not before.same_content(VideoIndex.from_bytes(new.index))
+
+    def _has_copies(self, video_id: int) -> bool:
+        """Whether objects of a video lie anywhere: in a bucket they may have been made by another cache."""
+        return bool(self.catalog.copies_of_videos([video_id]).num_rows)
 
     def files(self) -> Files:
         """The files that are there, by name."""

@@ -1,0 +1,83 @@
+"""Look at every packet of a cache's datasets ahead of training (``viewcache scan``); it goes on where it was ended."""
+
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from viewcache.api.config.load import Config
+from viewcache.catalog import Catalog
+from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
+from viewcache.catalog.opening import is_postgresql
+from viewcache.errors import BadInput
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.listing import Progress, list_files
+from viewcache.materializer.spec import DatasetSpec, OnChangedVideo, ProbeMode
+from viewcache.materializer.storage.recover import bind_store
+from viewcache.store import LocalTier
+
+__all__ = ["ScannedDataset", "scan_datasets"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedDataset:
+    """What is known of a dataset's files now."""
+
+    dataset: str
+    videos: int
+    frames: int
+    """Of all videos that can be decoded."""
+    bad: tuple[str, ...]
+    """Why files cannot be decoded, or not all of them, by name."""
+    changed: tuple[str, ...]
+    """What is to be told of files that have other content than when they were drawn."""
+    seconds: float
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values."""
+        return asdict(self)
+
+
+def scan_datasets(config: Config, progress: Progress | None = None) -> list[ScannedDataset]:
+    """Look at every packet of all files that nobody has looked at, and record what is found as it is found.
+
+    Args:
+        config: the cache, which nobody may have open, and its tasks.
+        progress: called while files are looked at, with (done, in all, name); for each dataset anew.
+
+    Raises:
+        BadInput: there is no task, or a file was replaced that a task with ``on_changed_video: raise`` has drawn.
+        CatalogBusy: another process has the cache open.
+        DatasetNotFound: a dataset's folder is not there, or holds no videos.
+    """
+    if not config.tasks:
+        raise BadInput("the configuration has no task; add a dataset: section")
+    cache = config.cache
+    root = cache.local.url
+    local = LocalTier(root, 1)  # makes the store's folder what it is; nothing is reserved
+    with ExitStack() as held:
+        if is_postgresql(cache.catalog):
+            held.enter_context(OwnerLock(Path(root) / OWNER_LOCK, exclusive=True))
+        where = root if cache.catalog == "duckdb" else cache.catalog
+        catalog = held.enter_context(Catalog.open(where, beside=root))
+        if is_postgresql(cache.catalog):
+            bind_store(catalog, local)
+        scanned = []
+        for dataset in dict.fromkeys(_whole(task.dataset) for task in config.tasks):
+            of_it = (task for task in config.tasks if task.dataset.uri == dataset.uri)
+            guarded = {task.name for task in of_it if task.dataset.on_changed_video == OnChangedVideo.RAISE}
+            begun = time.monotonic()
+            files = list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
+            scanned.append(_report(files, time.monotonic() - begun))
+        return scanned
+
+
+def _whole(dataset: DatasetSpec) -> DatasetSpec:
+    """What of a dataset decides how its files are looked into."""
+    return DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=ProbeMode.FULL)
+
+
+def _report(files: Files, seconds: float) -> ScannedDataset:
+    bad = tuple(files.error(row) for row in range(len(files)) if not files.whole[row])
+    frames = int(files.frames[files.whole].sum())
+    return ScannedDataset(files.uri, len(files), frames, bad, files.changed, seconds)
