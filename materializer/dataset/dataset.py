@@ -70,7 +70,7 @@ class Dataset:
     def _good(self) -> NDArray[np.bool_]:
         """(files,) whether each can be decoded, as far as is known, and is not too large for this task."""
         files = self.files
-        return files.whole & (files.height * files.width <= self.spec.max_pixels)
+        return np.asarray(files.whole & (files.height * files.width <= self.spec.max_pixels))
 
     def _error(self, row: int) -> str:
         files, most = self.files, self.spec.max_pixels

@@ -91,11 +91,16 @@ class Files:
         self.paths = tuple(paths)
         self.keys: list[str] = rows["key"].to_pylist()
         self.frames = _numbers(rows, "frames")
-        width, height = _numbers(rows, "width"), _numbers(rows, "height")
+        self._coded = np.stack([_numbers(rows, "height"), _numbers(rows, "width")], axis=1)
+        """(files, 2) height and width before rotation."""
         across = np.isin(_numbers(rows, "rotation"), (90, 270))
-        self.height = np.where(across, width, height)
+        self.height = self._coded[np.arange(len(rows)), across.astype(int)]
         """As shown, rotation applied; 0 if unknown."""
-        self.width = np.where(across, height, width)
+        self.width = self._coded[np.arange(len(rows)), 1 - across]
+        self._pix_fmts = rows["pix_fmt"].to_pylist()
+        self._keyframes = _numbers(rows, "keyframes", 1)
+        self._bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
+        self._etags = rows["etag"].to_pylist()
         self.whole: NDArray[np.bool_] = np.array([each == VideoStatus.OK for each in rows["status"].to_pylist()], bool)
         """Whether nothing is known to be wrong with it."""
         self._errors = dict(enumerate(rows["error"].to_pylist()))
@@ -135,8 +140,7 @@ class Files:
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
-        listed = self.listed(row)
-        stamp = Stamp(listed["size_bytes"] or 0, listed["mtime_ns"] or 0, listed["etag"] or "")
+        stamp = Stamp(int(self._bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
         return Found(self.uris[row], self.paths[row], stamp)
 
     def error(self, row: int) -> str:
@@ -188,7 +192,7 @@ class Files:
             frames=int(self.frames[row]),
             height=int(self.height[row]),
             width=int(self.width[row]),
-            pix_fmt=self.listed(row)["pix_fmt"] or "",
+            pix_fmt=self._pix_fmts[row] or "",
             max_pixels=max_pixels,
             error=self.error(row),
         )
@@ -208,14 +212,14 @@ class Files:
             return exact
         if not self.frames[row]:
             raise BadVideo(self.error(row))
-        listed = self.listed(row)
+        height, width = self._coded[row].tolist()
         return SketchedIndex(
             frames=int(self.frames[row]),
             shown_size=(int(self.height[row]), int(self.width[row])),
-            coded_size=(listed["height"], listed["width"]),
-            pix_fmt=listed["pix_fmt"] or "",
-            keyframes=max(1, listed["keyframes"] or 1),
-            file_bytes=listed["size_bytes"] or 0,
+            coded_size=(height, width),
+            pix_fmt=self._pix_fmts[row] or "",
+            keyframes=max(1, int(self._keyframes[row])),
+            file_bytes=int(self._bytes[row]),
         )
 
     def times_s(self, row: int, frames: np.ndarray) -> np.ndarray | None:
@@ -239,6 +243,8 @@ class Files:
             if facts is not None:
                 self.frames[row] = facts.frames
                 self.height[row], self.width[row] = facts.shown_size
+                self._coded[row] = facts.height, facts.width
+                self._pix_fmts[row] = facts.pix_fmt
                 times = facts.times
                 values = (
                     (-1, -1, -1, -1) if times is None else (times.first, times.step, times.numerator, times.denominator)

@@ -4,7 +4,6 @@ Estimates of bytes and packets decide what is kept and what is made first, never
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from viewcache.materializer.media.planes import plane_shapes
 __all__ = ["SketchedIndex"]
 
 
-@dataclass(frozen=True)  # no slots: arrays are cached
+@dataclass(frozen=True, slots=True)
 class SketchedIndex:
     """A `MediaIndex` by what a header says."""
 
@@ -45,11 +44,15 @@ class SketchedIndex:
         """(packets,) the size of each packet."""
         return np.full(self.frames, self.file_bytes // max(1, self.frames), np.int32)
 
-    @cached_property
+    @property
+    def group(self) -> int:
+        """Packets from one key frame to the next."""
+        return -(-self.frames // self.keyframes)
+
+    @property
     def starts(self) -> NDArray[np.int32]:
         """(frames,) the packet at which decoding must start to get a frame."""
-        group = -(-self.frames // self.keyframes)
-        return np.arange(self.frames, dtype=np.int32) // group * group
+        return np.arange(self.frames, dtype=np.int32) // self.group * self.group
 
     @property
     def ends(self) -> NDArray[np.int32]:
@@ -58,11 +61,11 @@ class SketchedIndex:
 
     def cost(self, frames: np.ndarray) -> DecodeCost:
         """What some frames (numbers, sorted and unique) take when they are decoded together."""
-        starts = self.starts[frames]
-        lasts = np.flatnonzero(np.append(np.diff(starts) != 0, True))
-        packets = int((np.asarray(frames)[lasts] - starts[lasts] + 1).sum())
+        group = frames // self.group
+        last = np.append(group[1:] != group[:-1], True)  # of each group of pictures
+        packets = int((frames[last] - group[last] * self.group).sum() + last.sum())
         return DecodeCost(packets, packets * self.frame_pixels)
 
     def span_packets(self, first: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Packets from where decoding starts for each ``first`` frame to its ``last``."""
-        return np.asarray(np.asarray(last) - self.starts[first] + 1)
+        return np.asarray(last - first // self.group * self.group + 1)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from viewcache.errors import Closed, ViewcacheError
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -39,7 +40,8 @@ class LookAhead:
         """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
         self._gone: set[int] = set()
         """Tasks that left; the planner may be at one of them just then."""
-        self._closed = False
+        self.closed = False
+        """Whether nothing more is planned."""
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
 
     def reading(self, task: Task, number: int, epoch: int) -> None:
@@ -90,7 +92,7 @@ class LookAhead:
     def close(self) -> None:
         """Plan no more."""
         with self._lock:
-            self._closed = True
+            self.closed = True
         self._planner.shutdown(cancel_futures=True)
 
     def _submit(self, work: Callable[..., None], *arguments: object) -> None:
@@ -101,7 +103,7 @@ class LookAhead:
         """
         with self._lock:
             # An executor says both in the words for too many threads, which is another matter.
-            if self._closed or not threading.main_thread().is_alive():
+            if self.closed or not threading.main_thread().is_alive():
                 raise Closed("the cache was closed; open it again")
             self._planner.submit(work, *arguments)
 
@@ -156,7 +158,18 @@ class LookAhead:
 
     def _decide(self) -> None:
         works = self._planned()
-        self._keeper.decide([(work, task.index_of(work.plan)) for task, work in works], self._dispatcher().guard)
+        weighed = [(work, self._while_open(task.index_of(work.plan))) for task, work in works]
+        self._keeper.decide(weighed, self._dispatcher().guard)
+
+    def _while_open(self, index_of: Callable[[int], MediaIndex]) -> Callable[[int], MediaIndex]:
+        """The same until the cache is closed, which must not wait until many videos were weighed."""
+
+        def index(row: int) -> MediaIndex:
+            if self.closed:
+                raise Closed("the cache was closed; open it again")
+            return index_of(row)
+
+        return index
 
     def _announce(self) -> None:
         works = [work for _, work in self._planned() if self._keeper.is_decided(work)]

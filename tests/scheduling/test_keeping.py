@@ -1,7 +1,9 @@
 """What is kept when the budget cannot hold every clip: reads give the same bytes all the same, and the budget holds."""
 
 import os
-from contextlib import nullcontext
+import threading
+import time
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +16,16 @@ from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ObjectKind
-from viewcache.errors import Full
+from viewcache.errors import Full, ViewcacheError
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import content_key
+from viewcache.materializer.planning.plan import GenerationPlan, content_key
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.retention.choice import RULES
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.make import make
 from viewcache.store import read_into
@@ -221,6 +224,47 @@ def pixels_of(root: Path, made: Made) -> Any:
     out = np.empty(made.stored.shape, np.uint8)
     read_into(root, made.stored, out)
     return out
+
+
+def test_closing_does_not_wait_until_all_is_weighed(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a quarter of a million videos weighing takes seconds: it ends with the video that it is at."""
+    at, go, asked = threading.Event(), threading.Event(), 0
+
+    def index_of(task: Task, plan: GenerationPlan) -> Any:
+        def index(row: int) -> Any:
+            nonlocal asked
+            asked += 1
+            at.set()
+            assert go.wait(30)
+            return task.dataset.index(int(plan.videos.ids[row]))
+
+        return index
+
+    cache = opened(tmp_path / "s", videos, 0.5)
+    cache.task("train").task.generation(0)
+    monkeypatch.setattr(Task, "index_of", index_of)
+
+    def read() -> None:
+        with suppress(ViewcacheError):  # the cache is closed under it
+            cache.read("train", 0, 0)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert at.wait(30)
+    closing = threading.Thread(target=cache.close)
+    closing.start()
+    look_ahead = cache.owner.look_ahead
+    until = time.monotonic() + 30
+    while not look_ahead.closed:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    go.set()
+    closing.join(30)
+    reader.join(30)
+    assert not closing.is_alive()
+    assert asked == 1
 
 
 # What it will take ----------------------------------------------------------------------------------------------------
