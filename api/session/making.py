@@ -1,11 +1,12 @@
 """Making ahead what the budget keeps, as `viewcache run` does: what it will take, progress, and what it took."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
-from viewcache.materializer.retention.chosen import IndexOf, to_come
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.retention.chosen import Chosen, IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
@@ -40,8 +41,9 @@ class Making:
                 actives = [task.generation(number) for number in range(last + 1)]
             works.extend((active, task.index_of(active.plan)) for active in actives)
         dispatcher.mark_present([active for active, _ in works])
-        keeper.decide(works, dispatcher.guard)
-        making = cls(works, dispatcher, _predict(works, keeper, dispatcher), dispatcher.frames["objects"])
+        chosen = keeper.decide(works, dispatcher.guard)
+        predicted = _predict(works, chosen, keeper.cost(), dispatcher)
+        making = cls(works, dispatcher, predicted, dispatcher.frames["objects"])
         dispatcher.look_ahead([*keeper.intermediates(), *(active for active, _ in works)])
         return making
 
@@ -78,10 +80,15 @@ class Making:
         )
 
 
-def _predict(works: list[tuple[ActiveGeneration, IndexOf]], keeper: Keeper, dispatcher: Dispatcher) -> Forecast:
+def _predict(
+    works: list[tuple[ActiveGeneration, IndexOf]],
+    chosen: Mapping[int, Chosen | None],
+    cost: CostModel,
+    dispatcher: Dispatcher,
+) -> Forecast:
     total = Forecast()
     for group_generation in sorted({work.group_generation for work, _ in works}):
         with dispatcher.guard():
             plans = to_come(each for each in works if each[0].group_generation == group_generation)
-        total = total.plus(forecast(plans, keeper.chosen(group_generation), keeper.cost()))
+        total = total.plus(forecast(plans, chosen[group_generation], cost))
     return total

@@ -77,12 +77,16 @@ class Keeper:
         self,
         works: Iterable[tuple[ActiveGeneration, IndexOf]],
         guard: Callable[[], AbstractContextManager[object]],
-    ) -> None:
+    ) -> dict[int, Chosen | None]:
         """Decide what is kept of some generations, where tasks, epochs or measured costs have changed.
 
         Args:
             works: all that is being made or about to be, each with the packet index of a row of its plan's videos.
             guard: the lock that guards the works.
+
+        Returns:
+            What was chosen of these works by their generation of the group; None if the budget holds all clips. Other
+            threads may decide for more or fewer tasks at once, so `chosen` may say something else by then.
         """
         together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
         for work, index_of in works:
@@ -98,6 +102,7 @@ class Keeper:
                     self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
+            return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""

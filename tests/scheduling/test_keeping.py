@@ -14,6 +14,7 @@ import pytest
 import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session.cache import Cache
+from viewcache.api.session.making import Making
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import Full, ViewcacheError
@@ -265,6 +266,31 @@ def test_closing_does_not_wait_until_all_is_weighed(
     reader.join(30)
     assert not closing.is_alive()
     assert asked == 1
+
+
+def test_what_is_predicted_is_of_what_was_decided(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one thread makes ahead for one task, another decides for two that have more kinds of clips."""
+    decide = Keeper.decide
+    settings = {"budget": 10**6, "epochs_per_generation": EPOCHS}
+    whole: dict[str, Any] = config(
+        tmp_path / "s", videos, cache=settings, sampling={"samples_per_video": SAMPLES}, epochs=EPOCHS
+    )
+    other = {**whole["dataset"], "tag": "other", "augmentation": []}
+    with viewcache.open({**whole, "dataset": [whole["dataset"], other]}) as cache:
+        mine, others = (cache.task(tag).task for tag in ("train", "other"))
+        active = others.generation(0)
+
+        def decide_and_meddle(keeper: Keeper, works: Any, guard: Any) -> Any:
+            chosen: Any = decide(keeper, works, guard)
+            both: Any = decide(keeper, [*works, (active, others.index_of(active.plan))], guard)
+            assert both[0].choice.option.max() >= len(chosen[0].weighed.ways), "more ways of keeping"
+            return chosen
+
+        monkeypatch.setattr(Keeper, "decide", decide_and_meddle)
+        making = Making.begin([mine], None, cache.owner.keeper, cache.owner.dispatcher_now())
+        assert making.predicted.objects > 0
 
 
 # What it will take ----------------------------------------------------------------------------------------------------
