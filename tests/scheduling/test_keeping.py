@@ -277,8 +277,8 @@ def test_what_is_predicted_is_of_what_was_decided(
     whole: dict[str, Any] = config(
         tmp_path / "s", videos, cache=settings, sampling={"samples_per_video": SAMPLES}, epochs=EPOCHS
     )
-    other = {**whole["dataset"], "tag": "other", "augmentation": []}
-    with viewcache.open({**whole, "dataset": [whole["dataset"], other]}) as cache:
+    whole["dataset"] = [whole["dataset"], {**whole["dataset"], "tag": "other", "augmentation": []}]
+    with viewcache.open(whole) as cache:
         mine, others = (cache.task(tag).task for tag in ("train", "other"))
         active = others.generation(0)
 
