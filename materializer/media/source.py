@@ -302,7 +302,7 @@ def open_source(uri: str, block: int = BLOCK) -> Source:
     except BadVideo:
         raise
     except FileNotFoundError as missing:
-        raise BadVideo(f"{shown(uri)}: no such file") from missing
+        raise OutOfReach(f"{shown(uri)}: no such file") from missing
     except Exception as failed:  # fsspec's file systems raise nearly anything
         _blame_the_process(uri, failed)
         raise OutOfReach(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed

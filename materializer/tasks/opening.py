@@ -131,7 +131,7 @@ def share_among(
             if group is None:
                 group = groups[task.dataset.dataset_id] = Group(catalog, cache.seed, cache.draw_ahead, guard)
             group.add(task)
-        task.share(share, group)
+        task.share(share, group, guard)
 
 
 def plan_again(catalog: Catalog, tasks: Iterable[Task]) -> int:

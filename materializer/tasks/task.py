@@ -101,6 +101,7 @@ class Task:
         self._settings = settings
         self._catalog = catalog
         self._planning = threading.RLock()
+        self._guard: Callable[[], AbstractContextManager[object]] = nullcontext
         self._generations: WeakValueDictionary[int, ActiveGeneration] = WeakValueDictionary()
         """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
         first, so none is computed while a reader, the group or the dispatcher has one."""
@@ -167,11 +168,20 @@ class Task:
             self._at = (0, 0) if progress is None else (progress.epoch, progress.iteration * batch)
         return self._at
 
-    def share(self, share: Share, group: OrderGroup | None = None) -> None:
-        """Share with other tasks from now on; what is planned already stays as it is."""
+    def share(
+        self,
+        share: Share,
+        group: OrderGroup | None = None,
+        guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Share with other tasks from now on; what is planned already stays as it is.
+
+        ``guard`` gives the lock under which a plan that is being worked on may be replaced.
+        """
         with self._planning:
             self._settings = replace(self._settings, grid=share.grid, together=share.together)
             self.group = group
+            self._guard = guard
 
     @property
     def draws_together(self) -> bool:
@@ -256,7 +266,8 @@ class Task:
         """
         active = self.planned(0)
         plan = self._trial() if active is None else active.plan
-        return _batch_bound(plan)
+        clips = len(plan.rows(plan.first_epoch, 0))
+        return clips * plan.bound, clips
 
     def _trial(self) -> GenerationPlan:
         """One epoch in the order of names: what a plan would look like, neither drawn nor recorded."""
@@ -381,7 +392,8 @@ class Task:
             object_ids[changed], known = ids_of(self._catalog, plan.keys[changed])
             self._catalog.record_objects(plan_objects(plan, changed, object_ids, known, self._cost))
             record_policies(self._catalog, active, records)
-            active.replace(plan, object_ids)
+            with self._guard():
+                active.replace(plan, object_ids)
             return None
 
     def correct(self, video_id: int) -> None:
@@ -400,7 +412,8 @@ class Task:
                 object_ids = active.object_ids.copy()
                 object_ids[rows], known = ids_of(self._catalog, plan.keys[rows])
                 self._catalog.record_objects(plan_objects(plan, rows, object_ids, known, self._cost))
-                active.replace(plan, object_ids)
+                with self._guard():
+                    active.replace(plan, object_ids)
 
     def _replacement(self, active: ActiveGeneration, row: int) -> int | None:
         plan = active.plan
@@ -434,9 +447,3 @@ class Task:
     def seed(self) -> int:
         """Of the task's random numbers."""
         return self._settings.seed if self.spec.seed is None else self.spec.seed
-
-
-def _batch_bound(plan: GenerationPlan) -> tuple[int, int]:
-    """Most bytes that a batch of the plan takes, and its clips."""
-    clips = len(plan.rows(plan.first_epoch, 0))
-    return clips * plan.bound, clips
