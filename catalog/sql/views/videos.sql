@@ -5,7 +5,6 @@
 --   dataset: folder, glob or URL of its dataset
 --   uri: absolute path or URL
 --   status: ok, bad (cannot be decoded), listed (nobody has looked into it yet) or gone (no longer there)
---   indexed: whether all of its packets were looked at, and not its header alone
 --   label: from the labels table or the folder's name
 --   frames: how many, in presentation order
 --   fps: average frames per second
@@ -19,6 +18,7 @@
 --   color_range: as FFmpeg names it
 --   keyframes: frames that can be decoded without another
 --   gop_max: most frames from one keyframe to the next
+--   indexed: whether all of its packets were looked at, and not its header alone
 --   size_bytes: of the file
 --   mtime_ns: nanoseconds since 1970-01-01 UTC, of local files
 --   etag: of remote files
