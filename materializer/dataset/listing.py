@@ -6,8 +6,9 @@ its row, so that its name is not given again and its content is recognized.
 
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ Progress = Callable[[int, int, str], None]
 LISTED_AT_ONCE = 10_000
 """New files whose names are recorded in one transaction."""
 FOUND_AT_ONCE = 1_000
-"""Files of which it is recorded in one transaction what was found; less is lost when the process is killed."""
+"""Files of which it is recorded in one transaction what was found, at the most."""
+RECORD_EVERY_S = 5.0
+"""Seconds of looking that are lost when the process is killed, and about one file more."""
 
 _log = logging.getLogger("viewcache.dataset")
 
@@ -140,7 +143,8 @@ class _Listing:
     known: _Known
     found: list[Found]
     guarded: Container[str]
-    warnings: list[str] | None = None
+    warnings: list[str] = field(default_factory=list)
+    """What is to be told of files that were replaced."""
 
     def register(self) -> None:
         """Give the new files names and ids, and say which are gone."""
@@ -179,16 +183,21 @@ class _Listing:
     def look(self, workers: int, progress: Progress | None) -> None:
         """Look into what is new or changed; what is found is recorded as it comes."""
         todo = [each for each in self.found if not self.known.holds(each, self.spec)]
-        done = len(self.found) - len(todo)
-        if progress is not None and done:
-            progress(done, len(self.found), "")
-        self.warnings = []
-        for part in _batches(self._looked(todo, workers), FOUND_AT_ONCE):
-            self._record(part)
-            for file, _ in part:
-                done += 1
+        known = len(self.found) - len(todo)
+        if progress is not None and known:
+            progress(known, len(self.found), "")
+        part: list[tuple[Found, Scanned]] = []
+        since = time.monotonic()
+        try:
+            for done, (file, found) in enumerate(self._looked(todo, workers), known + 1):
+                part.append((file, found))
                 if progress is not None:
                     progress(done, len(self.found), self.known.name(file.uri) or file.path)
+                if len(part) >= FOUND_AT_ONCE or time.monotonic() - since >= RECORD_EVERY_S:
+                    ready, part, since = part, [], time.monotonic()
+                    self._record(ready)
+        finally:
+            self._record(part)
         if todo:
             self.known = _Known(self.catalog.load_videos(self.dataset_id))
 
@@ -204,8 +213,9 @@ class _Listing:
         yield from scan(fresh, self.spec.max_pixels, full=full, workers=workers)
 
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
+        if not part:
+            return
         old = self.known.all_of([file.uri for file, _ in part])
-        assert self.warnings is not None
         self.warnings += self._warn_of_changed([(old[file.uri], file, found) for file, found in part])
         indexed = [(key_found(file, found), found.index) for file, found in part if found.index]
         offsets = iter(self.catalog.write_indexes(indexed))
@@ -267,24 +277,7 @@ class _Listing:
         ids = zip(known.rows["uri"].to_pylist(), known.rows["video_id"].to_pylist(), strict=True)
         gone = {video_id: uri for uri, video_id in ids if uri not in here}
         paths = [here[uri] for uri in rows["uri"].to_pylist()]
-        return Files(self.catalog, self.spec.uri, self.dataset_id, rows, paths, gone, self.warnings or ())
-
-
-def _batches(found: Iterator[tuple[Found, Scanned]], size: int) -> Iterator[list[tuple[Found, Scanned]]]:
-    """Parts of at most so many; what came before an error is given before it is raised."""
-    part: list[tuple[Found, Scanned]] = []
-    try:
-        for each in found:
-            part.append(each)
-            if len(part) >= size:
-                yield part
-                part = []
-    except Exception:
-        if part:
-            yield part
-        raise
-    if part:
-        yield part
+        return Files(self.catalog, self.spec.uri, self.dataset_id, rows, paths, gone, self.warnings)
 
 
 def facts_row(old: Mapping[str, Any], listed: Stamp, found: Scanned, index_at: int | None) -> VideoRow:

@@ -78,12 +78,12 @@ class Learning:
         claims = files.claims(row, 0)
         if found.facts is not None and not found.facts.stamp.same(claims.stamp):
             return
+        index_at = None
         try:
             index_at = self._catalog.write_indexes([(key, found.index)])[0] if found.index else None
             self._catalog.record_facts([facts_row(files.listed(row), claims.stamp, found, index_at)])
         except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
             _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})
-            return
         wrong = "" if found.facts is None else claims.contradicted(found.facts)
         for each in {id(task.dataset.files): task.dataset.files for task in tasks}.values():
             each.learn(each.row_of_key[key], found, index_at)

@@ -260,7 +260,11 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
             if _contradicted(job, scanned):
                 yield Report(returned=job.keys, scanned=scanned)  # its clips are planned again
                 return
-        maker = _Maker(job, VideoIndex.from_bytes(job.index if scanned is None else scanned.index))
+        index = VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
+        last = max(int(recipe.frames.max()) for recipe in job.clips)
+        if last >= index.frames:  # its header promised more, and the policy for short videos cannot help
+            raise BadVideo(f"{shown(job.uri)}: has {index.frames} frames; a clip was planned up to frame {last}")
+        maker = _Maker(job, index)
         yield from maker.run(pause)
     except ViewcacheError as known:
         error, kind = str(known), known.kind

@@ -18,7 +18,7 @@ from tests.clips import encode, fill_last_packet
 from tests.faults.caches import FRAMES, config, digest_of, encode_one, encode_videos, read_all
 from tests.tiny import sql
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadVideo
+from viewcache.errors import BadVideo, Full
 from viewcache.failpoints import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,6 +153,36 @@ def test_a_file_that_turns_out_bad_is_an_error(tmp_path: Path, spoiled: Path) ->
                 cache.read("t", 0, i)
     with pytest.raises(BadVideo, match=r"v3\.mp4"):
         opened(tmp_path / "s", spoiled).read("t", 0, 0)
+
+
+@pytest.mark.parametrize("policy", ["raise", "replace"])
+def test_a_liar_that_is_too_short_in_truth(tmp_path: Path, mixed: Path, policy: str) -> None:
+    """A clip spans the 30 frames that its header counts: with 29 it is left to the policy for bad videos."""
+    how: dict[str, Any] = {"on_bad_video": policy, "on_short_video": "skip", "frame_stride": 1, "frames_per_video": 30}
+    with opened(tmp_path / "s", mixed, **how) as cache:
+        if policy == "raise":
+            with pytest.raises(BadVideo, match=r"v2\.mp4: has 29 frames; a clip was planned up to frame 29"):
+                list(read_all(cache))
+            return
+        before = {(e, i): cache.read("t", e, i) for e in range(2) for i in range(3)}
+        assert "v2" not in {name for batch in before.values() for name in batch.videos}
+    with opened(tmp_path / "s", mixed, **how) as cache:
+        assert dict(read_all(cache)) == {place: digest_of(batch) for place, batch in before.items()}
+
+
+def test_what_is_found_while_the_disk_is_full(tmp_path: Path, mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be kept of what is found: the batches are the same, a liar's too, and the next run looks again."""
+
+    def full(*_: object) -> None:
+        raise Full("no space")
+
+    expected = digests(tmp_path / "whole", mixed)
+    with opened(tmp_path / "s", mixed) as cache:
+        monkeypatch.setattr(type(cache.catalog), "write_indexes", full)
+        assert dict(read_all(cache)) == expected
+        assert not any(indexed for name, (*_, indexed) in statuses(cache).items() if name != "v9")
+        monkeypatch.undo()
+    assert digests(tmp_path / "s", mixed) == expected
 
 
 def test_a_file_that_is_replaced_before_it_is_decoded(tmp_path: Path, mixed: Path) -> None:
