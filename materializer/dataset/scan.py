@@ -32,6 +32,10 @@ AT_ONCE = 16
 """Files that a process is given at once when only headers are read: that takes a millisecond or a round trip each."""
 
 
+HEADERS_OF_A_PROCESS = 128
+"""Headers that are worth a process of their own: its start takes as long as reading some two hundred of local files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a scanning process is asked."""
@@ -68,7 +72,8 @@ def scan(
         Full: a scanning process may open no more files; no video is called bad for that.
     """
     if files:
-        processes = min(workers or os.cpu_count() or 1, len(files))
+        worth_it = len(files) if full else -(-len(files) // HEADERS_OF_A_PROCESS)
+        processes = min(workers or os.cpu_count() or 1, worth_it)
         with contextlib.closing(_Scan(files, max_pixels, full, processes, memory_bytes, limit_s)) as running:
             yield from running.run()
 
