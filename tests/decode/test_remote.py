@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import fsspec
 import numpy as np
 import pytest
 
-from tests.clips import digest, sequential
+from tests.clips import digest, encode, sequential
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.header import read_header
 from viewcache.materializer.media.probe import probe
-from viewcache.materializer.media.source import Stamp, open_source, shown
+from viewcache.materializer.media.source import SMALL_BLOCK, Stamp, open_source, shown
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -99,6 +101,29 @@ def test_remote_frames_are_the_same(
     wanted = np.array([0, 5, 17, 18, 44])
     got = {number: digest(frame) for number, frame in decode(url, index, wanted)}
     assert got == {number: reference[number][0] for number in wanted.tolist()}
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_remote_header_costs_a_few_blocks(
+    family: Callable[[str], Path], server: Server, tmp_path: Path, behind: bool
+) -> None:
+    """Of a file of two megabytes, its table in front of the pictures or behind them, a few small ranges travel."""
+    path, padding = tmp_path / "clip.mp4", (2 << 20).to_bytes(4, "big") + b"free" + bytes((2 << 20) - 8)
+    if behind:  # the table stands at the end; what is free lies between
+        data = family("h264_bframes.mp4").read_bytes()
+        at = data.index(b"moov") - 4
+        path.write_bytes(data[:at] + padding + data[at:])
+    else:
+        path.write_bytes(encode(tmp_path / "front.mp4", muxer={"movflags": "faststart"}).read_bytes() + padding)
+    server.files["/clip.mp4"] = path.read_bytes()
+    with open_source(str(path)) as local:
+        expected = read_header(local, 1 << 30)
+    assert expected is not None
+    with open_source(f"http://127.0.0.1:{server.server_port}/clip.mp4", SMALL_BLOCK) as remote:
+        found = read_header(remote, 1 << 30)
+    assert found is not None
+    assert replace(found, stamp=expected.stamp) == expected
+    assert server.sent <= 5 * SMALL_BLOCK
 
 
 def test_only_ranges_travel(family: Callable[[str], Path], server: Server) -> None:
