@@ -11,8 +11,8 @@ from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import Progress, list_files
-from viewcache.materializer.spec import DatasetSpec, OnChangedVideo, ProbeMode
+from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files
+from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.store import LocalTier
 
@@ -63,18 +63,11 @@ def scan_datasets(config: Config, progress: Progress | None = None) -> list[Scan
         if is_postgresql(cache.catalog):
             bind_store(catalog, local)
         scanned = []
-        for dataset in dict.fromkeys(_whole(task.dataset) for task in config.tasks):
-            of_it = (task for task in config.tasks if task.dataset.uri == dataset.uri)
-            guarded = {task.name for task in of_it if task.dataset.on_changed_video == OnChangedVideo.RAISE}
-            begun = time.monotonic()
+        for dataset in dict.fromkeys(files_of(task.dataset, ProbeMode.FULL) for task in config.tasks):
+            guarded, begun = guarded_among(config.tasks, dataset), time.monotonic()
             files = list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
             scanned.append(_report(files, time.monotonic() - begun))
         return scanned
-
-
-def _whole(dataset: DatasetSpec) -> DatasetSpec:
-    """What of a dataset decides how its files are looked into."""
-    return DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=ProbeMode.FULL)
 
 
 def _report(files: Files, seconds: float) -> ScannedDataset:

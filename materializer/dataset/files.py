@@ -108,7 +108,7 @@ class Files:
         self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
         self._rows = rows
         """As they were listed; what was learned since is in the arrays."""
-        self.index = lru_cache(maxsize=INDEXES)(self._index)
+        self._remembered = lru_cache(maxsize=INDEXES)(self._index)
 
     def __len__(self) -> int:
         """Number of files, good and bad."""
@@ -205,8 +205,15 @@ class Files:
         except CatalogDamaged:  # of another release
             return None
 
-    def _index(self, row: int) -> MediaIndex:
-        """What planning knows of a video: its index, or a sketch by its header."""
+    def index(self, row: int) -> MediaIndex:
+        """What planning knows of a video: its index, or a sketch by its header.
+
+        Raises:
+            BadVideo: nothing is known of its frames.
+        """
+        return self._remembered(row, int(self._index_at[row]), int(self.frames[row]))
+
+    def _index(self, row: int, *_: int) -> MediaIndex:
         exact = self.exact_index(row)
         if exact is not None:
             return exact
@@ -251,7 +258,6 @@ class Files:
                 )
                 for name, value in zip(_TIMES, values, strict=True):
                     self._times[name][row] = value
-            self.index.cache_clear()
 
 
 _TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")

@@ -25,9 +25,9 @@ from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.spec import DatasetSpec, ProbeMode
+from viewcache.materializer.spec import DatasetSpec, OnChangedVideo, ProbeMode, TaskSpec
 
-__all__ = ["Progress", "facts_row", "list_files", "video_key"]
+__all__ = ["Progress", "facts_row", "files_of", "guarded_among", "list_files", "video_key"]
 
 Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the name of the last one."""
@@ -52,6 +52,17 @@ def video_key(uri: str, stamp: Stamp) -> str:
 def key_found(file: Found, found: Scanned) -> str:
     """The content key of what was found: a file may be replaced between the listing and the look into it."""
     return video_key(file.uri, file.stamp if found.facts is None else found.facts.stamp)
+
+
+def files_of(dataset: DatasetSpec, probe: ProbeMode | None = None) -> DatasetSpec:
+    """What of a dataset decides which files are listed, and how they are looked into; ``probe`` in place of its own."""
+    return DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=dataset.probe if probe is None else probe)
+
+
+def guarded_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> set[str]:
+    """The tasks over a dataset that must not be shown other content under the name of a video that they have drawn."""
+    of_it = (each for each in tasks if each.dataset.uri == dataset.uri)
+    return {each.name for each in of_it if each.dataset.on_changed_video == OnChangedVideo.RAISE}
 
 
 def list_files(

@@ -12,10 +12,10 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import Progress, list_files
+from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.plan import check_size
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnChangedVideo, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
@@ -56,9 +56,8 @@ def open_task(
         DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
     """
     try:
-        of_it = (each for each in (spec, *tasks) if each.dataset.uri == spec.dataset.uri)
-        guarded = {each.name for each in of_it if each.dataset.on_changed_video == OnChangedVideo.RAISE}
-        listed, same = {} if listed is None else listed, _files_of(spec.dataset)
+        guarded = guarded_among((spec, *tasks), spec.dataset)
+        listed, same = {} if listed is None else listed, files_of(spec.dataset)
         if same not in listed:
             listed[same] = list_files(same, catalog, workers=cache.workers, progress=progress, guarded=guarded)
         dataset = Dataset(spec.dataset, listed[same], catalog)
@@ -88,11 +87,6 @@ def open_task(
     )
     settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
     return Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer or Observer())
-
-
-def _files_of(spec: DatasetSpec) -> DatasetSpec:
-    """What of a dataset decides which files are listed, and how they are looked into."""
-    return DatasetSpec(spec.uri, max_pixels=spec.max_pixels, probe=spec.probe)
 
 
 def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog) -> None:
