@@ -110,11 +110,12 @@ def upgrade_catalog(where: str | Path) -> str:
     """
     if is_postgresql(where):
         from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
+        from viewcache.catalog.upgrading import upgrade
 
         engine: Engine = PostgresEngine(str(where))
         try:
             if _is_older(_revision(engine), str(where)):
-                migrations.upgrade(sqlalchemy_url(str(where)))
+                upgrade(sqlalchemy_url(str(where)))
         finally:
             engine.close()
         return migrations.HEAD
@@ -181,11 +182,13 @@ def _engine_of(layout: CatalogFiles, aside: list[Path], *, writable: bool, memor
         engine.close()
         raise
     if older:
+        from viewcache.catalog.upgrading import upgrade
+
         engine.close()
         if not writable:
             raise _too_old(str(layout.folder))
         _log.info("upgrading %s to %s", layout.folder, migrations.HEAD, extra={"action": "catalog_upgrade"})
-        migrations.upgrade(f"duckdb:///{layout.database}")
+        upgrade(f"duckdb:///{layout.database}")
         engine = connect()
     return engine
 
@@ -198,7 +201,9 @@ def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writa
         if engine.is_empty():
             if not (create and writable):
                 raise errors.NotFound("the PostgreSQL database holds no catalog; `viewcache run` makes one")
-            migrations.upgrade(sqlalchemy_url(url))
+            from viewcache.catalog.upgrading import upgrade
+
+            upgrade(sqlalchemy_url(url))
         elif _is_older(_revision(engine), "of the PostgreSQL database"):
             # Other machines may be using it, so this one does not change it unasked.
             raise _too_old("of the PostgreSQL database")

@@ -3,13 +3,16 @@
 ``HEAD`` lets an open compare revisions without importing Alembic (0.4 s); a test keeps it equal to the scripts.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from alembic.config import Config
+    from sqlalchemy import Connection, MetaData
 
-__all__ = ["HEAD", "comparison", "current", "is_known", "upgrade"]
+__all__ = ["HEAD", "Schema", "comparison", "current", "is_known", "upgrade"]
 
 HEAD = "0004"
 """The revision that this release works with."""
@@ -17,26 +20,37 @@ HEAD = "0004"
 _HOME = Path(__file__).resolve().parent
 
 
-def _config(url: str) -> "Config":
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What the scripts lead to. Whoever upgrades gives it: scripts know nothing of the catalog's code."""
+
+    metadata: "MetaData"
+    postgresql_indexes: frozenset[str]
+    """Names of the indexes that exist on PostgreSQL alone."""
+    create_views: Callable[["Connection"], None]
+    drop_views: Callable[["Connection"], None]
+
+
+def _config(url: str, schema: Schema) -> "Config":
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "viewcache:migrations")
-    config.attributes["url"] = url
+    config.attributes |= {"url": url, "schema": schema}
     return config
 
 
-def upgrade(url: str, revision: str = "head") -> None:
-    """Bring a database to a revision and build its public views.
+def upgrade(url: str, schema: Schema) -> None:
+    """Bring a database to the newest revision and build its public views.
 
     Args:
         url: a SQLAlchemy URL: ``duckdb:///path`` or ``postgresql+psycopg://…``. A DuckDB file must not be open in this
             process, and the caller holds the catalog's lock.
-        revision: ``head``, or a test's older one.
+        schema: the tables and views of this release.
     """
     from alembic import command
 
-    command.upgrade(_config(url), revision)
+    command.upgrade(_config(url, schema), "head")
 
 
 def current(url: str) -> str | None:
@@ -56,7 +70,7 @@ def is_known(revision: str) -> bool:
     return any(path.name.startswith(f"{revision}_") for path in (_HOME / "versions").glob("*.py"))
 
 
-def comparison(dialect: str) -> dict[str, Any]:
+def comparison(dialect: str, schema: Schema) -> dict[str, Any]:
     """Alembic's options to compare a database with the declared schema.
 
     Left out is what differs without meaning anything: indexes made for PostgreSQL alone, and the name of the type of
@@ -64,9 +78,7 @@ def comparison(dialect: str) -> dict[str, Any]:
     """
     from sqlalchemy import String
 
-    from viewcache.catalog.tables import POSTGRESQL_INDEXES
-
-    left_out = set() if dialect == "postgresql" else set(POSTGRESQL_INDEXES)
+    left_out = frozenset[str]() if dialect == "postgresql" else schema.postgresql_indexes
 
     def wanted(item: object, name: str | None, kind: str, reflected: bool, compare_to: object) -> bool:
         return not (kind == "index" and name in left_out)

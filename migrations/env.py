@@ -5,13 +5,13 @@ to a column or alter an indexed table, so batch operations build the table anew 
 ALTERs.
 """
 
+from pkgutil import resolve_name
+
 from alembic import context
 from duckdb_sqlalchemy.alembic_impl import DuckDBImpl
 from sqlalchemy import Connection, create_engine, pool
 
-from viewcache.catalog.tables import metadata
-from viewcache.catalog.views import create_views, drop_views
-from viewcache.migrations import comparison
+from viewcache.migrations import Schema, comparison
 
 
 class RecreatingImpl(DuckDBImpl):
@@ -31,20 +31,28 @@ def _url() -> str:
     return str(given)
 
 
+def _schema() -> Schema:
+    """Given by the caller; a developer's `alembic` has it from alembic.ini."""
+    given = context.config.attributes.get("schema") or resolve_name(str(context.config.get_main_option("schema")))
+    assert isinstance(given, Schema)
+    return given
+
+
 def _run(connection: Connection) -> None:
+    schema = _schema()
     context.configure(
         connection=connection,
-        target_metadata=metadata,
+        target_metadata=schema.metadata,
         render_as_batch=True,
-        **comparison(connection.dialect.name),
+        **comparison(connection.dialect.name, schema),
     )
     with context.begin_transaction():
         if connection.dialect.name == "postgresql":
             # Two machines may start at once; the second then finds nothing left to do.
             connection.exec_driver_sql("select pg_advisory_xact_lock(hashtext('viewcache.migrations'))")
-        drop_views(connection)
+        schema.drop_views(connection)
         context.run_migrations()
-        create_views(connection)
+        schema.create_views(connection)
 
 
 engine = create_engine(_url(), poolclass=pool.NullPool)

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from tests import forked, skips
 from tests.seeds import SEED, commit_seed
 from viewcache import migrations
+from viewcache.catalog.upgrading import SCHEMA
 from viewcache.testing.leaks import nothing_left, settle
 
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
@@ -81,14 +82,14 @@ def _migrated_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A new DuckDB catalog is a copy of one that the migrations made: a third of a second of CPU, in most tests."""
     template = tmp_path_factory.mktemp("migrated") / "catalog.duckdb"
     upgrade = migrations.upgrade
-    upgrade(f"duckdb:///{template}")
+    upgrade(f"duckdb:///{template}", SCHEMA)
 
-    def upgraded(url: str, revision: str = "head") -> None:
+    def upgraded(url: str, schema: migrations.Schema) -> None:
         path = Path(url.removeprefix("duckdb:///"))
-        if revision == "head" and url.startswith("duckdb:///") and not path.exists():
+        if url.startswith("duckdb:///") and not path.exists():
             shutil.copyfile(template, path)
         else:
-            upgrade(url, revision)
+            upgrade(url, schema)
 
     with patch.object(migrations, "upgrade", upgraded):
         yield

@@ -20,6 +20,7 @@ from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.opening import upgrade_catalog
 from viewcache.catalog.postgres import sqlalchemy_url
 from viewcache.catalog.tables import metadata
+from viewcache.catalog.upgrading import SCHEMA, upgrade
 
 WRITTEN = Path(__file__).parent / "written"
 VERSIONS = Path(migrations.__file__).resolve().parent / "versions"
@@ -35,10 +36,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_migrations_make_the_declared_schema(url: str) -> None:
     """All revisions applied, Alembic finds no difference to the declared tables."""
-    migrations.upgrade(url)
+    upgrade(url)
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts=migrations.comparison(connection.dialect.name))
+        context = MigrationContext.configure(connection, opts=migrations.comparison(connection.dialect.name, SCHEMA))
         assert compare_metadata(context, metadata) == []
         assert set(inspect(connection).get_view_names()) == set(views.ORDER)
     engine.dispose()
@@ -46,7 +47,7 @@ def test_migrations_make_the_declared_schema(url: str) -> None:
 
 def test_a_difference_is_found(url: str) -> None:
     """The comparison above can fail: a column more, a table less, another type."""
-    migrations.upgrade(url)
+    upgrade(url)
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.begin() as connection:
         for change in (
@@ -56,7 +57,7 @@ def test_a_difference_is_found(url: str) -> None:
             "alter table tier alter column budget_bytes type double precision",
         ):
             connection.exec_driver_sql(change)
-        context = MigrationContext.configure(connection, opts=migrations.comparison(connection.dialect.name))
+        context = MigrationContext.configure(connection, opts=migrations.comparison(connection.dialect.name, SCHEMA))
         found = [
             change[0] if isinstance(change, tuple) else change[0][0] for change in compare_metadata(context, metadata)
         ]
@@ -66,7 +67,7 @@ def test_a_difference_is_found(url: str) -> None:
 
 def test_declared_tables_and_migrations_have_the_same_columns(url: str) -> None:
     """Column by column, nullability and key too: what Alembic does not compare on DuckDB."""
-    migrations.upgrade(url)
+    upgrade(url)
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
         found = inspect(connection)
@@ -80,7 +81,7 @@ def test_declared_tables_and_migrations_have_the_same_columns(url: str) -> None:
 
 def test_indexes_are_made_on_postgresql_only(url: str) -> None:
     """On DuckDB an index doubles load times and has damaged updates."""
-    migrations.upgrade(url)
+    upgrade(url)
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection:
         found = {index["name"] for name in metadata.tables for index in inspect(connection).get_indexes(name)}
@@ -92,8 +93,8 @@ def test_indexes_are_made_on_postgresql_only(url: str) -> None:
 def test_upgrading_twice_changes_nothing(url: str) -> None:
     """A second upgrade, or one that another machine was faster with, finds nothing to do."""
     assert migrations.current(url) is None
-    migrations.upgrade(url)
-    migrations.upgrade(url)
+    upgrade(url)
+    upgrade(url)
     assert migrations.current(url) == migrations.HEAD
 
 
@@ -120,7 +121,7 @@ def test_migrations_import_no_live_code(path: Path) -> None:
 
 def test_a_migration_checkpoints(tmp_path: Path) -> None:
     """No log of DDL is left to replay: the one kind that DuckDB has failed on."""
-    migrations.upgrade(f"duckdb:///{tmp_path / 'catalog.duckdb'}")
+    upgrade(f"duckdb:///{tmp_path / 'catalog.duckdb'}")
     assert not (tmp_path / "catalog.duckdb.wal").exists()
 
 

@@ -254,7 +254,7 @@ def test_an_older_revision(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Catalog.open(where).close()
     monkeypatch.setattr(migrations, "HEAD", f"{int(migrations.HEAD) + 1:04}")
     upgraded: list[str] = []
-    monkeypatch.setattr(migrations, "upgrade", upgraded.append)
+    monkeypatch.setattr(migrations, "upgrade", lambda url, _: upgraded.append(url))
     with pytest.raises(errors.CatalogVersion, match="viewcache db upgrade"):
         Catalog.open(where, writable=False)
     if where.startswith("postgresql"):
