@@ -14,9 +14,10 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import wraps
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT, Figure, Result, main
@@ -25,8 +26,9 @@ from viewcache.api.config.load import Config, load
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow, VideoRow
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import facts_row
+from viewcache.materializer.dataset.recording import facts_table, key_found
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
@@ -106,16 +108,14 @@ def _files(catalog: Catalog, count: int) -> Files:
     """So many invented videos, recorded as a scan records them."""
     dataset_id, facts = catalog.register_dataset("/videos"), VideoFacts.of(index_of(FRAMES, GOP))
     blob = index_of(FRAMES, GOP).to_bytes()
-    rows = [VideoRow(f"/videos/v{k:07}.mp4", f"v{k:07}", _key(f"v{k:07}")) for k in range(count)]
+    uris = [f"/videos/v{k:07}.mp4" for k in range(count)]
+    looked = [(Found(uri, uri, facts.stamp), Scanned(facts, b"blob")) for uri in uris]
+    rows = [VideoRow(uri, Path(uri).stem, key_found(*each)) for uri, each in zip(uris, looked, strict=True)]
     ids = catalog.upsert_videos(dataset_id, rows)
-    found = Scanned(facts, b"blob")
-    for row, video_id in zip(rows, ids, strict=True):
-        old = {"uri": row.uri, "name": row.name, "label": None, "video_id": video_id}
-        found_row = facts_row(old, facts.stamp, found, None)
-        (index_at,) = catalog.write_indexes([(found_row.key, blob)])
-        catalog.record_facts([replace(found_row, index_at=index_at)])
+    index_at = catalog.write_indexes([(row.key, blob) for row in rows])
+    catalog.record_facts(facts_table(ids, looked, index_at))
     catalog.flush()
-    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), [row.uri for row in rows], {}, ())
+    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), uris, {}, ())
 
 
 def _key(name: str) -> str:
@@ -161,7 +161,7 @@ def _time_parts(catalog: Catalog, took: Took) -> None:
         ("clips", planning, "plan_generation"),
         ("keys", GenerationPlan.keys, "func"),
         ("ids", catalog, "objects_by_key"),
-        ("frames and packets", planning, "video_needs"),
+        ("frames and packets", planning, "frame_needs"),
         ("rows", planning, "plan_tables"),
         ("record", catalog, "record_plan"),
     ):

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from time import time
 
+import numpy as np
+import pyarrow as pa
+
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, VideoRow
+from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow
 from viewcache.catalog.rows import column_table, to_table
-from viewcache.catalog.tasks import record_facts
 
 __all__ = ["Pending"]
 
@@ -36,8 +38,8 @@ class Pending:
     """Expiry by (object, holder); None = released."""
     io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
     events: dict[_EventKey, EventRow] = field(default_factory=dict)
-    facts: dict[int, VideoRow] = field(default_factory=dict)
-    """What was found of files, by ``video_id``."""
+    facts: list[pa.Table] = field(default_factory=list)
+    """What was found of files, one after the other."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -59,7 +61,7 @@ class Pending:
             + len(self.leases)
             + len(self.io_samples)
             + len(self.events)
-            + len(self.facts)
+            + sum(map(len, self.facts))
         )
 
     def mark_ready(self, rows: Iterable[CopyRow]) -> None:
@@ -122,9 +124,9 @@ class Pending:
                 )
             self.events[key] = row
 
-    def record_facts(self, rows: Iterable[VideoRow]) -> None:
+    def record_facts(self, facts: pa.Table) -> None:
         """These were looked into."""
-        self.facts.update((row.video_id, row) for row in rows)
+        self.facts.append(facts)
 
     def merge(self, later: "Pending") -> None:
         """Add changes that came after these."""
@@ -137,7 +139,7 @@ class Pending:
         for task_id, world in later.worlds.items():
             self.limit_ranks(task_id, world)
         self.progress.update(later.progress)
-        self.facts.update(later.facts)
+        self.facts += later.facts
         self.leases.update(later.leases)
         self.add_io_samples(later.io_samples.values())
         self.add_events(later.events.values())
@@ -163,7 +165,7 @@ class Pending:
             if not session.count("move_progress", asdict(row)):
                 session.run("insert_progress", asdict(row))
         if self.facts:
-            record_facts(session, list(self.facts.values()))
+            session.run("record_facts", given=_last_words(pa.concat_tables(self.facts)))
         self._write_leases(session)
         self._write_log(session)
 
@@ -180,3 +182,9 @@ class Pending:
             session.run("add_io_samples", given=to_table(list(self.io_samples.values())))
         if self.events:
             session.run("load_events", given=to_table(list(self.events.values())))
+
+
+def _last_words(facts: pa.Table) -> pa.Table:
+    """The last row of each file."""
+    ids = facts["video_id"].to_numpy()[::-1]
+    return facts.take(len(ids) - 1 - np.unique(ids, return_index=True)[1])

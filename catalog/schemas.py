@@ -134,6 +134,9 @@ VIDEO = _schema(
 )
 """``records.VideoRow`` in bulk, with its dataset."""
 
+FACTS = pa.schema([field for field in VIDEO if field.name not in ("dataset_id", "name", "uri", "label")])
+"""What was found of a registered file: of its content, not of its place in the dataset."""
+
 
 def empty(schema: pa.Schema) -> pa.Table:
     """A table of no rows."""

@@ -11,7 +11,6 @@ from viewcache.catalog import schemas
 from viewcache.catalog.engine import Session
 from viewcache.catalog.records import SubstitutionRow, TaskRow, VideoColumnRow, VideoRow
 from viewcache.catalog.rows import from_table, to_table
-from viewcache.catalog.statements import load
 
 __all__ = [
     "add_substitutions",
@@ -19,7 +18,6 @@ __all__ = [
     "ensure_task",
     "forget_task",
     "record_draws",
-    "record_facts",
     "register_dataset",
     "set_labels",
     "set_video_columns",
@@ -66,13 +64,6 @@ def upsert_videos(session: Session, dataset_id: int, videos: Sequence[VideoRow])
     session.run("upsert_videos", given=schemas.conform(table, schemas.VIDEO, "videos"))
     session.run("set_scanned", {"dataset_id": dataset_id, "at_s": time()})
     return ids
-
-
-def record_facts(session: Session, videos: Sequence[VideoRow]) -> None:
-    """Take what was found of files that are registered."""
-    given = load("record_facts", "duckdb").given
-    assert given is not None
-    session.run("record_facts", given=to_table(videos).select(given.names))
 
 
 def set_labels(session: Session, labels: Mapping[int, str | None]) -> None:

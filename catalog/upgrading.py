@@ -9,7 +9,7 @@ from viewcache.catalog.views import create_views, drop_views
 
 __all__ = ["SCHEMA", "upgrade"]
 
-SCHEMA = migrations.Schema(metadata, frozenset(POSTGRESQL_INDEXES), create_views, drop_views)
+SCHEMA = migrations.Schema(metadata, frozenset(map(str, POSTGRESQL_INDEXES)), create_views, drop_views)
 """Also named in alembic.ini, for developers who write the next script."""
 
 

@@ -38,9 +38,9 @@ class Videos(ABC):
         """
         return self._call(lambda session: tasks.upsert_videos(session, dataset_id, videos)) if videos else []
 
-    def record_facts(self, videos: Sequence[VideoRow]) -> None:
-        """Record what was found of files that have an id (small): all but name, uri and label."""
-        self._note(lambda pending: pending.record_facts(videos))
+    def record_facts(self, facts: pa.Table) -> None:
+        """Record what was found of registered files (small): ``schemas.FACTS``."""
+        self._note(lambda pending: pending.record_facts(facts))
 
     def set_labels(self, labels: Mapping[int, str | None]) -> None:
         """Record the labels of files, by ``video_id``."""

@@ -54,6 +54,8 @@ def cost_rows(preview: "Preview") -> list[tuple[object, ...]]:
     counts = (("frames converted", s.frames, s.frame_uses), ("packets decoded", s.packets, s.packets_on_demand))
     rows: list[tuple[object, ...]] = [(name, a, b, f"{b / max(a, 1):.1f}x") for name, a, b in counts]
     ratio = s.decode_on_demand_s / s.decode_s if s.decode_s else 1.0
+    if s.counted < s.uses:
+        rows.append(("clips counted", s.uses, s.counted, ""))
     rows.append(("core seconds, estimated", duration(s.decode_s), duration(s.decode_on_demand_s), f"{ratio:.1f}x"))
     return rows
 

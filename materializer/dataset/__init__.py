@@ -11,6 +11,7 @@ In the order of work:
 - ``videos``: the videos that a task draws from, as arrays
 - ``stand_ins``: which video stands in for one that is bad or gone
 - ``files``: a dataset's files in memory, for all tasks that draw from them
+- ``recording``: what was found of files, as rows of the catalog; their content keys
 - ``listing``: list a dataset, look into what is new, record both; which files were replaced
 - ``columns``: what a label table says, as rows of the catalog
 - ``dataset``: a task's videos: what may be drawn, and what stands in for bad ones

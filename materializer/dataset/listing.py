@@ -4,7 +4,6 @@ What is found is recorded in batches, so that a process that is killed costs the
 its row, so that its name is not given again and its content is recognized.
 """
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -16,18 +15,19 @@ import pyarrow as pa
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
-from viewcache.errors import BadInput, BadVideo, CatalogDamaged
+from viewcache.errors import BadInput, CatalogDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.discover import Found, discover
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.names import names_for
+from viewcache.materializer.dataset.recording import facts_table, key_found, video_key
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.spec import DatasetSpec, OnChangedVideo, ProbeMode, TaskSpec
 
-__all__ = ["Progress", "facts_row", "files_of", "guarded_among", "list_files", "video_key"]
+__all__ = ["Progress", "files_of", "guarded_among", "list_files"]
 
 Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the name of the last one."""
@@ -40,18 +40,6 @@ RECORD_EVERY_S = 5.0
 """Seconds of looking that are lost when the process is killed, and about one file more."""
 
 _log = logging.getLogger("viewcache.dataset")
-
-
-def video_key(uri: str, stamp: Stamp) -> str:
-    """The content key of one version of a file: 32 hex digits of BLAKE2b over its URI and etag, or size and time."""
-    version = f"etag:{stamp.etag}" if stamp.etag else f"size:{stamp.size} mtime:{stamp.mtime_ns}"
-    text = f"video\0{uri}\0{version}".encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
-
-
-def key_found(file: Found, found: Scanned) -> str:
-    """The content key of what was found: a file may be replaced between the listing and the look into it."""
-    return video_key(file.uri, file.stamp if found.facts is None else found.facts.stamp)
 
 
 def files_of(dataset: DatasetSpec, probe: ProbeMode | None = None) -> DatasetSpec:
@@ -96,24 +84,26 @@ def list_files(
     return listing.files()
 
 
+_KNOWN = ("video_id", "name", "key", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
+"""Columns that a listing looks at file by file."""
+
+
 class _Known:
     """What the catalog has of a dataset, by URI."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
         self.row_of = {uri: row for row, uri in enumerate(rows["uri"].to_pylist())}
-        columns = ("name", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
-        self._columns = {name: rows[name].to_pylist() for name in columns}
+        self._columns = {name: rows[name].to_pylist() for name in _KNOWN}
 
     def name(self, uri: str) -> str | None:
         """The name that a file was given."""
         row = self.row_of.get(uri)
         return None if row is None else self._columns["name"][row]
 
-    def all_of(self, uris: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """All that is known of some registered files."""
-        rows = self.rows.take([self.row_of[uri] for uri in uris]).to_pylist()
-        return dict(zip(uris, rows, strict=True))
+    def of(self, uri: str, column: str) -> Any:
+        """What a column of `_KNOWN` says of a registered file."""
+        return self._columns[column][self.row_of[uri]]
 
     def holds(self, file: Found, spec: DatasetSpec) -> bool:
         """Whether what is known of a file is still so, and enough."""
@@ -226,26 +216,25 @@ class _Listing:
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
         if not part:
             return
-        old = self.known.all_of([file.uri for file, _ in part])
-        self.warnings += self._warn_of_changed([(old[file.uri], file, found) for file, found in part])
-        indexed = [(key_found(file, found), found.index) for file, found in part if found.index]
-        offsets = iter(self.catalog.write_indexes(indexed))
-        self.catalog.record_facts(
-            [
-                facts_row(old[file.uri], file.stamp, found, next(offsets) if found.index else None)
-                for file, found in part
-            ]
+        self.warnings += self._warn_of_changed(part)
+        offsets = iter(
+            self.catalog.write_indexes([(key_found(*each), each[1].index) for each in part if each[1].index])
         )
+        ids = [self.known.of(file.uri, "video_id") for file, _ in part]
+        index_at = [next(offsets) if found.index else None for _, found in part]
+        self.catalog.record_facts(facts_table(ids, part, index_at))
         self.catalog.flush()
         failpoint("dataset.found")
 
-    def _warn_of_changed(self, looked: Iterable[tuple[dict[str, Any], Found, Scanned]]) -> list[str]:
+    def _warn_of_changed(self, looked: Iterable[tuple[Found, Scanned]]) -> list[str]:
         """Say which files have other content now than when they were drawn; a warning and a row for each task.
 
         Raises:
             BadInput: a guarded task has drawn one; nothing of its batch is recorded then.
         """
-        changed = {old["video_id"]: file.uri for old, file, found in looked if self._is_changed(old, file, found)}
+        changed = {
+            self.known.of(file.uri, "video_id"): file.uri for file, found in looked if self._changed(file, found)
+        }
         drawn = self.catalog.drawn_among(list(changed)).to_pylist() if changed else []
         warnings = []
         for row in drawn:
@@ -262,13 +251,15 @@ class _Listing:
             self.catalog.add_events([EventRow("error", row["task_id"], detail=f"changed_video: {what}")])
         return warnings
 
-    def _is_changed(self, old: Mapping[str, Any], file: Found, new: Scanned) -> bool:
+    def _changed(self, file: Found, new: Scanned) -> bool:
         """Whether a file that was whole, and may have been seen, is whole again with other content."""
-        if old["status"] == VideoStatus.BAD or new.error or old["key"] == key_found(file, new):
+        status, key, index_at = (self.known.of(file.uri, name) for name in ("status", "key", "index_at"))
+        if status in (VideoStatus.BAD, VideoStatus.LISTED) or new.error or key == key_found(file, new):
             return False
-        if old["index_at"] is None and old["frames"] is not None and not self._has_copies(old["video_id"]):
+        frames, video_id = (self.known.of(file.uri, name) for name in ("frames", "video_id"))
+        if index_at is None and frames is not None and not self._has_copies(video_id):
             return False  # only its header was read, so nobody has seen a clip of it
-        blob = None if old["index_at"] is None else self.catalog.read_index(old["index_at"], old["key"])
+        blob = None if index_at is None else self.catalog.read_index(index_at, key)
         try:
             before = None if blob is None else VideoIndex.from_bytes(blob)
         except CatalogDamaged:  # of another release
@@ -289,68 +280,6 @@ class _Listing:
         gone = {video_id: uri for uri, video_id in ids if uri not in here}
         paths = [here[uri] for uri in rows["uri"].to_pylist()]
         return Files(self.catalog, self.spec.uri, self.dataset_id, rows, paths, gone, self.warnings)
-
-
-def facts_row(old: Mapping[str, Any], listed: Stamp, found: Scanned, index_at: int | None) -> VideoRow:
-    """What was found of a file, as its row.
-
-    Args:
-        old: the row as it is.
-        listed: the version of the file that was listed.
-        found: what was found.
-        index_at: where its packet index lies, if it has one.
-    """
-    # The version of the bytes that were read: a file may be replaced between the listing and the look into it.
-    stamp = listed if found.facts is None else found.facts.stamp
-    # What may be otherwise the next time has no version to be recognized by.
-    known = stamp if found.lasting else Stamp(-1)
-    row = VideoRow(
-        uri=old["uri"],
-        name=old["name"],
-        key=video_key(old["uri"], stamp),
-        size_bytes=known.size,
-        mtime_ns=known.mtime_ns,
-        etag=known.etag,
-        status=VideoStatus.BAD if found.error else VideoStatus.OK,
-        error_kind=BadVideo.kind if found.error else None,
-        error=found.error or None,
-        label=old["label"],
-        video_id=old["video_id"],
-        index_at=index_at,
-    )
-    facts = found.facts
-    if facts is None:
-        return row
-    row = replace(
-        row,
-        **{name: getattr(facts, name) for name in _FACTS},
-    )
-    if facts.times is None:
-        return row
-    times = facts.times
-    return replace(
-        row,
-        time_first=times.first,
-        time_step=times.step,
-        time_numerator=times.numerator,
-        time_denominator=times.denominator,
-    )
-
-
-_FACTS = (
-    "frames",
-    "fps",
-    "duration_s",
-    "width",
-    "height",
-    "rotation",
-    "codec",
-    "pix_fmt",
-    "color_space",
-    "color_range",
-    "keyframes",
-    "gop_max",
-)
 
 
 def _gone_row(row: Mapping[str, Any]) -> VideoRow:

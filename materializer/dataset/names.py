@@ -26,7 +26,8 @@ MAX_NAME = 128
 """Characters."""
 _SHORTENED = ".z"
 """Joins the start of a name that is too long to the hash of the whole; no escape starts so."""
-_PLAIN = re.compile(rb"[A-Za-z0-9_-]")
+_ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
+_SHORT = {b".": b"..", b"/": b".-"}
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+|\.\.|\.-|\.[0-9a-f]{2}")
 
 
@@ -36,30 +37,26 @@ def escape(path: str) -> str:
     Paths whose name would be longer than 128 characters get its first 94, ``.z`` and a hash of 32 hex digits: still
     unique, but only the catalog knows the path.
     """
-    parts = _escapes(path)
-    if sum(map(len, parts)) <= MAX_NAME:
-        return "".join(parts)
-    return _shortened(path, parts)
+    data = path.encode("utf-8", "surrogateescape")
+    if len(data) <= MAX_NAME:
+        name = _ESCAPED.sub(_escape, data).decode()
+        if len(name) <= MAX_NAME:
+            return name
+    return _shortened(path)
 
 
-def _escapes(path: str) -> list[str]:
-    """A path as characters and escapes, one for each byte."""
-    parts: list[str] = []
-    for value in path.encode("utf-8", "surrogateescape"):
-        byte = bytes((value,))
-        if _PLAIN.match(byte):
-            parts.append(chr(value))
-        else:
-            parts.append({b".": "..", b"/": ".-"}.get(byte, f".{value:02x}"))
-    return parts
+def _escape(byte: re.Match[bytes]) -> bytes:
+    return _SHORT.get(byte[0]) or b".%02x" % ord(byte[0])
 
 
-def _shortened(path: str, parts: Sequence[str]) -> str:
+def _shortened(path: str) -> str:
     """The start of a name, ``.z`` and a hash of the whole path."""
-    digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    data = path.encode("utf-8", "surrogateescape")
+    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
     room = MAX_NAME - len(_SHORTENED) - len(digest)
     kept = ""
-    for part in parts:  # whole escapes only
+    for value in data:  # whole escapes only
+        part = _ESCAPED.sub(_escape, bytes((value,))).decode()
         if len(kept) + len(part) > room:
             break
         kept += part
@@ -95,11 +92,8 @@ def unescape(name: str) -> str:
 
 def stem(path: str) -> str:
     """A path without its video extension."""
-    lower = path.lower()
-    for suffix in SUFFIXES:
-        if lower.endswith(suffix) and len(path) > len(suffix) and path[-len(suffix) - 1] != "/":
-            return path[: -len(suffix)]
-    return path
+    before, dot, extension = path.rpartition(".")
+    return before if dot + extension.lower() in SUFFIXES and before and before[-1] != "/" else path
 
 
 def names_for(paths: Sequence[str], given: Mapping[str, str] | None = None, taken: Collection[str] = ()) -> list[str]:
@@ -115,7 +109,7 @@ def names_for(paths: Sequence[str], given: Mapping[str, str] | None = None, take
     """
     given = given or {}
     known = {*given.values(), *taken}
-    ways = (lambda path: escape(stem(path)), escape, lambda path: _shortened(path, _escapes(path)))
+    ways = (lambda path: escape(stem(path)), escape, _shortened)
     fresh = [path for path in paths if path not in given]
     way, names = dict.fromkeys(fresh, 0), {path: ways[0](path) for path in fresh}
     while True:

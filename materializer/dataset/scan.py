@@ -28,7 +28,7 @@ BYTES_PER_S = 5_000_000
 """A slow network; only a hung probe should meet the limit."""
 MEMORY_BYTES = 2 << 30
 """Private memory of one scanning process: an 8K HEVC decoder's needs, twice."""
-AT_ONCE = 16
+AT_ONCE = 64
 """Files that a process is given at once when only headers are read: that takes a millisecond or a round trip each."""
 
 

@@ -10,7 +10,10 @@ In the order of work:
 - ``facts``: what a row says of a video; what was claimed, and what was found
 - ``sketch``: a video whose packets nobody has looked at, as planning sees it
 - ``demux``: a demuxer that feeds only the packets that matter
-- ``header``: what a file says of itself, read in a millisecond
+- ``boxes``: what MP4 and QuickTime files are made of
+- ``sps``: size and format of the pictures of an H.264 stream
+- ``moov``: the tables of a common MP4 or QuickTime file
+- ``header``: what a file says of itself: by our reader, or else by FFmpeg
 - ``probe``: index a video, and which way of decoding gives the true frames
 - ``decode``: the needed frames, at the fewest packets
 - ``pixels``: the one resize that defines the data; planes and back

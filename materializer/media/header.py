@@ -1,21 +1,22 @@
-"""Read what a file says of itself: some ten kilobytes and no decoding, where the container has a table of its packets.
+"""Read what a file says of itself, without decoding, where the container has a table of its packets.
 
-That is the ``moov`` box of MP4 and QuickTime. What it claims is believed until the video is decoded first, and compared
-then. Other containers, and tables that do not say all that a plan needs, are left to the exact scan (`probe`).
+That is the ``moov`` box of MP4 and QuickTime: of a common file we read it ourselves, of others FFmpeg does. What it
+claims is believed until the video is decoded first, and compared then. Other containers, and tables that do not say all
+that a plan needs, are left to the exact scan (`probe`).
 """
 
-import struct
-from collections.abc import Iterator
 from fractions import Fraction
 
 from av.video.stream import VideoStream
 
 from viewcache.errors import BadVideo, Full
+from viewcache.materializer.media.boxes import children, movie_box
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.media.index import color_range_name, color_space_name, too_large
+from viewcache.materializer.media.moov import read_moov, rotation
 from viewcache.materializer.media.source import Source, open_container, shown
 
-__all__ = ["read_header"]
+__all__ = ["read_header", "read_with_ffmpeg"]
 
 EXACT = frozenset({"h264", "hevc", "av1", "mjpeg", "prores"})
 """Codecs of which one packet in an MP4 is one frame."""
@@ -23,11 +24,6 @@ PROGRESSIVE = (0, 1)
 """AVFieldOrder: unknown, progressive."""
 FEW = {"probesize": "32768"}
 """FFmpeg's options: look at few packets, since the boxes say what is in the streams."""
-MOST_BOXES = 1000
-"""Of one level; a box may be of 8 bytes, and a file of nothing else."""
-IDENTITY = (1, 0, 0, 1)
-ROTATIONS: dict[tuple[int, ...], int] = {(1, 0, 0, 1): 0, (0, -1, 1, 0): 90, (-1, 0, 0, -1): 180, (0, 1, -1, 0): 270}
-"""The signs of a display matrix → degrees counter-clockwise."""
 
 
 def read_header(source: Source, max_pixels: int) -> VideoFacts | None:
@@ -44,15 +40,24 @@ def read_header(source: Source, max_pixels: int) -> VideoFacts | None:
         BadVideo: not a video, or one that is too large.
         Full: this process has too many files open.
     """
-    try:
-        return _read(source, max_pixels)
-    except (BadVideo, Full):
-        raise
-    except Exception:  # hostile files raise nearly anything out of the bindings; the exact scan says what is wrong
-        return None
+    for reading in (read_moov, read_with_ffmpeg):
+        try:
+            facts = reading(source, max_pixels)
+        except (BadVideo, Full):
+            raise
+        except Exception:  # hostile files raise nearly anything; the exact scan says what is wrong
+            continue
+        if facts is not None:
+            return facts
+    return None
 
 
-def _read(source: Source, max_pixels: int) -> VideoFacts | None:
+def read_with_ffmpeg(source: Source, max_pixels: int) -> VideoFacts | None:
+    """As `read_header`, for whatever file of tables there is.
+
+    Raises:
+        Exception: the file is damaged, or hostile.
+    """
     with open_container(source, FEW) as container:
         if "mp4" not in container.format.name:
             return None
@@ -97,41 +102,8 @@ def _facts(source: Source, stream: VideoStream) -> VideoFacts | None:
 
 
 def _rotation(source: Source, track: int) -> int | None:
-    """Degrees counter-clockwise, as the boxes of the movie and of one of its tracks say; None if they say more."""
-    for kind, start, end in _boxes(source, 0, source.stamp.size):
-        if kind == b"moov":
-            inner = list(_boxes(source, start, end))
-            movie = next((each for each in inner if each[0] == b"mvhd"), None)
-            tracks = [each for each in inner if each[0] == b"trak"]
-            if movie is None or track >= len(tracks) or _signs(source, movie[1], 36) != IDENTITY:
-                return None
-            for name, at, _ in _boxes(source, *tracks[track][1:]):
-                if name == b"tkhd":
-                    return ROTATIONS.get(_signs(source, at, 40))
-    return None
-
-
-def _boxes(source: Source, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Kind, begin of the content and end of each box in a part of the file (ISO/IEC 14496-12 §4.2)."""
-    for _ in range(MOST_BOXES):
-        head = source.read(start, 16)
-        if start + 8 > end or len(head) < 8:
-            return
-        size, content = int.from_bytes(head[:4], "big"), start + 8
-        if size == 1:
-            size, content = int.from_bytes(head[8:], "big"), start + 16
-        stop = end if size == 0 else start + size
-        if not content <= stop <= end:
-            return
-        yield head[4:8], content, stop
-        start = stop
-
-
-def _signs(source: Source, start: int, offset: int) -> tuple[int, ...]:
-    """The signs of a, b, c and d of the matrix in a header box; later versions have wider times before it."""
-    version = source.read(start, 1)
-    data = source.read(start + offset + (12 if version == b"\x01" else 0), 20)
-    if len(data) < 20:
-        return ()
-    a, b, _, c, d = struct.unpack(">5i", data)
-    return tuple((value > 0) - (value < 0) for value in (a, b, c, d))
+    """Degrees counter-clockwise; None if the boxes say more than that."""
+    content = movie_box(source)
+    movie = {} if content is None else children(content)
+    tracks = movie.get(b"trak", [])
+    return rotation(movie, children(tracks[track])) if track < len(tracks) else None

@@ -12,8 +12,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadVideo, Full
@@ -46,8 +45,7 @@ BLOCKS = 32
 """Remote blocks kept: a scan looks at most packets twice, and is to fetch most files once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """What tells one version of a file from the next."""
 
     size: int
@@ -102,6 +100,10 @@ class Source:
     def read(self, start: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``start``; fewer only at the end of the file."""
         raise NotImplementedError
+
+    def read_near(self, start: int, size: int) -> bytes:
+        """As `read`, where more is wanted from close by soon: of a remote file whole blocks come, and are kept."""
+        return self.read(start, size)
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of several (start, size) ranges; one request each, in parallel where the file system can."""
@@ -180,6 +182,13 @@ class RemoteSource(Source):
     def read(self, start: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``start``."""
         return self.read_many([(start, size)])[0]
+
+    def read_near(self, start: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``start``, by blocks if these are not much more."""
+        if size <= self._block:
+            for number in range(start // self._block, -(-min(start + size, self.stamp.size) // self._block)):
+                self.block(number)
+        return self.read(start, size)
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of several ranges: out of the blocks that a demuxer had, the rest fetched in parallel."""

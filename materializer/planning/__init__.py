@@ -13,6 +13,7 @@ In the order of work:
 - ``recipe``: how an object is made, as a value
 - ``plan``: a generation's plan
 - ``draws``: what the catalog remembers of a task's order
+- ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns
 - ``cost``: what work costs: measured, else guessed
 - ``sharing``: what tasks save by sharing, counted

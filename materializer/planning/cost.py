@@ -5,6 +5,10 @@ One table of measurements, `io_samples`, is the common currency of plans and of 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
 from viewcache.store.tier import LOCAL
@@ -13,6 +17,8 @@ __all__ = ["CostModel"]
 
 LEAST_BYTES = 64 << 20
 """Measurements of fewer bytes than this say little; the guess stands until there are more."""
+
+Pixels = TypeVar("Pixels", float, NDArray[np.float64])
 
 MOVED = 1.5
 """A rate that is so many times what it was, or as much less, is another one."""
@@ -37,6 +43,10 @@ class CostModel:
     def make_s_per_byte(self) -> float:
         """A clip out of its pictures: cropping, copying and storing, per byte."""
         return self.augment_s_per_byte + self.store_s_per_byte
+
+    def decode_s(self, decoded: Pixels, converted: Pixels) -> Pixels:
+        """Decoding packets of so many pixels, and converting so many of the frames in them."""
+        return decoded * self.decode_s_per_pixel + converted * self.convert_s_per_pixel
 
     @classmethod
     def measured(cls, samples: Iterable[IoSampleRow], codec: str = "auto") -> "CostModel":

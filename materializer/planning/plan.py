@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, ConfigCode, ConfigError
+from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -23,7 +24,7 @@ from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import Coordination, TaskSpec
 
-__all__ = ["GenerationPlan", "check_size", "clip_bound", "content_key", "plan_generation"]
+__all__ = ["GenerationPlan", "check_size", "clip_bound", "content_key", "hash_of", "plan_generation"]
 
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
@@ -349,7 +350,7 @@ def _one_shape(task: TaskSpec, resolved: Resolved, videos: Videos, video: NDArra
             f"{height[a]}x{width[a]} and {videos.names[video[b]]!r} gives {height[b]}x{width[b]}; end with a crop, or "
             "a resize to a shape"
         )
-    leads = sorted({resolved.lead[k] for k in np.unique(resolved.program).tolist()})
+    leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
     if len(leads) > 1:
         raise BadInput(
             f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
@@ -389,10 +390,16 @@ def _digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[byte
     return digests
 
 
-def content_key(purpose: str, *parts: bytes) -> str:
-    """Key of an object that is not a clip: 32 hex digits of a hash over the parts."""
+def hash_of(purpose: str) -> "hashlib.blake2b":
+    """The hash that content keys of one purpose begin with; each part follows its length in 8 bytes."""
     state = hashlib.blake2b(digest_size=16, person=f"viewcache-{purpose}".encode())
     state.update(DATA_VERSION)
+    return state
+
+
+def content_key(purpose: str, *parts: bytes) -> str:
+    """Key of an object that is not a clip: 32 hex digits of a hash over the parts."""
+    state = hash_of(purpose)
     for part in parts:
         state.update(len(part).to_bytes(8, "little") + part)
     return state.hexdigest()

@@ -4,7 +4,7 @@ Clips are the leaves; above them stand, per video, the frames that any of its cl
 Arrow columns: a million uses are NumPy work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,40 +13,24 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
-from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.arrays import distinct
+from viewcache.materializer.media.media_index import DecodeCost, MediaIndex
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import GenerationPlan, content_key
+from viewcache.materializer.planning.needs import FrameNeeds
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.randomness import permutation
 
 __all__ = [
     "Summary",
-    "VideoNeed",
-    "decode_cost",
-    "frames_keys",
     "ids_of",
     "plan_objects",
     "plan_tables",
     "summarize",
-    "video_needs",
 ]
 
 
-MOST_COUNTED = 2000
-"""Videos whose packets are counted; it takes about half a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class VideoNeed:
-    """What one generation needs of one video."""
-
-    video: int
-    """Row of ``plan.videos``."""
-    frames: NDArray[np.int32]
-    """Distinct source frames, sorted."""
-    packets: int
-    """Fewest packets that a decoder must be fed for them; an estimate if the plan has very many videos."""
-    pixels: int
-    """Of one frame."""
+MOST_COUNTED = 10_000
+"""Clips of which it is counted what each takes alone; it takes about half a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +55,14 @@ class Summary:
     """Estimated core seconds to make everything once."""
     decode_on_demand_s: float
     """Estimated core seconds to make every clip alone."""
-
-
-def video_needs(plan: GenerationPlan, index_of: Callable[[int], MediaIndex]) -> list[VideoNeed]:
-    """Work out the distinct frames and the packets of every video that the plan uses.
-
-    Reading a packet index is most of the time that planning takes: of many videos the packets of a sample are counted,
-    and those of the others estimated from how far apart their frames are.
-    """
-    order = np.argsort(plan.video, kind="stable")
-    bounds = np.searchsorted(plan.video[order], np.arange(len(plan.videos) + 1))
-    videos = np.unique(plan.video)
-    frames = [np.unique(plan.frames(order[bounds[video] : bounds[video + 1]])) for video in videos.tolist()]
-    spans = np.array([int(each[-1] - each[0]) + 1 for each in frames])
-    counted = permutation(0, "needs/sample", len(videos))[:MOST_COUNTED]
-    exact = np.array([index_of(int(videos[k])).cost(frames[k]).packets for k in counted.tolist()])
-    packets = np.ceil(spans * (exact.sum() / spans[counted].sum())).astype(np.int64)
-    packets[counted] = exact
-    pixels = (plan.videos.height * plan.videos.width)[videos]
-    columns = zip(videos.tolist(), frames, packets.tolist(), pixels.tolist(), strict=True)
-    return [VideoNeed(*each) for each in columns]
+    counted: int
+    """Clips that were looked at one by one; what is said of all clips alone is scaled up from these."""
 
 
 def plan_tables(
     plan: GenerationPlan,
-    needs: list[VideoNeed],
+    needs: FrameNeeds,
+    frames_keys: NDArray[np.void],
     object_ids: NDArray[np.int64],
     known: NDArray[np.bool_],
     frames_ids: NDArray[np.int64],
@@ -108,7 +75,8 @@ def plan_tables(
 
     Args:
         plan: the generation.
-        needs: from `video_needs`.
+        needs: from `frame_needs`.
+        frames_keys: (videos,) content keys of the frames of each of ``needs``.
         object_ids: (n,) id of each row's clip.
         known: (n,) whether the catalog has that object already.
         frames_ids: id of the frames of each of ``needs``.
@@ -118,10 +86,10 @@ def plan_tables(
     """
     fresh = _fresh(object_ids, known)
     parent_of = np.zeros(len(plan.videos), np.int64)
-    parent_of[[need.video for need in needs]] = frames_ids
+    parent_of[needs.video] = frames_ids
     clip_cost = plan.clip_bytes * cost.make_s_per_byte
     clips = _clip_rows(plan, fresh, object_ids, clip_cost)
-    frames = _frames_rows(plan, needs, frames_ids, cost).filter(pa.array(~frames_known))
+    frames = _frames_rows(plan, needs, frames_keys, frames_ids, cost).filter(pa.array(~frames_known))
     count = len(fresh)
     edges = pa.table(
         {
@@ -143,13 +111,13 @@ def plan_tables(
             "object_id": object_ids[read],
         }
     )
-    decode_s = sum(decode_cost(need, cost) for need in needs) + clip_cost * count
+    decode_s = float(needs.decode_s(cost).sum()) + clip_cost * count
     generation = GenerationRow(
         task_id=task_id,
         number=plan.number,
         first_epoch=plan.first_epoch,
         last_epoch=plan.last_epoch,
-        bytes=plan.clip_bytes * len(np.unique(object_ids)),
+        bytes=plan.clip_bytes * len(distinct(object_ids)),
         decode_s=decode_s,
         group_epoch=plan.first_epoch + plan.context.joined,
         grid=plan.context.grid,
@@ -239,68 +207,67 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
     )
 
 
-def frames_keys(plan: GenerationPlan, needs: list[VideoNeed]) -> list[str]:
-    """Content keys of the frames that a generation needs of each video."""
-    keys = plan.videos.keys
-    return [content_key("frames", bytes.fromhex(keys[need.video]), need.frames.tobytes()) for need in needs]
-
-
-def _frames_rows(plan: GenerationPlan, needs: list[VideoNeed], ids: NDArray[np.int64], cost: CostModel) -> pa.Table:
-    videos, count = plan.videos, len(needs)
+def _frames_rows(
+    plan: GenerationPlan, needs: FrameNeeds, keys: NDArray[np.void], ids: NDArray[np.int64], cost: CostModel
+) -> pa.Table:
+    videos, count, text = plan.videos, len(needs), keys.tobytes().hex()
     nothing = pa.nulls(count, pa.int32())
+    sizes = zip(
+        needs.counts.tolist(), videos.height[needs.video].tolist(), videos.width[needs.video].tolist(), strict=True
+    )
     return pa.table(
         {
             "object_id": ids,
-            "key": frames_keys(plan, needs),
+            "key": [text[k : k + 32] for k in range(0, len(text), 32)],
             "kind": pa.array([ObjectKind.FRAMES.value] * count, pa.string()),
-            "video_id": videos.ids[[need.video for need in needs]],
+            "video_id": videos.ids[needs.video],
             "depth": np.zeros(count, np.int32),
             # Native planes at 4:2:0: one and a half bytes a pixel.
-            "est_bytes": np.array([len(need.frames) * need.pixels * 3 // 2 for need in needs], np.int64),
-            "cost_s": np.array([decode_cost(need, cost) for need in needs]),
+            "est_bytes": needs.counts * needs.pixels * 3 // 2,
+            "cost_s": needs.decode_s(cost),
             "keep": np.zeros(count, bool),
-            "shape": [f"{len(n.frames)}x3x{videos.height[n.video]}x{videos.width[n.video]}" for n in needs],
+            "shape": [f"{frames}x3x{height}x{width}" for frames, height, width in sizes],
             "frame_start": nothing,
             "frame_stride": nothing,
             "frame_count": nothing,
-            "frame_list": pa.array([need.frames for need in needs], pa.list_(pa.int32())),
+            "frame_list": needs.lists(),
         },
         schema=schemas.OBJECT,
     )
 
 
-def decode_cost(need: VideoNeed, cost: CostModel) -> float:
-    """Estimated core seconds to decode and convert what is needed of a video."""
-    return _seconds(need.packets * need.pixels, len(need.frames) * need.pixels, cost)
-
-
-def _seconds(decoded: int, converted: int, cost: CostModel) -> float:
-    """Of so many pixels in the packets that are fed, and in the frames that are wanted."""
-    return decoded * cost.decode_s_per_pixel + converted * cost.convert_s_per_pixel
-
-
 def summarize(
-    plan: GenerationPlan, needs: list[VideoNeed], index_of: Callable[[int], MediaIndex], cost: CostModel
+    plan: GenerationPlan, needs: FrameNeeds, index_of: Callable[[int], MediaIndex], cost: CostModel
 ) -> Summary:
     """Say what a generation is and costs, with decoding on demand beside it."""
     first = np.unique(plan.keys, return_index=True)[1]
-    alone, alone_s = 0, 0.0
-    for row in range(len(plan)):
-        frames = np.unique(plan.frames(np.array([row])))
-        index = index_of(int(plan.video[row]))
-        packets, pixels = index.cost(frames)
-        alone += packets
-        alone_s += _seconds(pixels, len(frames) * index.frame_pixels, cost)
+    counted = permutation(0, "summary/sample", len(plan))[:MOST_COUNTED]
+    alone = [
+        (cost_of.packets, cost.decode_s(float(cost_of.pixels), float(count * pixels)))
+        for cost_of, count, pixels in _alone(plan, counted, index_of)
+    ]
+    packets, seconds = (sum(each) for each in zip(*alone, strict=True))
+    scale = len(plan) / len(counted)
     making = plan.clip_bytes * cost.make_s_per_byte
     return Summary(
         clips=len(first),
         uses=len(plan),
         clip_bytes=plan.clip_bytes * len(first),
         videos=len(needs),
-        frames=sum(len(need.frames) for need in needs),
+        frames=len(needs.frames),
         frame_uses=len(plan) * plan.task.sampling.frames_per_video,
-        packets=sum(need.packets for need in needs),
-        packets_on_demand=alone,
-        decode_s=sum(decode_cost(need, cost) for need in needs) + making * len(first),
-        decode_on_demand_s=alone_s + making * len(plan),
+        packets=int(needs.packets.sum()),
+        packets_on_demand=round(packets * scale),
+        decode_s=float(needs.decode_s(cost).sum()) + making * len(first),
+        decode_on_demand_s=seconds * scale + making * len(plan),
+        counted=len(counted),
     )
+
+
+def _alone(
+    plan: GenerationPlan, rows: NDArray[np.int64], index_of: Callable[[int], MediaIndex]
+) -> Iterator[tuple[DecodeCost, int, int]]:
+    """Of each clip what its frames take alone, how many these are, and the pixels of one."""
+    for video, frames in zip(plan.video[rows].tolist(), plan.frames(rows), strict=True):
+        wanted, index = np.unique(frames), index_of(video)
+        yield index.cost(wanted), len(wanted), index.frame_pixels

@@ -6,6 +6,7 @@ task merged by itself, all tasks merged. Beyond some hundred videos a sample of 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import FrameStep, grow
-from viewcache.materializer.planning.rows import VideoNeed, decode_cost
 from viewcache.materializer.randomness import permutation
 
 __all__ = ["Saving", "count_savings", "sample_of_videos"]
@@ -78,11 +78,11 @@ def count_savings(
             video = plan.videos.keys[at]
             known = indexes.get(video) or indexes.setdefault(video, index(at))
             uses = _uses(plan, row)
-            need = _need({frame for frame, _ in uses}, known)
+            need = _Need.of({frame for frame, _ in uses}, known)
             making = plan.clip_bytes * cost.make_s_per_byte
             clips, size = clips + 1, size + plan.clip_bytes
-            frames, packets = frames + len(need.frames), packets + need.packets
-            seconds += decode_cost(need, cost) + making
+            frames, packets = frames + need.frames, packets + need.packets
+            seconds += need.decode_s(cost) + making
             one = _Counts()
             for each in (one, mine, total):
                 each.add(video, plan.hex_keys[row], uses)
@@ -91,12 +91,12 @@ def count_savings(
     bytes_of = {key: plan.clip_bytes for plan in plans for key in plan.hex_keys}
 
     def work(counts: _Counts) -> tuple[int, int, float, int]:
-        needs = [_need(found, indexes[video]) for video, found in counts.frames.items()]
+        needs = [_Need.of(found, indexes[video]) for video, found in counts.frames.items()]
         made = sum(bytes_of[key] for key in counts.clips)
         return (
-            sum(len(need.frames) for need in needs),
+            sum(need.frames for need in needs),
             sum(need.packets for need in needs),
-            sum(decode_cost(need, cost) for need in needs) + made * cost.make_s_per_byte,
+            sum(need.decode_s(cost) for need in needs) + made * cost.make_s_per_byte,
             made,
         )
 
@@ -127,6 +127,17 @@ def _uses(plan: GenerationPlan, row: int) -> list[tuple[int, FrameStep | None]]:
     return [each for leaf in tree.leaves() for each in zip(leaf.frames.tolist(), leaf.nodes, strict=True)]
 
 
-def _need(frames: set[int], index: MediaIndex) -> VideoNeed:
-    numbers = np.array(sorted(frames), np.int32)
-    return VideoNeed(-1, numbers, index.cost(numbers).packets, index.frame_pixels)
+class _Need(NamedTuple):
+    """What some frames of one video take."""
+
+    frames: int
+    packets: int
+    pixels: int
+    """Of one frame."""
+
+    @classmethod
+    def of(cls, frames: set[int], index: MediaIndex) -> "_Need":
+        return cls(len(frames), index.cost(np.array(sorted(frames), np.int32)).packets, index.frame_pixels)
+
+    def decode_s(self, cost: CostModel) -> float:
+        return cost.decode_s(float(self.packets * self.pixels), float(self.frames * self.pixels))

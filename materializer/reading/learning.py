@@ -10,7 +10,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
 from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.listing import facts_row
+from viewcache.materializer.dataset.recording import facts_table
 from viewcache.materializer.dataset.scan import look_at
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
@@ -81,7 +81,7 @@ class Learning:
         index_at = None
         try:
             index_at = self._catalog.write_indexes([(key, found.index)])[0] if found.index else None
-            self._catalog.record_facts([facts_row(files.listed(row), claims.stamp, found, index_at)])
+            self._catalog.record_facts(facts_table([int(files.ids[row])], [(files.found(row), found)], [index_at]))
         except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
             _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})
         wrong = "" if found.facts is None else claims.contradicted(found.facts)

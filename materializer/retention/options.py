@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.arrays import distinct
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
@@ -224,7 +225,7 @@ class _Block:
         """Bytes, seconds and the paper's edge weights of each way: (videos of the block, ways) each."""
         codes, after = [np.zeros(0, np.int64)], np.zeros(0, np.int64)
         for number in reversed(range(len(self._kinds))):
-            after = np.union1d(after, self._visits(number))
+            after = distinct(np.concatenate([after, self._visits(number)]))
             codes.append(after)
         codes.reverse()  # codes[k]: what the kinds from k on need, by epoch use
         needed = [_Needed(each, self._epochs, self._most_frames, self._count) for each in codes]
@@ -251,7 +252,7 @@ class _Block:
         for plan, rows, video, _ in self._rows[number]:
             epoch_use = video * self._epochs + self._epoch(plan, rows)
             found.append((epoch_use[:, None] * self._most_frames + plan.frames(rows)).reshape(-1))
-        return np.unique(np.concatenate(found))
+        return distinct(np.concatenate(found))
 
     def _clips(self, number: int) -> "_Clips":
         parts = [
@@ -376,7 +377,7 @@ class _Needed:
     def __init__(self, codes: Ints, epochs: int, most_frames: int, videos: int) -> None:
         epoch_use, frame = np.divmod(codes, most_frames)
         video = epoch_use // epochs
-        self._frames = np.unique(video * most_frames + frame)
+        self._frames = distinct(video * most_frames + frame)
         self._most = most_frames
         starts = np.flatnonzero(np.diff(epoch_use, prepend=-1))
         ends = np.append(starts[1:], len(epoch_use)) - 1 if len(starts) else starts

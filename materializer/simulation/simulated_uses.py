@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.arrays import distinct
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import IndexOf
@@ -236,7 +237,7 @@ def _mark_frames(clips: ClipNeeds, blocks: Sequence[tuple[Ints, NDArray[np.int32
     """Give each needed frame of a video a bit, and each clip the bits of its frames."""
     most = 1 + max(int(frames.max()) for _, frames, _ in blocks)
     codes = [(video[:, None] * most + frames).reshape(-1) for video, frames, _ in blocks]
-    needed = np.unique(np.concatenate(codes))
+    needed = distinct(np.concatenate(codes))
     video = needed // most
     place = np.arange(len(needed)) - np.searchsorted(video, video)
     for code, (_, frames, at) in zip(codes, blocks, strict=True):

@@ -30,17 +30,16 @@ from viewcache.materializer.planning.draws import (
     with_substitutes,
 )
 from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import (
     Summary,
-    frames_keys,
     ids_of,
     plan_objects,
     plan_tables,
     summarize,
-    video_needs,
 )
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import OnBadVideo, TaskSpec
@@ -322,13 +321,14 @@ class Task:
         object_ids, known = ids_of(self._catalog, plan.keys)
         recorded = self._catalog.load_use_ids(self.task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
         if not np.array_equal(recorded, object_ids[plan.iteration < plan.iterations]):
-            needs = video_needs(plan, self.index_of(plan))
-            keys = np.frombuffer(bytes.fromhex("".join(frames_keys(plan, needs))), "V16")
+            needs = frame_needs(plan, self.index_of(plan))
+            keys = needs.keys(plan.videos.keys)
             frames_ids, frames_known = ids_of(self._catalog, keys)
             cost = self._cost
             tables = plan_tables(
                 plan,
                 needs,
+                keys,
                 object_ids,
                 known,
                 frames_ids,
@@ -354,7 +354,7 @@ class Task:
         """A generation in numbers, before anything runs."""
         plan = self.generation(number).plan
         index_of = self.index_of(plan)
-        return summarize(plan, video_needs(plan, index_of), index_of, self._cost)
+        return summarize(plan, frame_needs(plan, index_of), index_of, self._cost)
 
     def index_of(self, plan: GenerationPlan) -> Callable[[int], MediaIndex]:
         """The packet index of a row of the plan's videos."""

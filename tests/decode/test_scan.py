@@ -5,7 +5,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from tests.clips import FAMILIES, rotate_mp4
 from viewcache.errors import Full
 from viewcache.materializer.dataset.discover import Found, discover
-from viewcache.materializer.dataset.listing import video_key
+from viewcache.materializer.dataset.recording import video_key
 from viewcache.materializer.dataset.scan import ScanProcess, scan
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import Stamp
@@ -68,7 +67,7 @@ def test_a_header_says_what_the_packets_give(family: Callable[[str], Path], tmp_
         assert header.facts is not None
         assert packets.facts is not None
         by_header += not header.index
-        assert replace(header.facts, times=packets.facts.times, damage=packets.facts.damage) == packets.facts, name
+        assert header.facts._replace(times=packets.facts.times, damage=packets.facts.damage) == packets.facts, name
     assert by_header >= 7
 
 

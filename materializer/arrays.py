@@ -1,0 +1,21 @@
+"""What NumPy has too, but slower for the arrays that are met here."""
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["distinct"]
+
+Integer = TypeVar("Integer", bound=np.integer)
+
+
+def distinct(values: NDArray[Integer]) -> NDArray[Integer]:
+    """The distinct ones of some whole numbers, rising, as `np.unique` gives them.
+
+    That one hashes its numbers since NumPy 2.3, which takes thirty times as long as sorting for half a million of them.
+    """
+    rising = np.sort(values, axis=None)
+    first = np.ones(len(rising), bool)
+    first[1:] = rising[1:] != rising[:-1]
+    return rising[first]
