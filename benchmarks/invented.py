@@ -58,6 +58,8 @@ def videos_of(count: int, *, first: int = 0, frames: int = 300, height: int = 36
         frames=np.full(count, frames, np.int64),
         height=np.full(count, height, np.int64),
         width=np.full(count, width, np.int64),
+        keyframes=np.full(count, 2, np.int64),
+        native_bytes=np.full(count, height * width * 3 // 2, np.int64),
     )
 
 

@@ -10,7 +10,7 @@ import statistics
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Timing, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from benchmarks.several import TOGETHER, Race, Took, run_race
-from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.choice import RULES
 from viewcache.materializer.retention.options import ToCome, Weighed, weigh
@@ -41,10 +40,8 @@ def bench(args: Namespace) -> Iterator[Result]:
 def _model(count: int, seed: int) -> Iterator[Result]:
     videos = videos_of(count)
     heights = np.clip(np.random.default_rng(seed).lognormal(np.log(360), 0.5, count), 144, 1080)
-    sized = Videos(
-        videos.ids, videos.names, videos.uris, videos.keys, videos.words, videos.frames,
-        (heights // 16 * 16).astype(np.int64), (heights * 4 // 3 // 16 * 16).astype(np.int64),
-    )  # fmt: skip
+    height, width = ((heights * part // 16 * 16).astype(np.int64) for part in (1, 4 / 3))
+    sized = replace(videos, height=height, width=width, native_bytes=height * width * 3 // 2)
     indexes = [
         index_of(300, 150, height=h, width=w) for h, w in zip(sized.height.tolist(), sized.width.tolist(), strict=True)
     ]

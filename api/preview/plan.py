@@ -159,7 +159,7 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
         for group_generation in sorted({work.group_generation for work, _ in works}):
             chosen = keeper.chosen(group_generation)
             if chosen is not None:
-                rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals.items())
+                rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals().items())
                 ways = tuple(chosen.ways().items())
                 yield Keep(number, config.cache.keep, chosen.clip_bytes, chosen.budget_bytes, ways, rules)
 

@@ -25,6 +25,9 @@ from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, T
 
 __all__ = ["Dataset"]
 
+_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes")
+"""What is known of a video by its header and may turn out otherwise."""
+
 
 class Dataset:
     """The videos of one task, sorted by name. Thread-safe."""
@@ -158,10 +161,10 @@ class Dataset:
     def known_now(self, videos: Videos, video_id: int) -> Videos:
         """The videos of a plan, one of them with what is known of it now."""
         at, row = videos.row_of[video_id], self.files.row_of[video_id]
-        frames, height, width = videos.frames.copy(), videos.height.copy(), videos.width.copy()
-        frames[at] = self.files.frames[row]
-        height[at], width[at] = self.files.height[row], self.files.width[row]
-        return replace(videos, frames=frames, height=height, width=width)
+        columns = {name: getattr(videos, name).copy() for name in _MAY_CHANGE}
+        for name, column in columns.items():
+            column[at] = getattr(self.files, name)[row]
+        return replace(videos, **columns)
 
     def resolve_draws(
         self,
@@ -251,6 +254,8 @@ class Dataset:
             frames=files.frames[rows],
             height=files.height[rows],
             width=files.width[rows],
+            keyframes=files.keyframes[rows],
+            native_bytes=files.native_bytes[rows],
         )
 
     def one(self, name: str) -> VideoFile:

@@ -20,6 +20,7 @@ from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.media.planes import plane_shapes
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
@@ -98,7 +99,7 @@ class Files:
         """As shown, rotation applied; 0 if unknown."""
         self.width = self._coded[np.arange(len(rows)), 1 - across]
         self._pix_fmts = rows["pix_fmt"].to_pylist()
-        self._keyframes = _numbers(rows, "keyframes", 1)
+        self.keyframes = np.maximum(_numbers(rows, "keyframes"), 1)
         self._bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
         self._etags = rows["etag"].to_pylist()
         self.whole: NDArray[np.bool_] = np.array([each == VideoStatus.OK for each in rows["status"].to_pylist()], bool)
@@ -113,6 +114,13 @@ class Files:
     def __len__(self) -> int:
         """Number of files, good and bad."""
         return len(self.ids)
+
+    @cached_property
+    def native_bytes(self) -> NDArray[np.int64]:
+        """Bytes of a frame in the decoder's own planes; -1 if these are not kept."""
+        kinds = list(zip(self._pix_fmts, *self._coded.T.tolist(), strict=True))
+        size_of = {each: _native_bytes(each[0] or "", each[2], each[1]) for each in set(kinds)}
+        return np.array([size_of[each] for each in kinds], np.int64)
 
     @cached_property
     def words(self) -> Words:
@@ -225,7 +233,7 @@ class Files:
             shown_size=(int(self.height[row]), int(self.width[row])),
             coded_size=(height, width),
             pix_fmt=self._pix_fmts[row] or "",
-            keyframes=max(1, int(self._keyframes[row])),
+            keyframes=int(self.keyframes[row]),
             file_bytes=int(self._bytes[row]),
         )
 
@@ -252,12 +260,19 @@ class Files:
                 self.height[row], self.width[row] = facts.shown_size
                 self._coded[row] = facts.height, facts.width
                 self._pix_fmts[row] = facts.pix_fmt
+                self.native_bytes[row] = _native_bytes(facts.pix_fmt, facts.width, facts.height)
+                self.keyframes[row] = max(1, facts.keyframes)
                 times = facts.times
                 values = (
                     (-1, -1, -1, -1) if times is None else (times.first, times.step, times.numerator, times.denominator)
                 )
                 for name, value in zip(_TIMES, values, strict=True):
                     self._times[name][row] = value
+
+
+def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
+    shapes = plane_shapes(pix_fmt, width, height)
+    return -1 if shapes is None else sum(rows * row for rows, row in shapes)
 
 
 _TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")

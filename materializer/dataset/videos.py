@@ -27,6 +27,10 @@ class Videos:
     height: NDArray[np.int64]
     """As shown, rotation applied."""
     width: NDArray[np.int64]
+    keyframes: NDArray[np.int64]
+    """At least 1."""
+    native_bytes: NDArray[np.int64]
+    """Of a frame in the decoder's own planes; -1 if these are not kept."""
 
     def __len__(self) -> int:
         """Number of videos."""

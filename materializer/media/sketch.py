@@ -11,7 +11,42 @@ from numpy.typing import NDArray
 from viewcache.materializer.media.media_index import DecodeCost
 from viewcache.materializer.media.planes import plane_shapes
 
-__all__ = ["SketchedIndex"]
+__all__ = ["SketchedIndex", "Sketches"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sketches:
+    """Many videos as columns, each with evenly spaced key frames: V of them."""
+
+    frames: NDArray[np.int64]
+    """(V,)"""
+    group: NDArray[np.int64]
+    """(V,) packets from one key frame to the next."""
+    pixels: NDArray[np.int64]
+    """(V,) of one decoded picture."""
+    native_bytes: NDArray[np.int64]
+    """(V,) of one frame in the decoder's own planes; -1 if these are not kept."""
+
+    def __getitem__(self, part: slice) -> "Sketches":
+        """Some of the videos."""
+        return Sketches(self.frames[part], self.group[part], self.pixels[part], self.native_bytes[part])
+
+    def packets(self, frames: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(V,) fewest packets for the distinct, sorted frames ``bounds[v]`` to ``bounds[v + 1]`` of each video v."""
+        video = np.repeat(np.arange(len(self.group)), np.diff(bounds))
+        size = self.group[video]
+        number = frames // size
+        last = np.ones(len(frames), bool)  # of each group of pictures
+        last[:-1] = (number[1:] != number[:-1]) | (video[1:] != video[:-1])
+        fed = (frames - number * size + 1)[last]
+        return np.asarray(np.bincount(video[last], fed, len(self.group)), np.float64)
+
+    def span_packets(
+        self, video: NDArray[np.int64], first: NDArray[np.int32], last: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
+        """(V,) packets of all spans of each video, from where decoding starts for ``first`` to ``last``."""
+        size = self.group[video]
+        return np.asarray(np.bincount(video, last - first // size * size + 1, len(self.group)), np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 In the order of work:
 
+- ``sources``: the videos as those who weigh see them
 - ``options``: what each way of keeping a video takes and costs
 - ``choice``: choosing among them under the budget; the rival rules
 - ``forecast``: what making ahead will take

@@ -133,20 +133,20 @@ def collapse(options: Options, budget: int) -> WayChoice:
     Repairs: it stops when the budget holds, not when it does not; a video that cannot shrink saves nothing; a whole
     round without a step ends it.
     """
-    option = np.full(len(options.bytes), options.leaf, np.int64)
+    video, option = np.arange(len(options.bytes)), np.full(len(options.bytes), options.leaf, np.int64)
     total = int(options.bytes[:, options.leaf].sum())
-    moved = True
-    while total > budget and moved:
-        moved = False
-        for video in range(len(option)):
-            size = options.bytes[video]
-            smaller = (size < size[option[video]]) & np.isfinite(options.cost_s[video])
-            if smaller.any():
-                target = int(np.where(smaller, options.work_s[video], np.inf).argmin())
-                total -= int(size[option[video]] - size[target])
-                option[video], moved = target, True
-            if total <= budget:
-                break
+    while total > budget:
+        size = options.bytes[video, option]
+        smaller = (options.bytes < size[:, None]) & np.isfinite(options.cost_s)
+        moves: NDArray[np.bool_] = np.asarray(smaller.any(axis=1))
+        if not moves.any():
+            break
+        target = np.where(smaller, options.work_s, np.inf).argmin(axis=1)
+        left = total - np.cumsum(np.where(moves, size - options.bytes[video, target], 0))
+        stop = int(np.argmax(left <= budget)) + 1 if left[-1] <= budget else len(video)
+        moves[stop:] = False
+        option[moves] = target[moves]
+        total = int(left[stop - 1])
     return _choice(options, option, budget)
 
 

@@ -69,8 +69,10 @@ class Chosen:
     """For what is kept; the rest of the cache's budget is for what is about to be read."""
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
-    rivals: dict[str, WayChoice]
-    """What each rule would choose, this one's among them."""
+
+    def rivals(self) -> dict[str, WayChoice]:
+        """What each rule would choose, this one's among them; worked out now."""
+        return {name: rule(self.weighed.options, self.budget_bytes) for name, rule in RULES.items()}
 
     def way_of(self) -> dict[str, Way]:
         """What is kept of each video, by its content key."""
@@ -137,8 +139,7 @@ def choose(
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
-    rivals = {name: rule(weighed.options, budget) for name, rule in RULES.items()}
-    return Chosen(weighed, rivals[settings.rule], budget, total, rivals)
+    return Chosen(weighed, RULES[settings.rule](weighed.options, budget), budget, total)
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:

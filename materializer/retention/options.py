@@ -4,9 +4,8 @@ A way keeps the clips of some tasks, the small ones first, and for the others no
 frames after their resize, from which those clips are made shortly before they are read. Numbers are arrays over videos.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -15,11 +14,13 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
 from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.retention.choice import Options
+from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 
 __all__ = ["INTERMEDIATES", "ClipKind", "Kept", "Once", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
 
@@ -28,6 +29,10 @@ INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
 
 MOST_KINDS = 4
 """With more kinds of clips than this either all are kept or none."""
+
+MOST_INDEXES = 2000
+"""Videos whose packet indexes are looked at. Of more, key frames are taken to be evenly spaced: reading so many indexes
+would take longer than it can save."""
 
 BLOCK = 1024
 """Videos that are looked at together: their frames are some million numbers."""
@@ -161,12 +166,13 @@ def weigh(
     names = tuple(videos)
     place = {name: k for k, name in enumerate(names)}
     uses = [_Uses(each, place) for each in plans]
+    sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
     found, once = [], []
     for start in range(0, len(names), BLOCK):
         block = names[start : start + BLOCK]
-        indexes = [plans[number].index_of(row) for number, row in map(videos.__getitem__, block)]
+        sources = sketched[start : start + BLOCK] if sketched else _indexes(plans, map(videos.__getitem__, block))
         rows_of = [[uses[k].rows(start, start + len(block)) for k in kind.plans] for kind in kinds]
-        weighing = _Block(kinds, rows_of, indexes, cost, most_bytes)
+        weighing = _Block(kinds, rows_of, sources, cost, most_bytes)
         found.append(weighing.columns(ways, [before.get(name) for name in block]))
         once.append(weighing.once)
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
@@ -174,6 +180,19 @@ def weigh(
     columns = Once.__slots__
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in columns))
     return Weighed(options, ways, kinds, names, whole)
+
+
+def _indexes(plans: Sequence[ToCome], places: Iterable[tuple[int, int]]) -> Indexes:
+    """Videos by (number of the plan, row of its videos)."""
+    return Indexes([plans[number].index_of(row) for number, row in places])
+
+
+def _sketched(plans: Sequence[ToCome], places: Sequence[tuple[int, int]]) -> Sketches:
+    number, row = np.array(places, np.int64).T
+    parts = [sketches_of(each.plan, row[number == k]) for k, each in enumerate(plans)]
+    order = np.argsort(np.argsort(number, kind="stable"))  # the parts stand one behind the other
+    columns = zip(*((each.frames, each.group, each.pixels, each.native_bytes) for each in parts), strict=True)
+    return Sketches(*(np.concatenate(column)[order] for column in columns))
 
 
 Rows = tuple[GenerationPlan, Ints, Ints, NDArray[np.bool_]]
@@ -204,18 +223,18 @@ class _Block:
         self,
         kinds: Sequence[ClipKind],
         rows: list[list[Rows]],
-        indexes: Sequence[MediaIndex],
+        sources: Sources,
         cost: CostModel,
         most_bytes: int,
     ) -> None:
         """Take the rows of the plans of each kind."""
-        self._kinds, self._rows, self._indexes = kinds, rows, indexes
-        self._cost, self._most_bytes, self._count = cost, most_bytes, len(indexes)
-        self._most_frames = max(index.frames for index in indexes) + 1
+        self._kinds, self._rows, self._sources = kinds, rows, sources
+        self._cost, self._most_bytes, self._count = cost, most_bytes, len(sources.frames)
+        self._most_frames = int(sources.frames.max()) + 1
         epochs = [self._epoch(plan, mine).max(initial=0) for kind in rows for plan, mine, *_ in kind]
         self._epochs = int(max(epochs)) + 1
-        self._pixels = np.array([index.frame_pixels for index in indexes], np.float64)
-        self._native = np.array([_native_bytes(index) for index in indexes], np.float64)
+        self._pixels = sources.pixels.astype(np.float64)
+        self._native = np.where(sources.native_bytes < 0, np.inf, sources.native_bytes)
 
     @staticmethod
     def _epoch(plan: GenerationPlan, rows: Ints) -> Ints:
@@ -230,10 +249,10 @@ class _Block:
         codes.reverse()  # codes[k]: what the kinds from k on need, by epoch use
         needed = [_Needed(each, self._epochs, self._most_frames, self._count) for each in codes]
         seen, cost = needed[0], self._cost
-        packets = np.array([index.cost(seen.frames_of(k)).packets for k, index in enumerate(self._indexes)], float)
+        packets = seen.packets(self._sources)
         once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
         once[[each is not None and each.made for each in before]] = 0  # all can be made from what is there
-        share = packets / np.maximum(1, seen.span_packets(self._indexes, by_visit=False))
+        share = packets / np.maximum(1, seen.span_packets(self._sources, by_visit=False))
         clips = [self._clips(number) for number in range(len(self._kinds))]
         missing = np.stack([each.missing for each in clips], axis=1)
         found = []
@@ -287,9 +306,10 @@ class _Block:
         example = np.zeros((self._count, resize.width), np.int32)
         example[which] = row[first]
         odd = np.bincount(video, weights=(row != example[video]).any(axis=1), minlength=self._count)
-        for k in which[odd[which] == 0].tolist():
-            height, width, _ = op.target(resize.params, example[k])
-            found[k] = 3.0 * height * width
+        even = which[odd[which] == 0]
+        kinds, kind = np.unique(example[even], axis=0, return_inverse=True)
+        sizes = [op.target(resize.params, each)[:2] for each in kinds]
+        found[even] = np.array([3.0 * height * width for height, width in sizes])[kind.reshape(-1)]
         return found
 
     def _way(
@@ -318,7 +338,7 @@ class _Block:
                 work_s += of.made * kind.clip_bytes * cost.augment_s_per_byte
             cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
         if way.intermediate is None:
-            packets = needed.span_packets(self._indexes, by_visit=True) * decode.share
+            packets = needed.span_packets(self._sources, by_visit=True) * decode.share
             again = self._pixels * (packets * cost.decode_s_per_pixel + needed.visited * cost.convert_s_per_pixel)
             # The first epoch use's frames come with the decode for the clips that are kept.
             cost_s += np.where(missing > 0, decode.once_s, 0)
@@ -377,38 +397,27 @@ class _Needed:
     def __init__(self, codes: Ints, epochs: int, most_frames: int, videos: int) -> None:
         epoch_use, frame = np.divmod(codes, most_frames)
         video = epoch_use // epochs
-        self._frames = distinct(video * most_frames + frame)
-        self._most = most_frames
+        frames = distinct(video * most_frames + frame)
         starts = np.flatnonzero(np.diff(epoch_use, prepend=-1))
         ends = np.append(starts[1:], len(epoch_use)) - 1 if len(starts) else starts
-        self._spans = video[starts], frame[starts], frame[ends]
-        self._bounds = np.searchsorted(self._frames, np.arange(videos + 1) * most_frames)
+        self._spans = video[starts], frame[starts].astype(np.int32), frame[ends].astype(np.int32)
+        self._bounds = np.searchsorted(frames, np.arange(videos + 1) * most_frames)
+        self._of_video = (frames % most_frames).astype(np.int32)
         self.frames = np.diff(self._bounds).astype(np.float64)
         """Distinct ones, for each video."""
         self.visited = np.bincount(video, minlength=videos).astype(np.float64)
         """Distinct ones of each epoch use, added up."""
         self.visits = np.bincount(self._spans[0], minlength=videos).astype(np.float64)
 
-    def frames_of(self, video: int) -> NDArray[np.int32]:
-        """Sorted."""
-        mine = self._frames[self._bounds[video] : self._bounds[video + 1]]
-        return np.asarray(mine - video * self._most, np.int32)
+    def packets(self, sources: Sources) -> Floats:
+        """Fewest that a decoder must be fed for all of them."""
+        return sources.packets(self._of_video, self._bounds)
 
-    def span_packets(self, indexes: Sequence[MediaIndex], *, by_visit: bool) -> Floats:
+    def span_packets(self, sources: Sources, *, by_visit: bool) -> Floats:
         """Packets from the key frame before the first needed frame to the last, of all visits or of all at once."""
-        found = np.zeros(len(indexes))
         if by_visit:
-            bounds = np.searchsorted(self._spans[0], np.arange(len(indexes) + 1))
-            spans = [tuple(each[a:b] for each in self._spans[1:]) for a, b in pairwise(bounds.tolist())]
-        else:
-            spans = [(mine[:1], mine[-1:]) for mine in map(self.frames_of, range(len(indexes)))]
-        for video, (first, last) in enumerate(spans):
-            if len(first):
-                found[video] = indexes[video].span_packets(first, last).sum()
-        return found
-
-
-def _native_bytes(index: MediaIndex) -> float:
-    """Of a frame's planes; infinite where they cannot be kept."""
-    size = index.native_bytes
-    return np.inf if size is None else size
+            return sources.span_packets(*self._spans)
+        video = np.flatnonzero(self.frames)
+        ends = self._bounds[video], self._bounds[video + 1] - 1
+        first, last = (self._of_video[at] for at in ends)
+        return sources.span_packets(video, first, last)

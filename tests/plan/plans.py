@@ -70,6 +70,8 @@ def videos_of(
         frames=np.broadcast_to(np.asarray(frames, np.int64), (count,)).copy(),
         height=np.broadcast_to(np.asarray(height, np.int64), (count,)).copy(),
         width=np.full(count, width, np.int64),
+        keyframes=np.full(count, 5, np.int64),
+        native_bytes=np.broadcast_to(np.asarray(height, np.int64) * width * 3 // 2, (count,)).copy(),
     )
 
 

@@ -76,6 +76,29 @@ def test_the_papers_algorithm_holds_the_budget_once_its_exits_are_repaired(graph
     assert collapse(graph, budget).bytes <= budget  # nothing takes no room here, so there is always a way
 
 
+def video_by_video(graph: Options, budget: int) -> list[int]:
+    """Algorithm 1 as it is written, with its exits repaired."""
+    option = [LEAF] * len(graph.bytes)
+    total, moved = int(graph.bytes[:, LEAF].sum()), True
+    while total > budget and moved:
+        moved = False
+        for video, size in enumerate(graph.bytes.tolist()):
+            smaller = [way for way in range(4) if size[way] < size[option[video]] and graph.cost_s[video, way] < np.inf]
+            if smaller:
+                target = min(smaller, key=lambda way: float(graph.work_s[video, way]))
+                total -= size[option[video]] - size[target]
+                option[video], moved = target, True
+            if total <= budget:
+                break
+    return option
+
+
+@given(graphs, st.integers(0, 150))
+def test_the_papers_algorithm_by_columns(graph: Options, budget: int) -> None:
+    """A round over all videos at once ends where one after the other does."""
+    assert collapse(graph, budget).option.tolist() == video_by_video(graph, budget)
+
+
 def test_a_way_that_is_not_to_be_had_is_not_taken() -> None:
     """Frames of a format that is not kept, or too large for a worker."""
     graph = options([[(0, 9.0, 9.0), (5, 3.0, 2.0), (8, np.inf, np.inf), (20, 1.0, 0.0)]])
