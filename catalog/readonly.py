@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryLimits", "QueryResult", "run_queries", "run_query"]
 
+REUSED_S = 2.0
+"""A snapshot younger than this answers another query: each one costs the owner a copy of its catalog."""
+
 _PLAIN_EXPLAINS = [["explain", word] for word in ("select", "with", "values", "table", "from")]
 
 
@@ -121,7 +124,7 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
         try:
             lock = OwnerLock(layout.lock, exclusive=False)
         except errors.CatalogBusy:
-            snapshot = read_snapshot(folder, wait_s)
+            snapshot = read_snapshot(folder, wait_s, max_age_s=REUSED_S)
             as_of_s = snapshot.stat().st_mtime
             yield snapshot, "snapshot", as_of_s
             return

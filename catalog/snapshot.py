@@ -6,6 +6,7 @@ child: the owner would drop DuckDB's lock by opening and closing its own file.
 """
 
 import contextlib
+import math
 import os
 import subprocess
 import time
@@ -82,16 +83,17 @@ class Upkeep:
         failpoint("catalog.after-checkpoint")
 
 
-def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
+def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float = 0.0) -> Path:
     """Ask the owner of a catalog for a snapshot and wait for it.
 
     Args:
         folder: the catalog's folder.
         wait_s: seconds.
+        max_age_s: a snapshot that is younger than so many seconds will do, and costs the owner nothing.
 
     Returns:
         The snapshot: a DuckDB file that any process may open read-only. It shows what was committed at a moment after
-        this call began.
+        this call began, or ``max_age_s`` before.
 
     Raises:
         NotFound: there is no catalog.
@@ -101,6 +103,8 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
     layout = CatalogFiles(Path(folder).absolute())
     if not layout.database.exists():
         raise errors.NotFound(f"no catalog in {layout.folder}")
+    if _age_s(layout.snapshot) < max_age_s:
+        return layout.snapshot
     asked = _request(layout)
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
@@ -109,6 +113,15 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0) -> Path:
                 return layout.snapshot
         time.sleep(_POLL_S)
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
+
+
+def _age_s(snapshot: Path) -> float:
+    """Seconds since a snapshot was published; infinite if there is none, or the clock was set back since."""
+    try:
+        age = time.time() - snapshot.stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
+    return age if age >= 0 else math.inf
 
 
 def _request(layout: CatalogFiles) -> int:

@@ -12,6 +12,7 @@ In the order of work:
 - ``running``: jobs that workers have, and what a job makes for whom
 - ``pressure``: what workers hold in memory, and when that is too much
 - ``chooser``: the rules with the memory and the patience of one dispatcher
+- ``candidates``: what would leave next, asked for ahead where asking takes long
 - ``evictor``: evicts copies to make room, and tells who still needs them
 - ``moves``: what is on its way between tiers, for the dispatcher and the mover
 - ``migration``: objects move up before they are due, and down when a tier fills

@@ -197,6 +197,7 @@ class Dispatcher(Driver[str, Reservation]):
         self.pool.wake()
         if self._thread is not None:
             self._thread.join()
+        self.evictor.close()
         clean = self.pool.close()
         for running in list(self._running.values()):
             self._salvage(running)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from viewcache.errors import ChunkDamaged
+from viewcache.materializer.scheduling.candidates import Candidates
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.rules import evictable, eviction_bytes, protected_keys
 from viewcache.materializer.scheduling.work import Work
@@ -16,6 +17,10 @@ from viewcache.store.tier import LOCAL, REMOTE
 __all__ = ["Evictor"]
 
 _log = logging.getLogger("viewcache.evictor")
+
+READY_BYTES = 16 << 20
+"""Bytes that leave at a time where it is known already what leaves next. Else more leave at once, for asking takes long
+and deleting many thousand files does, too."""
 
 
 class Evictor:
@@ -46,6 +51,11 @@ class Evictor:
         self._board = board
         self._works = works
         self._freed = freed
+        self._candidates = Candidates(
+            lambda need: ledger.choose(LOCAL, need, self.protected()),
+            lambda copy: ledger.find(copy.key, LOCAL) is copy,
+            tiers.local.budget_bytes,
+        )
 
     def evict(self, need: int, before_s: float | None, *, only_copied: bool = False) -> None:
         """Free ``need`` bytes of the local tier.
@@ -63,8 +73,22 @@ class Evictor:
                 return False
             return before_s is None or evictable(self.next_due_in_s(copy.key), before_s)
 
-        share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
-        self._leave(need, lambda: self._ledger.victims(LOCAL, share, self.protected(), may_leave))
+        def forget() -> list[Copy]:
+            lacking, spared = need - tier.free_bytes, self._ledger.spared(LOCAL, self.protected())
+            ready = self._candidates.ready(max(lacking, READY_BYTES), spared)
+            gone = self._ledger.leave([copy for copy in ready if may_leave(copy)])
+            left = {copy.key for copy in gone}
+            self._candidates.put_back([copy for copy in ready if copy.key not in left])
+            if ready and (before_s is not None or sum(copy.bytes for copy in gone) >= lacking):
+                return gone
+            share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
+            return gone + self._ledger.leave([copy for copy in self._candidates.ask(share) if may_leave(copy)])
+
+        self._leave(need, forget)
+
+    def close(self) -> None:
+        """Ask no policy any more."""
+        self._candidates.close()
 
     def give_up(self, copies: list[Copy]) -> None:
         """Let copies of one tier leave it, unless somebody reads them."""

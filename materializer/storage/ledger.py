@@ -260,7 +260,12 @@ class Ledger:
             protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
             may_leave: asked of every candidate.
         """
-        return self.leave([copy for copy in self._choose(tier, need, protected) if may_leave(copy)])
+        return self.leave([copy for copy in self.choose(tier, need, protected) if may_leave(copy)])
+
+    def spared(self, tier: str, protected: set[str]) -> set[str]:
+        """What may not leave a tier now: what is protected, held or leased."""
+        with self._lock:
+            return protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
 
     def leave(self, copies: list[Copy]) -> list[Copy]:
         """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.
@@ -282,11 +287,12 @@ class Ledger:
 
         Nothing is forgotten.
         """
-        chosen = self._choose(tier, need, protected)
+        chosen = self.choose(tier, need, protected)
         wanted = self._catalog.wanted_among([copy.object_id for copy in chosen])
         return [(copy, copy.object_id in wanted) for copy in chosen]
 
-    def _choose(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
+    def choose(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
+        """What the policy would have leave, in its order; arguments as in `victims`. Nothing is forgotten."""
         self.note_reads()
         with self._lock:
             self._end_expired()
@@ -296,8 +302,8 @@ class Ledger:
         except Broken as failure:  # most likely its disk is full, and the store's may be another one
             _log.warning("evicting by what the catalog has: %s", failure, extra={"action": "evict_behind"})
             behind = True
+        kept = self.spared(tier, protected)
         with self._lock:
-            kept = protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
             copies = self._copies[tier]
             spared = [copies[key].object_id for key in kept & copies.keys()]
         chosen = self._behind(tier, need, spared) if behind else self._eviction.choose(tier, need, spared)

@@ -1,0 +1,152 @@
+"""What would leave next, kept ready by a thread where the policy takes long to ask, so that no job waits for it.
+
+A policy's query looks at every copy of a tier: seconds, at a million of them. Small caches never start the thread.
+"""
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence, Set
+
+from viewcache.errors import ViewcacheError
+from viewcache.materializer.storage.ledger import Copy
+
+__all__ = ["Candidates"]
+
+_log = logging.getLogger("viewcache.evictor")
+
+SLOW_S = 0.05
+"""A policy that takes longer to ask is asked ahead."""
+FRESH_S = 10.0
+"""Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
+SHARE = 10
+"""One part of so many of the tier is asked for ahead; when half of it has left, the policy is asked again."""
+
+
+class Candidates:
+    """The copies of one tier that a policy would have leave first, in its order. Thread-safe."""
+
+    def __init__(
+        self,
+        ask: Callable[[int], list[Copy]],
+        is_there: Callable[[Copy], bool],
+        budget_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nothing is ready yet, and no thread runs.
+
+        Args:
+            ask: asks the policy for copies of so many bytes.
+            is_there: whether a copy is still in the tier.
+            budget_bytes: of the tier.
+            clock: seconds that only grow.
+        """
+        self._ask = ask
+        self._is_there = is_there
+        self._ahead = budget_bytes // SHARE
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._ready: list[tuple[int, Copy]] = []
+        """A heap, by place in the policy's order."""
+        self._taken: dict[str, int] = {}
+        """Key of what was taken since the policy was asked → its place."""
+        self._bytes = 0
+        """Of those that are ready."""
+        self._asked_at = 0.0
+        self._asking = False
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def ready(self, need: int, spared: Set[str]) -> list[Copy]:
+        """Take the first of what was asked for ahead; nothing if it is not enough.
+
+        Args:
+            need: bytes.
+            spared: keys of what may not leave now.
+        """
+        with self._changed:
+            if self._thread is None:
+                return []
+            taken: list[Copy] = []
+            kept: list[Copy] = []
+            found = 0
+            while self._ready and found < need:
+                copy = self._pop()
+                if copy.key in spared:
+                    kept.append(copy)
+                elif self._is_there(copy):
+                    taken.append(copy)
+                    found += copy.bytes
+            self._put(kept if found >= need else [*kept, *taken])
+            if self._bytes < self._ahead // 2 or self._clock() - self._asked_at > FRESH_S:
+                self._start()
+            return taken if found >= need else []
+
+    def put_back(self, copies: Sequence[Copy]) -> None:
+        """These were taken, and stay for now."""
+        with self._changed:
+            self._put(copies)
+
+    def ask(self, need: int) -> list[Copy]:
+        """Ask the policy now; if that takes long, the thread begins to ask ahead."""
+        begun = self._clock()
+        found = self._ask(need)
+        if self._clock() - begun > SLOW_S:
+            with self._changed:
+                self._start()
+        return found
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until the thread is not asking; False when the time is over."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._asking, timeout_s)
+
+    def close(self) -> None:
+        """End the thread; what it is asking comes to its end first."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _pop(self) -> Copy:
+        place, copy = heapq.heappop(self._ready)
+        self._taken[copy.key] = place
+        self._bytes -= copy.bytes
+        return copy
+
+    def _put(self, copies: Iterable[Copy]) -> None:
+        """In their places, unless the policy was asked again meanwhile: then they are among the others."""
+        for copy in copies:
+            place = self._taken.pop(copy.key, None)
+            if place is not None:
+                heapq.heappush(self._ready, (place, copy))
+                self._bytes += copy.bytes
+
+    def _start(self) -> None:
+        """Have the thread ask; the lock is held."""
+        if self._closed or self._asking:
+            return
+        self._asking = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="viewcache-candidates", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._asking or self._closed)
+                if self._closed:
+                    return
+            try:
+                found = self._ask(self._ahead)
+            except ViewcacheError as error:  # who needs room asks and is told
+                _log.warning("candidates could not be asked for ahead: %s", error, extra={"action": "evict_ahead"})
+                found = []
+            with self._changed:
+                self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
+                self._taken.clear()
+                self._asked_at, self._asking = self._clock(), False
+                self._changed.notify_all()

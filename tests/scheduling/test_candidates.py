@@ -1,0 +1,195 @@
+"""What would leave next is asked for ahead where asking takes long; what leaves, and when, stays what it was."""
+
+import itertools
+import logging
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+import viewcache
+from tests.faults.caches import assert_at_rest, config, digest_of, truth_of
+from viewcache.errors import Broken
+from viewcache.materializer.scheduling import candidates, evictor
+from viewcache.materializer.scheduling.candidates import Candidates
+from viewcache.materializer.storage.ledger import Copy, Ledger
+
+if TYPE_CHECKING:
+    from viewcache.store import Stored
+
+WAIT_S = 30.0
+EACH = 10
+"""Bytes of a copy."""
+
+
+_STORED = cast("Stored", None)  # nobody reads these copies
+
+
+class Policy:
+    """Offers copies by number; says which thread asked."""
+
+    def __init__(self, count: int, *, slow: bool = True) -> None:
+        self.there = {number: Copy(number, f"{number:032x}", _STORED, EACH) for number in range(count)}
+        self.asked_by: list[str] = []
+        self.now = 0.0
+        self.error: Exception | None = None
+        self._slow = slow
+
+    def ask(self, need: int) -> list[Copy]:
+        """The first copies that are there."""
+        self.asked_by.append(threading.current_thread().name)
+        if self.error is not None:
+            raise self.error
+        self.now += 1.0 if self._slow else 0.0
+        return list(self.there.values())[: -(-need // EACH)]
+
+    def is_there(self, copy: Copy) -> bool:
+        """As the ledger says it."""
+        return copy.object_id in self.there
+
+
+@pytest.fixture
+def policy() -> Policy:
+    """A slow one over 100 copies."""
+    return Policy(100)
+
+
+@pytest.fixture
+def ahead(policy: Policy) -> Iterator[Candidates]:
+    """A tenth of the copies is asked for ahead."""
+    made = Candidates(policy.ask, policy.is_there, 100 * EACH, lambda: policy.now)
+    yield made
+    made.close()
+
+
+def numbers(copies: list[Copy]) -> list[int]:
+    """Which."""
+    return [copy.object_id for copy in copies]
+
+
+def test_a_quick_policy_is_asked_when_it_is_needed() -> None:
+    """Small caches have no further thread."""
+    quick = Policy(9, slow=False)
+    ahead = Candidates(quick.ask, quick.is_there, 90, lambda: quick.now)
+    assert ahead.ready(EACH, set()) == []
+    assert numbers(ahead.ask(2 * EACH)) == [0, 1]
+    assert ahead.ready(EACH, set()) == []
+    assert quick.asked_by == [threading.current_thread().name]
+    ahead.close()
+
+
+def test_a_slow_one_is_asked_ahead(policy: Policy, ahead: Candidates) -> None:
+    """Once by who needs room, then by the thread: copies come in the policy's order, and more when half have left."""
+    for copy in ahead.ask(EACH):
+        del policy.there[copy.object_id]
+    assert ahead.wait_ready(WAIT_S)
+    taken = []
+    for _ in range(6):
+        (copy,) = ahead.ready(EACH, set())
+        taken.append(copy.object_id)
+        del policy.there[copy.object_id]
+    assert taken == [1, 2, 3, 4, 5, 6]
+    assert ahead.wait_ready(WAIT_S)
+    assert numbers(ahead.ready(3 * EACH, set())) == [7, 8, 9]
+    assert policy.asked_by == [threading.current_thread().name, "viewcache-candidates", "viewcache-candidates"]
+
+
+def test_what_may_not_leave_stays_in_its_place(policy: Policy, ahead: Candidates) -> None:
+    """What is held is passed over, what is put back has its place again, what is gone is dropped."""
+    ahead.ask(EACH)
+    assert ahead.wait_ready(WAIT_S)
+    held = {policy.there[0].key, policy.there[2].key}
+    del policy.there[1]
+    taken = ahead.ready(2 * EACH, held)
+    assert numbers(taken) == [3, 4]
+    ahead.put_back(taken[:1])
+    assert numbers(ahead.ready(3 * EACH, set())) == [0, 2, 3]
+
+
+def test_too_little_is_nothing(policy: Policy, ahead: Candidates) -> None:
+    """Who needs more than is ready asks, and finds all of it in order."""
+    ahead.ask(EACH)
+    assert ahead.wait_ready(WAIT_S)
+    assert ahead.ready(11 * EACH, set()) == []
+    assert ahead.wait_ready(WAIT_S)
+    assert numbers(ahead.ready(10 * EACH, set())) == list(range(10))
+
+
+def test_old_ones_are_asked_for_again(policy: Policy, ahead: Candidates) -> None:
+    """They are still given, while the thread asks."""
+    ahead.ask(EACH)
+    assert ahead.wait_ready(WAIT_S)
+    policy.now += candidates.FRESH_S + 1
+    policy.there = dict(reversed(policy.there.items()))
+    assert numbers(ahead.ready(EACH, set())) == [0]
+    assert ahead.wait_ready(WAIT_S)
+    assert numbers(ahead.ready(EACH, set())) == [99]
+
+
+def test_a_policy_that_fails(policy: Policy, ahead: Candidates, caplog: pytest.LogCaptureFixture) -> None:
+    """Is told, and asked again by who needs room."""
+    policy.error = Broken("no such table")
+    policy.now = 0.0
+    with pytest.raises(Broken):
+        ahead.ask(EACH)
+    policy.error = None
+    ahead.ask(EACH)
+    assert ahead.wait_ready(WAIT_S)
+    policy.error = Broken("no such table")
+    with caplog.at_level(logging.WARNING):
+        assert ahead.ready(11 * EACH, set()) == []
+        policy.now += candidates.FRESH_S + 1
+        ahead.ready(EACH, set())
+        assert ahead.wait_ready(WAIT_S)
+    assert "candidates could not be asked for ahead: no such table" in caplog.text
+    assert ahead.ready(EACH, set()) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_is_the_policys(seed: int) -> None:
+    """Whatever is taken, put back, held and gone: nothing comes twice, and always the first that may leave."""
+    chance, policy = random.Random(seed), Policy(60)
+    ahead = Candidates(policy.ask, policy.is_there, 1000 * EACH, lambda: policy.now)
+    ahead.ask(EACH)
+    assert ahead.wait_ready(WAIT_S)  # all 60 are ready
+    for _ in range(30):
+        held = {copy.key for copy in policy.there.values() if chance.random() < 0.2}
+        count = chance.randint(1, 4)
+        taken = ahead.ready(count * EACH, held)
+        free = [number for number, copy in policy.there.items() if copy.key not in held]
+        assert ahead.wait_ready(WAIT_S)
+        if not taken:
+            assert len(free) < count
+            continue
+        assert numbers(taken) == free[:count]
+        stays = taken[chance.randint(0, count) :]
+        ahead.put_back(stays)
+        for copy in taken[: count - len(stays)]:
+            del policy.there[copy.object_id]
+    ahead.close()
+
+
+def test_the_budget_holds_and_every_clip_is_right(
+    store: Path, videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache that always asks ahead reads what one reads that never does; after the first time the thread asks."""
+    truth = truth_of(tmp_path / "truth", videos)
+    monkeypatch.setattr(candidates, "SLOW_S", -1.0)
+    monkeypatch.setattr(evictor, "READY_BYTES", 1)
+    asked: list[str] = []
+    choose = Ledger.choose
+
+    def noted(self: Ledger, tier: str, need: int, protected: set[str]) -> list[Copy]:
+        asked.append(threading.current_thread().name)
+        return choose(self, tier, need, protected)
+
+    monkeypatch.setattr(Ledger, "choose", noted)
+    with viewcache.open(config(store, videos, budget=60_000)) as cache:
+        for place in itertools.chain(truth, reversed(truth)):
+            assert digest_of(cache.read("t", *place)) == truth[place]
+            assert cache.tier.counted_bytes <= 60_000
+    assert "viewcache-candidates" in asked
+    assert_at_rest(store)
