@@ -17,6 +17,9 @@ from viewcache.catalog.rows import column_table, to_table
 
 __all__ = ["Pending"]
 
+_COPY: dict[str, type] = {"object_id": int, "tier": str}
+_LEASE: dict[str, type] = {"object_id": int, "holder": str}
+
 _EventKey = tuple[str, int | None, int | None, str, int]
 
 
@@ -49,6 +52,12 @@ class Pending:
     def adds(self) -> bool:
         """Whether writing it twice would differ from writing it once: sums and logs do, last words do not."""
         return bool(self.io_samples or self.events)
+
+    @property
+    def only_statistics(self) -> bool:
+        """Whether all of it is of the kind that each read changes, and that may be a second old."""
+        told = any(event.kind == "error" for event in self.events.values())
+        return not (told or self.copies or self.gone or self.worlds or self.leases or self.facts)
 
     @property
     def rows(self) -> int:
@@ -147,17 +156,17 @@ class Pending:
     def write(self, session: Session) -> None:
         """Write all of it in the session's transaction."""
         if self.gone:
-            columns = "object_id", "tier", "reason", "at_s", "policy", "detail"
-            session.run("log_evictions", given=column_table(self.gone, *columns))
+            evicted = column_table(self.gone, **_COPY, reason=str, at_s=float, policy=str, detail=str)
+            session.run("log_evictions", given=evicted)
         removed = [key for key, copy in self.copies.items() if copy is None]
         if removed:
-            session.run("delete_copies", given=column_table(removed, "object_id", "tier"))
+            session.run("delete_copies", given=column_table(removed, **_COPY))
         made = [copy for copy in self.copies.values() if copy is not None]
         if made:
             session.run("upsert_copies", given=to_table(made))
         if self.touched:
             rows = [(*key, tick) for key, tick in self.touched.items()]
-            session.run("touch_copies", given=column_table(rows, "object_id", "tier", "access_tick"))
+            session.run("touch_copies", given=column_table(rows, **_COPY, access_tick=int))
         for task_id, world in self.worlds.items():
             session.run("delete_ranks", {"task_id": task_id, "world": world})
         for row in self.progress.values():
@@ -172,10 +181,10 @@ class Pending:
     def _write_leases(self, session: Session) -> None:
         held = [(*key, until) for key, until in self.leases.items() if until is not None]
         if held:
-            session.run("upsert_leases", given=column_table(held, "object_id", "holder", "expires_at"))
+            session.run("upsert_leases", given=column_table(held, **_LEASE, expires_at=float))
         released = [key for key, until in self.leases.items() if until is None]
         if released:
-            session.run("delete_leases", given=column_table(released, "object_id", "holder"))
+            session.run("delete_leases", given=column_table(released, **_LEASE))
 
     def _write_log(self, session: Session) -> None:
         if self.io_samples:

@@ -57,6 +57,7 @@ def object_table(rows: Sequence[ObjectRow]) -> pa.Table:
     return pa.table(columns, schema=schemas.OBJECT)
 
 
-def column_table(rows: Sequence[tuple[object, ...]], *names: str) -> pa.Table:
-    """Tuples as columns of these names; at least one tuple."""
-    return pa.table({name: pa.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)})
+def column_table(rows: Sequence[tuple[object, ...]], **kinds: type) -> pa.Table:
+    """Tuples as columns of these names and Python types; at least one tuple."""
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return pa.table({name: pa.array(values, _ARROW[kind]) for (name, kind), values in columns})

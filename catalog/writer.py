@@ -25,6 +25,8 @@ __all__ = ["LINGER_S", "Writer"]
 
 LINGER_S = 0.05
 """How long a small change waits for company, seconds."""
+STATISTICS_S = 1.0
+"""How long it waits where only places of readers, times of reads and measurements changed: each read changes them."""
 _EAGER_ROWS = 1024
 """So many waiting rows are written without lingering."""
 _TICK_S = 0.5
@@ -74,7 +76,7 @@ class Writer:
         self._engine, self._journal, self._name = engine, journal, name
         self._make_room, self._idle = make_room, idle
         self._awake = threading.Condition()
-        self._pending, self._since = Pending(), 0.0
+        self._pending, self._due_at = Pending(), 0.0
         self._failed = Pending()
         """What could not be written and comes before everything else; the thread's own."""
         self._jobs: deque[_Change[object]] = deque()
@@ -107,11 +109,13 @@ class Writer:
         """
         with self._awake:
             self._check_open()
-            if not self._pending:
-                self._since = time.monotonic()
             idle = not self._pending
             change(self._pending)
-            if idle or self._pending.rows >= _EAGER_ROWS:
+            due_at = time.monotonic() + (STATISTICS_S if self._pending.only_statistics else LINGER_S)
+            sooner = idle or due_at < self._due_at
+            if sooner:
+                self._due_at = due_at
+            if sooner or self._pending.rows >= _EAGER_ROWS:
                 self._awake.notify()
 
     def call(self, work: Callable[[Session], T], timeout_s: float | None = None) -> T:
@@ -188,12 +192,12 @@ class Writer:
     def _is_pending_due(self) -> bool:
         if not (self._pending or self._failed) or time.monotonic() < self._retry_at:
             return False
-        return bool(self._failed) or self._pending.rows >= _EAGER_ROWS or time.monotonic() >= self._since + LINGER_S
+        return bool(self._failed) or self._pending.rows >= _EAGER_ROWS or time.monotonic() >= self._due_at
 
     def _wait_s(self) -> float:
         if not (self._pending or self._failed):
             return _TICK_S
-        due = max(self._since + LINGER_S, self._retry_at)
+        due = max(self._due_at, self._retry_at)
         return min(_TICK_S, max(due - time.monotonic(), 0.0))
 
     def _do(self, job: "_Change[object]") -> None:

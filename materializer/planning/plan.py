@@ -188,10 +188,13 @@ class GenerationPlan:
         plan.__dict__["hex_keys"] = hex_keys
         return plan
 
+    def drawn(self, row: int) -> NDArray[np.int32]:
+        """The numbers of one clip's program."""
+        return self.resolved.rows[row, : self.program(row).columns]
+
     def recipe(self, row: int) -> Recipe:
         """All that a worker needs to make one clip, but the video."""
-        program = self.program(row)
-        drawn = self.resolved.rows[row, : program.columns]
+        program, drawn = self.program(row), self.drawn(row)
         frames = self.frames(np.array([row]))[0]
         return Recipe(self.hex_keys[row], program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
 

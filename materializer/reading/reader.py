@@ -303,8 +303,8 @@ class Reader:
         reading: Reading,
     ) -> Batch:
         videos = plan.video[rows]
-        recipes = [plan.recipe(row) for row in rows]
-        frames = np.stack([source_frames(grow(each.program, each.frames, each.row)) for each in recipes])
+        planned = zip(rows, plan.frames(np.array(rows)), strict=True)
+        frames = np.stack([source_frames(grow(plan.program(row), each, plan.drawn(row))) for row, each in planned])
         dataset, ids = self.task.dataset, plan.videos.ids[videos]
         of_each = zip(ids.tolist(), frames, strict=True)
         times = np.stack([self._learning.times_s(dataset, video_id, shown) for video_id, shown in of_each])

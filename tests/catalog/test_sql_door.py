@@ -12,7 +12,7 @@ import pytest
 from tests.catalog.conftest import database_url
 from tests.catalog.samples import copy, execute, plan, registered
 from viewcache import errors
-from viewcache.catalog import Catalog, QueryLimits, read_snapshot, run_queries, run_query
+from viewcache.catalog import Catalog, QueryLimits, read_snapshot, readonly, run_queries, run_query
 from viewcache.catalog.files import CatalogFiles
 
 COUNT = "select kind, state, count(*) as n, sum(bytes) as bytes from objects group by all order by all"
@@ -122,8 +122,9 @@ def test_what_only_the_log_holds_is_shown(filled: Path) -> None:
     assert run_query(filled, "select count(*) as n from copies").table()["n"].to_pylist() == [4]
 
 
-def test_a_catalog_that_is_owned(filled: Path) -> None:
-    """A snapshot taken after the question was asked is shown; it says when that was."""
+def test_a_catalog_that_is_owned(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a young snapshot, one taken after the question was asked is shown; it says when that was."""
+    monkeypatch.setattr(readonly, "REUSED_S", 0.0)
     with Catalog.open(filled) as catalog:
         for i in (7, 8):
             catalog.mark_ready([copy(i)])
@@ -133,6 +134,22 @@ def test_a_catalog_that_is_owned(filled: Path) -> None:
             assert result.source == "snapshot"
             assert result.as_of_s >= asked - 0.05  # the file system's clock is a tick behind
             assert result.table()["n"].to_pylist() == [i - 3]
+
+
+def test_a_young_snapshot_answers_again(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second question costs the owner no copy; an old one is not shown, nor one from the future."""
+    monkeypatch.setattr(readonly, "REUSED_S", 600.0)
+    ask = "select count(*) as n from copies"
+    with Catalog.open(filled) as catalog:
+        first = run_query(filled, ask)
+        catalog.mark_ready([copy(7)])
+        catalog.flush()
+        assert run_query(filled, ask) == first
+        snapshot = CatalogFiles(filled).snapshot
+        for moved_s in (-700, 700):
+            os.utime(snapshot, (time.time() + moved_s,) * 2)
+            again = run_query(filled, ask)
+            assert again.table()["n"].to_pylist() == [first.table()["n"][0].as_py() + 1]
 
 
 def test_nobody_answers(filled: Path) -> None:
