@@ -1,4 +1,4 @@
-"""What a dataset of many videos takes: to open it first, to get a batch, to open it again; seconds, bytes and memory.
+"""What a dataset of many videos takes: seconds, bytes and memory to open it, to choose what is kept, and to read it.
 
 Made-up clips lie under many names (hard links of 50 different ones), so that every file is opened and read as a file of
 its own. Each size is measured in processes of their own: their peak memory is what the owner of a cache needs.
@@ -6,6 +6,7 @@ its own. Each size is measured in processes of their own: their peak memory is w
 
 import json
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -18,8 +19,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, Table, main
+from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.retention.chosen import KeepSettings, choose
+from viewcache.materializer.retention.options import ToCome
+from viewcache.materializer.spec import KeepRule
 
 DISTINCT = 50
 FRAMES = 250
@@ -27,6 +35,10 @@ FRAMES = 250
 TASKS = 4
 """Over the same folder, where several are opened."""
 STEPS = ("first open", "open again", "open again, 4 tasks")
+WARM_VIDEOS = 2000
+"""Of which all clips are made, and then read in random order."""
+SMALL = 48
+"""Pixels of a side of the clips that are read."""
 
 
 def bench(args: Namespace) -> Iterator[Result]:
@@ -44,6 +56,13 @@ def bench(args: Namespace) -> Iterator[Result]:
             yield Figure(
                 f"{count:,} videos: first batch after open began", found[STEPS[0]]["batch_s"], "s", Aim(at_most=10)
             )
+            yield Figure(f"{count:,} videos: choosing what is kept, CPU", _choosing_s(count), "s", Aim(at_most=1))
+        at = Path(folder) / "warm"
+        _link(clips, at / "videos", args.warm_videos)
+        warm = _run("warm", at, args.probe)
+        what = f"a warm batch of 8 small clips, {args.warm_videos:,} videos"
+        yield Figure(f"{what}: reader's CPU", warm["reader_ms"], "ms", Aim(at_most=1.5))
+        yield Figure(f"{what}: catalog writer's CPU", warm["writer_ms"], "ms", Aim(at_most=0.5))
         kilobytes = statistics.mean(clip.stat().st_size for clip in clips) / 1000
         yield Table(
             f"opening a dataset of clips of {kilobytes:.0f} kB",
@@ -70,6 +89,53 @@ def _run(step: str, folder: Path, probe: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.scale", "--one", step, str(folder), probe]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _choosing_s(count: int) -> float:
+    """CPU seconds for one decision under a budget that holds a tenth of five epochs' clips."""
+    index = index_of(FRAMES, 50, height=240, width=320)
+    plan = plan_of(task_of("t", 8, 2), videos_of(count, frames=FRAMES, height=240, width=320), epochs=5)
+    nothing = np.zeros(len(plan), bool)
+    settings = KeepSettings(len(plan) * plan.bound // 10, KeepRule.CHEAPEST, "auto", 1 << 30)
+    begun = time.process_time()
+    choose([ToCome(plan, lambda _: index, ~nothing, nothing)], CostModel(), settings, 0)
+    return time.process_time() - begun
+
+
+def measure_warm(folder: Path, probe: str) -> dict[str, float]:
+    """Make all clips of one epoch, then read their batches in random order from another cache object."""
+    config = _config(folder, 1, probe, side=SMALL, epochs=1)
+    with viewcache.open(config) as cache:
+        batches = len(list((folder / "videos").iterdir())) // 8
+        for number in range(batches):
+            cache.read("t0", 0, number)
+    found: dict[str, float] = {}
+
+    def read(cache: viewcache.Cache) -> None:
+        order = random.Random(0).choices(range(batches), k=2000)
+        for number in order[:100]:
+            cache.read("t0", 0, number)
+        before = _thread_ms()
+        for number in order:
+            cache.read("t0", 0, number)
+        after = _thread_ms()
+        for name, thread in (("reader_ms", "reader"), ("writer_ms", "viewcache-catalog-writer")):
+            found[name] = (after[thread] - before[thread]) / len(order)
+
+    with viewcache.open(config) as cache:
+        reader = threading.Thread(target=read, args=(cache,), name="reader")
+        reader.start()
+        reader.join()
+    return found
+
+
+def _thread_ms() -> dict[str, float]:
+    """CPU milliseconds of this process's threads so far, by name."""
+    tick, found = 1000 / os.sysconf("SC_CLK_TCK"), {}
+    for thread in threading.enumerate():
+        fields = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
+        found[thread.name] = tick * (int(fields[11]) + int(fields[12]))
+    return found
 
 
 def measure(step: str, folder: Path, probe: str) -> dict[str, float]:
@@ -134,12 +200,12 @@ def _bytes_read() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
 
 
-def _config(folder: Path, tasks: int, probe: str) -> dict[str, Any]:
+def _config(folder: Path, tasks: int, probe: str, side: int = 112, epochs: int = 10) -> dict[str, Any]:
     def task(number: int) -> dict[str, Any]:
         return {
             "tag": f"t{number}",
             "video_dataset_path": str(folder / "videos"),
-            "epochs": 10,
+            "epochs": epochs,
             "probe": probe,
             "sampling": {"videos_per_batch": 8, "frames_per_video": 8, "frame_stride": 2},
             "augmentation": [
@@ -147,7 +213,7 @@ def _config(folder: Path, tasks: int, probe: str) -> dict[str, Any]:
                     "branch_type": "single",
                     "inputs": ["frame"],
                     "outputs": ["a"],
-                    "config": [{"resize": {"shape": [112, 112]}}],
+                    "config": [{"resize": {"shape": [side, side]}}],
                 }
             ],
         }
@@ -159,7 +225,6 @@ def _config(folder: Path, tasks: int, probe: str) -> dict[str, Any]:
 def _make_clips(folder: Path, count: int, frames: int) -> list[Path]:
     """Clips of a moving picture, 320x240, with a key frame every two seconds."""
     import av
-    import numpy as np
 
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
@@ -188,12 +253,14 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--videos", type=int, nargs="+", default=[1_000, 10_000, 50_000], help="names of clips")
     parser.add_argument("--distinct", type=int, default=DISTINCT, help=f"clips that are made (default {DISTINCT})")
     parser.add_argument("--frames", type=int, default=FRAMES, help=f"of each clip (default {FRAMES})")
+    parser.add_argument("--warm-videos", type=int, default=WARM_VIDEOS, help=f"all made (default {WARM_VIDEOS})")
     parser.add_argument("--probe", default="lazy", help="lazy or full (default lazy)")
     parser.add_argument("--folder", help="where clips and caches are made (default: the folder for temporary files)")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(measure(sys.argv[2], Path(sys.argv[3]), sys.argv[4])))
+        step, at, how = sys.argv[2], Path(sys.argv[3]), sys.argv[4]
+        print(json.dumps(measure_warm(at, how) if step == "warm" else measure(step, at, how)))
     else:
         main(__doc__, bench, arguments)

@@ -103,9 +103,11 @@ def _folder(base: str) -> Iterator[Found]:
             path = os.path.join(folder, each)
             if os.path.islink(path) and not _inside(path, base):
                 yield _refused(path, base)
+        above = os.path.join(folder, "")
+        inside = _relative(above, base)
         for each in files:
             if not each.startswith("."):
-                yield _file(os.path.join(folder, each), base)
+                yield _file(above + each, base, inside + each)
 
 
 def _linked_folder(path: str, base: str) -> str | None:
@@ -125,8 +127,8 @@ def _refused(link: str, base: str) -> Found:
     return Found(link, _relative(link, base) + SUFFIXES[0], Stamp(0), _leaves(link))
 
 
-def _file(path: str, base: str) -> Found:
-    relative = _relative(path, base)
+def _file(path: str, base: str, relative: str = "") -> Found:
+    relative = relative or _relative(path, base)
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
