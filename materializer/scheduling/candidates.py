@@ -58,12 +58,12 @@ class Candidates:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def ready(self, need: int, spared: Set[str]) -> list[Copy]:
-        """Take the first of what was asked for ahead; nothing if it is not enough.
+    def take(self, need: int, spared: Set[str]) -> list[Copy]:
+        """Take the first of what was asked for ahead: so many bytes, or all; nothing where nothing is asked ahead.
 
         Args:
             need: bytes.
-            spared: keys of what may not leave now.
+            spared: keys of what may not leave now; it stays in its place.
         """
         with self._changed:
             if self._thread is None:
@@ -78,10 +78,10 @@ class Candidates:
                 elif self._is_there(copy):
                     taken.append(copy)
                     found += copy.bytes
-            self._put(kept if found >= need else [*kept, *taken])
+            self._put(kept)
             if self._bytes < self._ahead // 2 or self._clock() - self._asked_at > FRESH_S:
                 self._start()
-            return taken if found >= need else []
+            return taken
 
     def put_back(self, copies: Sequence[Copy]) -> None:
         """These were taken, and stay for now."""

@@ -74,14 +74,25 @@ class Evictor:
             return before_s is None or evictable(self.next_due_in_s(copy.key), before_s)
 
         def forget() -> list[Copy]:
-            lacking, spared = need - tier.free_bytes, self._ledger.spared(LOCAL, self.protected())
-            ready = self._candidates.ready(max(lacking, READY_BYTES), spared)
-            gone = self._ledger.leave([copy for copy in ready if may_leave(copy)])
-            left = {copy.key for copy in gone}
-            self._candidates.put_back([copy for copy in ready if copy.key not in left])
-            if ready and (before_s is not None or sum(copy.bytes for copy in gone) >= lacking):
-                return gone
             share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
+            lacking = max(need - tier.free_bytes, 1)  # whoever asks has found no room
+            spared = self._ledger.spared(LOCAL, self.protected())
+            leaving: list[Copy] = []
+            stays: list[Copy] = []
+            found = seen = 0
+            # As many as if the policy had been asked now are looked at, but no more leave than are needed soon.
+            while found < lacking and seen < share and (some := self._candidates.take(READY_BYTES, spared)):
+                seen += sum(copy.bytes for copy in some)
+                for copy in some:
+                    if may_leave(copy):
+                        leaving.append(copy)
+                        found += copy.bytes
+                    else:
+                        stays.append(copy)
+            self._candidates.put_back(stays)
+            gone = self._ledger.leave(leaving)
+            if found >= lacking or seen >= share:
+                return gone
             return gone + self._ledger.leave([copy for copy in self._candidates.ask(share) if may_leave(copy)])
 
         self._leave(need, forget)
