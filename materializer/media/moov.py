@@ -63,7 +63,7 @@ def read_moov(source: Source, max_pixels: int) -> VideoFacts | None:
         raise BadVideo(f"{shown(source.uri)}: {too_large(pictures.width, pictures.height, max_pixels)}")
     sizes, steps, keys = _sizes(table), _runs(_one(table, b"stts")), _keys(table)
     frames, unit = len(sizes), _time_unit(_one(media, b"mdhd"))
-    if not frames or int(steps.min(initial=1)) < 1 or len(steps) != frames or not len(keys) or keys[-1] >= frames:
+    if not frames or len(steps) != frames or min(sizes.min(), steps.min()) < 1 or not len(keys) or keys[-1] >= frames:
         return None
     if _end(table, sizes) > source.stamp.size or not _all_shown(movie, track, table, steps, unit):
         return None

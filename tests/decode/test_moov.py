@@ -127,6 +127,7 @@ def put(kind: bytes, offset: int, value: int) -> Callable[[bytearray], None]:
     "change",
     [
         pytest.param(put(b"stsz", 8, (1 << 31) - 1), id="two billion sizes"),
+        pytest.param(put(b"stsz", 12, 0), id="a picture of no bytes"),
         pytest.param(put(b"stts", 8, (1 << 31) - 1), id="two billion durations"),
         pytest.param(put(b"stsc", 12, 1 << 30), id="chunks of a billion samples"),
         pytest.param(put(b"stco", 4, (1 << 32) - 1), id="four billion chunks"),
