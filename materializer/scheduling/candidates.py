@@ -16,7 +16,7 @@ __all__ = ["Candidates"]
 
 _log = logging.getLogger("viewcache.evictor")
 
-SLOW_S = 0.05
+SLOW_S = 0.25
 """A policy that takes longer to ask is asked ahead."""
 FRESH_S = 10.0
 """Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
@@ -55,6 +55,8 @@ class Candidates:
         """Of those that are ready."""
         self._asked_at = 0.0
         self._asking = False
+        self._is_slow = False
+        """Asking took long the last time."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -66,7 +68,7 @@ class Candidates:
             spared: keys of what may not leave now; it stays in its place.
         """
         with self._changed:
-            if self._thread is None:
+            if not self._is_slow:
                 return []
             taken: list[Copy] = []
             kept: list[Copy] = []
@@ -92,8 +94,9 @@ class Candidates:
         """Ask the policy now; if that takes long, the thread begins to ask ahead."""
         begun = self._clock()
         found = self._ask(need)
-        if self._clock() - begun > SLOW_S:
-            with self._changed:
+        with self._changed:
+            self._is_slow = self._clock() - begun > SLOW_S
+            if self._is_slow:
                 self._start()
         return found
 
@@ -140,6 +143,7 @@ class Candidates:
                 self._changed.wait_for(lambda: self._asking or self._closed)
                 if self._closed:
                     return
+            begun = self._clock()
             try:
                 found = self._ask(self._ahead)
             except ViewcacheError as error:  # who needs room asks and is told
@@ -149,4 +153,6 @@ class Candidates:
                 self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
                 self._taken.clear()
                 self._asked_at, self._asking = self._clock(), False
+                # Once was chance, a busy machine for example: who needs room asks again, which is more exact.
+                self._is_slow = self._asked_at - begun > SLOW_S
                 self._changed.notify_all()

@@ -36,14 +36,14 @@ class Policy:
         self.asked_by: list[str] = []
         self.now = 0.0
         self.error: Exception | None = None
-        self._slow = slow
+        self.slow = slow
 
     def ask(self, need: int) -> list[Copy]:
         """The first copies that are there."""
         self.asked_by.append(threading.current_thread().name)
         if self.error is not None:
             raise self.error
-        self.now += 1.0 if self._slow else 0.0
+        self.now += 1.0 if self.slow else 0.0
         return list(self.there.values())[: -(-need // EACH)]
 
     def is_there(self, copy: Copy) -> bool:
@@ -129,6 +129,19 @@ def test_old_ones_are_asked_for_again(policy: Policy, ahead: Candidates) -> None
     assert numbers(ahead.take(EACH, set())) == [99]
 
 
+def test_what_was_slow_by_chance(policy: Policy, ahead: Candidates) -> None:
+    """A policy that answers at once the second time is asked by who needs room again."""
+    ahead.ask(EACH)
+    assert ahead.wait_ready(WAIT_S)
+    assert numbers(ahead.take(EACH, set())) == [0]
+    policy.slow = False
+    policy.now += candidates.FRESH_S + 1
+    ahead.take(EACH, set())
+    assert ahead.wait_ready(WAIT_S)
+    assert ahead.take(EACH, set()) == []
+    assert numbers(ahead.ask(EACH)) == [0]
+
+
 def test_a_policy_that_fails(policy: Policy, ahead: Candidates, caplog: pytest.LogCaptureFixture) -> None:
     """Is told, and asked again by who needs room."""
     policy.error = Broken("no such table")
@@ -139,6 +152,7 @@ def test_a_policy_that_fails(policy: Policy, ahead: Candidates, caplog: pytest.L
     ahead.ask(EACH)
     assert ahead.wait_ready(WAIT_S)
     policy.error = Broken("no such table")
+    assert numbers(ahead.take(EACH, set())) == [0]
     with caplog.at_level(logging.WARNING):
         policy.now += candidates.FRESH_S + 1
         ahead.take(EACH, set())
