@@ -16,7 +16,6 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import wraps
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +115,6 @@ def _files(catalog: Catalog, count: int) -> Files:
     catalog.record_facts(facts_table(ids, looked, index_at))
     catalog.flush()
     return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), uris, {}, ())
-
-
-def _key(name: str) -> str:
-    return blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def _task(catalog: Catalog, config: Config, spec: TaskSpec, files: Files) -> Task:

@@ -20,7 +20,7 @@ from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
-from viewcache.materializer.media.planes import plane_shapes
+from viewcache.materializer.media.planes import frame_bytes
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
@@ -271,8 +271,8 @@ class Files:
 
 
 def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
-    shapes = plane_shapes(pix_fmt, width, height)
-    return -1 if shapes is None else sum(rows * row for rows, row in shapes)
+    size = frame_bytes(pix_fmt, width, height)
+    return -1 if size is None else size
 
 
 _TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")

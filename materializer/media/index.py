@@ -13,7 +13,7 @@ import numpy as np
 
 from viewcache.errors import CatalogDamaged
 from viewcache.materializer.media.media_index import DecodeCost
-from viewcache.materializer.media.planes import plane_shapes
+from viewcache.materializer.media.planes import frame_bytes
 from viewcache.materializer.media.source import Stamp
 
 __all__ = [
@@ -144,8 +144,7 @@ class VideoIndex:
     @property
     def native_bytes(self) -> int | None:
         """Bytes of a frame's planes, as `planes_of` gives them; None for a video whose planes are not kept."""
-        shapes = plane_shapes(self.pix_fmt, self.width, self.height)
-        return None if shapes is None else sum(rows * row for rows, row in shapes)
+        return frame_bytes(self.pix_fmt, self.width, self.height)
 
     @property
     def packet_bytes(self) -> np.ndarray:

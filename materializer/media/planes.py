@@ -2,7 +2,7 @@
 
 from av.video.format import VideoFormat
 
-__all__ = ["plane_shapes"]
+__all__ = ["frame_bytes", "plane_shapes"]
 
 
 def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...] | None:
@@ -31,3 +31,9 @@ def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int]
         rows, used = planes.get(part.plane, (part.height, 0))
         planes[part.plane] = (rows, used + part.width * -(-part.bits // 8))
     return tuple(planes[number] for number in sorted(planes))
+
+
+def frame_bytes(pix_fmt: str, width: int, height: int) -> int | None:
+    """Bytes of all planes of a frame, without padding; None for formats that are not kept as planes."""
+    shapes = plane_shapes(pix_fmt, width, height)
+    return None if shapes is None else sum(rows * row for rows, row in shapes)

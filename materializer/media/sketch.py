@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.media.media_index import DecodeCost
-from viewcache.materializer.media.planes import plane_shapes
+from viewcache.materializer.media.planes import frame_bytes
 
 __all__ = ["SketchedIndex", "Sketches"]
 
@@ -71,8 +71,7 @@ class SketchedIndex:
     @property
     def native_bytes(self) -> int | None:
         """Bytes of one frame in the decoder's own planes; None if these are not kept."""
-        shapes = plane_shapes(self.pix_fmt, self.coded_size[1], self.coded_size[0])
-        return None if shapes is None else sum(rows * row for rows, row in shapes)
+        return frame_bytes(self.pix_fmt, self.coded_size[1], self.coded_size[0])
 
     @property
     def packet_bytes(self) -> NDArray[np.int32]:

@@ -24,7 +24,7 @@ from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import Coordination, TaskSpec
 
-__all__ = ["GenerationPlan", "check_size", "clip_bound", "content_key", "hash_of", "plan_generation"]
+__all__ = ["GenerationPlan", "as_text", "check_size", "clip_bound", "content_key", "hash_of", "plan_generation"]
 
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
@@ -104,8 +104,7 @@ class GenerationPlan:
     @cached_property
     def hex_keys(self) -> list[str]:
         """Content keys as text."""
-        text = self.keys.tobytes().hex()
-        return [text[k : k + 32] for k in range(0, len(text), 32)]
+        return as_text(self.keys)
 
     @property
     def clip_bytes(self) -> int:
@@ -391,6 +390,12 @@ def _digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[byte
         one.update(data[k : k + width])
         digests.append(one.digest())
     return digests
+
+
+def as_text(keys: NDArray[np.void]) -> list[str]:
+    """Content keys, (n,) of 16 bytes, as 32 hex digits each."""
+    text = keys.tobytes().hex()
+    return [text[k : k + 32] for k in range(0, len(text), 32)]
 
 
 def hash_of(purpose: str) -> "hashlib.blake2b":

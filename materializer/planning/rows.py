@@ -17,7 +17,7 @@ from viewcache.materializer.arrays import distinct
 from viewcache.materializer.media.media_index import DecodeCost, MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import FrameNeeds
-from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.plan import GenerationPlan, as_text
 from viewcache.materializer.randomness import permutation
 
 __all__ = [
@@ -132,9 +132,8 @@ def ids_of(catalog: Catalog, keys: NDArray[np.void]) -> tuple[NDArray[np.int64],
     Of what was only adopted from the store the catalog knows the id, and is to be told the rest.
     """
     unique, inverse = np.unique(keys, return_inverse=True)
-    text = unique.tobytes().hex()
     known = np.ones(len(unique), bool)
-    found = catalog.objects_by_key([text[k : k + 32] for k in range(0, len(text), 32)])
+    found = catalog.objects_by_key(as_text(unique))
     ids = np.full(len(unique), -1, np.int64)
     if found.num_rows:
         there = np.frombuffer(bytes.fromhex("".join(found["key"].to_pylist())), "V16")
@@ -210,7 +209,7 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
 def _frames_rows(
     plan: GenerationPlan, needs: FrameNeeds, keys: NDArray[np.void], ids: NDArray[np.int64], cost: CostModel
 ) -> pa.Table:
-    videos, count, text = plan.videos, len(needs), keys.tobytes().hex()
+    videos, count = plan.videos, len(needs)
     nothing = pa.nulls(count, pa.int32())
     sizes = zip(
         needs.counts.tolist(), videos.height[needs.video].tolist(), videos.width[needs.video].tolist(), strict=True
@@ -218,7 +217,7 @@ def _frames_rows(
     return pa.table(
         {
             "object_id": ids,
-            "key": [text[k : k + 32] for k in range(0, len(text), 32)],
+            "key": as_text(keys),
             "kind": pa.array([ObjectKind.FRAMES.value] * count, pa.string()),
             "video_id": videos.ids[needs.video],
             "depth": np.zeros(count, np.int32),
