@@ -105,8 +105,8 @@ class TaskHandle(Protocol):
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
 
-    def version(self, epoch: int) -> object:
-        """A value that is another one as soon as a clip of the epoch's generation had to be replaced."""
+    def version(self, epoch: int, iteration: int) -> object:
+        """A value that is another one as soon as a clip of the batch had to be replaced."""
 
     def read(
         self,

@@ -114,7 +114,8 @@ def _files(catalog: Catalog, count: int) -> Files:
     index_at = catalog.write_indexes([(row.key, blob) for row in rows])
     catalog.record_facts(facts_table(ids, looked, index_at))
     catalog.flush()
-    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), uris, {}, ())
+    listed = [file for file, _ in looked]
+    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), listed, {}, (), max_pixels=1 << 30)
 
 
 def _task(catalog: Catalog, config: Config, spec: TaskSpec, files: Files) -> Task:

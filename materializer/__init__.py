@@ -5,6 +5,7 @@ storage, telemetry, scheduling, retention, tasks, reading, simulation. The files
 
 - ``spec``: what a task and a cache are: frozen values
 - ``randomness``: random numbers with addresses
+- ``keys``: content keys of objects
 - ``arrays``: what NumPy has too, but slower
 - ``clock``: seconds by stage, in workers and readers
 - ``limits``: what a worker process may use

@@ -83,6 +83,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "O
         if storage is not None:
             storage.tiers.close()
         if owner is not None:
+            owner.end_headers()
             owner.observer.close()
         _let_go(catalog, lock, clean=storage is not None)
         raise
@@ -171,6 +172,8 @@ class Owner:
             self._readers[spec.name] = self._reader(spec, progress, listed)
         self._share()  # first: the check may plan what was drawn, and what is shared decides the clips' starts
         self._check_budget()
+        for task in self.opened:
+            task.dataset.files.headers.begin()
 
     def _share(self) -> None:
         cache = self.config.cache
@@ -303,8 +306,14 @@ class Owner:
 
     # Ending --------------------------------------------------------------------------------------------------------
 
+    def end_headers(self) -> None:
+        """Read no more headers; the next opening goes on there."""
+        for task in self.opened:
+            task.dataset.files.headers.close()
+
     def close(self, leave_s: float) -> None:
         """End planner, movers and workers, wait for callers at most ``leave_s`` seconds, commit and let go."""
+        self.end_headers()
         self.look_ahead.close()
         with self._starting:
             dispatcher, mover = self.dispatcher, self.mover

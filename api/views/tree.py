@@ -263,7 +263,7 @@ class ViewTree:
         """Files of a view's Zarr group."""
         assert where.epoch is not None  # a view's path has one
         task, epoch, iteration = self._cache.task(where.task), where.epoch, where.iteration
-        version = task.version(epoch)
+        version = task.version(epoch, iteration)
         key = ViewPath(NodeKind.ZARR, where.parts[:4], where.task, epoch=epoch, iteration=iteration)
         with self._lock:
             known = self._groups.get(key)

@@ -10,9 +10,11 @@ In the order of work:
 - ``scan_worker``: the process that does it
 - ``videos``: the videos that a task draws from, as arrays
 - ``stand_ins``: which video stands in for one that is bad or gone
+- ``headers``: read the headers of new files while others train already
 - ``files``: a dataset's files in memory, for all tasks that draw from them
 - ``recording``: what was found of files, as rows of the catalog; their content keys
 - ``listing``: list a dataset, look into what is new, record both; which files were replaced
+- ``classes``: the numbers of text labels
 - ``columns``: what a label table says, as rows of the catalog
 - ``dataset``: a task's videos: what may be drawn, and what stands in for bad ones
 """

@@ -13,9 +13,8 @@ __all__ = ["record_columns", "record_labels"]
 def record_labels(catalog: Catalog, files: Files, labels: Sequence[Value]) -> None:
     """Record the files' labels where they are not what is recorded."""
     texts = [None if label is None else str(label) for label in labels]
-    known = files.column("label").to_pylist()
     ids = files.ids.tolist()
-    changed = {each: text for each, text, old in zip(ids, texts, known, strict=True) if text != old}
+    changed = {each: text for each, text, old in zip(ids, texts, files.labels, strict=True) if text != old}
     catalog.set_labels(changed)
 
 

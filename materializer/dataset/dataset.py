@@ -1,6 +1,6 @@
 """A task's dataset while the cache is open: which of its files may be drawn, and what stands in for bad ones."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
+from viewcache.materializer.dataset.classes import class_names, class_numbers
 from viewcache.materializer.dataset.columns import record_columns, record_labels
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.labels import labels_for
 from viewcache.materializer.dataset.predicate import matching
-from viewcache.materializer.dataset.stand_ins import draw_substitute, substitute_place
+from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.index import too_large
@@ -47,7 +48,7 @@ class Dataset:
         if spec.labels is not None:
             record_labels(catalog, files, self._labels)
         record_columns(catalog, files.dataset_id, dict(zip(files.ids.tolist(), self._columns, strict=True)))
-        self._classes = _classes(self._labels)
+        self._classes = class_names(self._labels)
         self._chosen = self._where()
         """(files,) whether the predicate selects each."""
 
@@ -67,7 +68,8 @@ class Dataset:
 
     @property
     def bad(self) -> list[VideoFile]:
-        """Files that cannot be decoded, by name."""
+        """Files that cannot be decoded, by name; all headers are read now."""
+        self.files.headers.wait()
         return [self._file(row) for row in np.flatnonzero(~self._good()).tolist()]
 
     def _good(self) -> NDArray[np.bool_]:
@@ -84,7 +86,8 @@ class Dataset:
 
     def _file(self, row: int) -> VideoFile:
         error = self._error(row)
-        return replace(self.files.file(row), error=error, status=VideoStatus.BAD if error else VideoStatus.OK)
+        file = self.files.file(row)
+        return replace(file, error=error, status=VideoStatus.BAD if error else file.status)
 
     def _where(self) -> NDArray[np.bool_]:
         if self.spec.where is None:
@@ -194,8 +197,7 @@ class Dataset:
         Raises:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
         """
-        span = task.sampling.span
-        usable = np.flatnonzero(self._chosen & self._usable(span))
+        usable = np.flatnonzero(self._chosen & self._usable(task.sampling.span))
         videos = self._arrays(usable)
         largest = int(order.max(initial=0))
         row_of = np.full(max(largest, int(videos.ids.max(initial=0))) + 1, -1, np.int64)
@@ -204,21 +206,114 @@ class Dataset:
         records = self._left_out(task, first_epoch, order)
         for (epoch, position), video_id in stand_ins.items():
             rows[epoch - first_epoch, position] = videos.row_of.get(video_id, -1)
+        may = self.may_stand_in(videos.ids, task.sampling.span)
         for at, position in np.argwhere(rows < 0).tolist():
-            epoch, video_id = first_epoch + at, int(order[at, position])
-            missing = stand_ins.get((epoch, position), video_id)
-            why = self._why_not(missing, span)
-            if self.spec.on_bad_video == OnBadVideo.RAISE or not len(usable):
-                raise BadVideo(
-                    f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
-                    "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
-                )
-            place = substitute_place(position, video_id, by_video=by_video)
-            drawn = draw_substitute(seed, task.name, epoch, place, -1, 0, len(videos))
-            rows[at, position] = videos.row_of.get(video_id, drawn)  # the drawn one may be back, its stand-in gone
-            replacement = int(videos.ids[rows[at, position]])
-            records.append(SubstitutionRow(0, epoch, position, -1, video_id, "replace", why, replacement))
+            place, video_id = (first_epoch + at, position), int(order[at, position])
+            record = self._filled(task, seed, place, video_id, stand_ins.get(place, video_id), may, by_video=by_video)
+            assert record.replacement_id is not None  # who cannot be replaced is an error
+            rows[at, position] = videos.row_of[record.replacement_id]
+            records.append(record)
         return videos, rows, records
+
+    def resolve_batch(
+        self,
+        task: TaskSpec,
+        seed: int,
+        epoch: int,
+        first: int,
+        drawn: Sequence[int],
+        stand_ins: Mapping[tuple[int, int], int],
+    ) -> tuple[list[int], list[SubstitutionRow]]:
+        """The same for positions of one epoch, ``first`` and those behind it; no other video needs to be known.
+
+        Returns:
+            Ids of the videos that give the clips, whose headers are read by now, and the records.
+
+        Raises:
+            BadVideo: as `resolve_draws`.
+        """
+        wanted = [stand_ins.get((epoch, position), video_id) for position, video_id in enumerate(drawn, first)]
+        self.files.headers.look(row for each in wanted if (row := self.files.row_of.get(each)) is not None)
+        found, records = [], []
+        for position, (video_id, usual) in enumerate(zip(drawn, wanted, strict=True), first):
+            each = usual
+            if not self.gives(each, task.sampling.span):
+                may = self.may_stand_in(self.files.ids, task.sampling.span)
+                record = self._filled(task, seed, (epoch, position), video_id, each, may, by_video=False)
+                assert record.replacement_id is not None  # who cannot be replaced is an error
+                records.append(record)
+                each = record.replacement_id
+            found.append(each)
+        return found, records
+
+    # Stand-ins -----------------------------------------------------------------------------------------------------
+
+    def gives(self, video_id: int, span: int) -> bool:
+        """Whether clips of a span can be taken of a video, as far as is known; its header is read if nobody has."""
+        row = self.files.row_of.get(video_id)
+        if row is None or not self._chosen[row]:
+            return False
+        self.files.headers.look([row])
+        return self.is_usable(video_id, span)
+
+    @cached_property
+    def base(self) -> NDArray[np.int64]:
+        """Ids of the videos that the predicate selects, good and bad, in the order of names: stand-ins are of these."""
+        return np.asarray(self.files.ids[self._chosen])
+
+    def may_stand_in(self, ids: NDArray[np.int64], span: int) -> NDArray[np.bool_]:
+        """(base,) whether each is one of some videos, and nothing is known against a clip of that span."""
+        return np.asarray(self._usable(span)[self._chosen] & np.isin(self.base, ids))
+
+    def stand_in(
+        self,
+        task: TaskSpec,
+        seed: int,
+        epoch: int,
+        place: int,
+        sample: int,
+        may: NDArray[np.bool_],
+        tried: Container[int] = (),
+    ) -> int | None:
+        """The video that stands in at a place, see `stand_in_for`; its header is read if nobody has.
+
+        ``may`` is from `may_stand_in`, and is corrected by what headers say.
+        """
+        while True:
+            found = stand_in_for(seed, task.name, epoch, place, sample, self.base, may, tried)
+            if found is None or self.gives(found, task.sampling.span):
+                return found
+            may[self.base == found] = False
+
+    def _filled(
+        self,
+        task: TaskSpec,
+        seed: int,
+        place: tuple[int, int],
+        video_id: int,
+        missing: int,
+        may: NDArray[np.bool_],
+        *,
+        by_video: bool,
+    ) -> SubstitutionRow:
+        """What fills a place, by the policy: of the drawn video, or of one that stood in for it and is ``missing``.
+
+        The drawn one may be back when its stand-in is gone.
+
+        Raises:
+            BadVideo: the policy is ``raise``, or there is no other video.
+        """
+        (epoch, position), why = place, self._why_not(missing, task.sampling.span)
+        replacement = video_id if missing != video_id and may[self.base == video_id].any() else None
+        if replacement is None and self.spec.on_bad_video != OnBadVideo.RAISE:
+            address = substitute_place(position, video_id, by_video=by_video)
+            replacement = self.stand_in(task, seed, epoch, address, -1, may, (missing,))
+        if replacement is None or self.spec.on_bad_video == OnBadVideo.RAISE:
+            raise BadVideo(
+                f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
+                "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
+            )
+        return SubstitutionRow(0, epoch, position, -1, video_id, "replace", why, replacement)
 
     def _left_out(self, task: TaskSpec, first_epoch: int, order: NDArray[np.int64]) -> list[SubstitutionRow]:
         """One row for each video that a ``skip`` policy keeps out of the generation.
@@ -242,6 +337,10 @@ class Dataset:
             return f"{files.uris[row]} is not selected by where: {self.spec.where!r} any more"
         return f"{files.uris[row]} has {files.frames[row]} frames where a clip spans {span}"
 
+    def videos(self, video_ids: Sequence[int]) -> Videos:
+        """What is known now of some videos, in this order."""
+        return self._arrays(np.array([self.files.row_of[each] for each in video_ids], np.int64))
+
     def _arrays(self, rows: NDArray[np.int64]) -> Videos:
         files = self.files
         at = rows.tolist()
@@ -259,7 +358,7 @@ class Dataset:
         )
 
     def one(self, name: str) -> VideoFile:
-        """The file of a name.
+        """The file of a name; its header is read if nobody has.
 
         Raises:
             ViewNotFound: no video has that name.
@@ -268,6 +367,7 @@ class Dataset:
         if row is None:
             first = ", ".join(map(repr, self.files.names[:3]))
             raise ViewNotFound(f"no video {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
+        self.files.headers.look([row])
         return self._file(row)
 
     def by_name(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -301,29 +401,12 @@ class Dataset:
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
         """(files,) class numbers; -1 where there is no label."""
-        number = {name: k for k, name in enumerate(self._classes)}
-        return np.array([_number(label, number) for label in self._labels], np.int64)
+        return class_numbers(self._labels, self._classes)
 
     def labels(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The class number of each video; -1 where it has no label."""
         row_of = self.files.row_of
         return self._numbers[[row_of[each] for each in video_ids.tolist()]]
-
-
-def _number(label: object, number: Mapping[str, int]) -> int:
-    if label is None:
-        return -1
-    if number:
-        return number[str(label)]
-    assert isinstance(label, int)  # there are no classes for whole numbers only
-    return label
-
-
-def _classes(labels: Sequence[object]) -> tuple[str, ...]:
-    given = [label for label in labels if label is not None]
-    if all(isinstance(label, int) and not isinstance(label, bool) for label in given):
-        return ()
-    return tuple(sorted({str(label) for label in given}))
 
 
 def _column(values: Sequence[object]) -> pa.Array:

@@ -7,16 +7,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.headers import Headers, Looked
+from viewcache.materializer.dataset.recording import facts_table, key_found
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
@@ -65,9 +67,12 @@ class Files:
         uri: str,
         dataset_id: int,
         rows: pa.Table,
-        paths: Sequence[str],
+        listed: Sequence[Found],
         gone: Mapping[int, str],
         changed: Sequence[str],
+        *,
+        max_pixels: int,
+        workers: int = 0,
     ) -> None:
         """Take the rows of the files that are there, sorted by name, and what else a listing finds.
 
@@ -76,9 +81,11 @@ class Files:
             uri: of the dataset.
             dataset_id: of the dataset.
             rows: of ``schemas.VIDEO``, sorted by name.
-            paths: of each row's file, under the dataset.
+            listed: the file of each row, as it is now.
             gone: ``video_id`` → URI of files that were there once.
             changed: what is to be told of files that have other content than when they were drawn.
+            max_pixels: a frame with more makes a video bad.
+            workers: processes that read headers; 0 = one per core.
         """
         self.uri = uri
         self.dataset_id = dataset_id
@@ -89,7 +96,7 @@ class Files:
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
         self.names: tuple[str, ...] = tuple(rows["name"].to_pylist())
         self.uris: tuple[str, ...] = tuple(rows["uri"].to_pylist())
-        self.paths = tuple(paths)
+        self.paths = tuple(each.path for each in listed)
         self.keys: list[str] = rows["key"].to_pylist()
         self.frames = _numbers(rows, "frames")
         self._coded = np.stack([_numbers(rows, "height"), _numbers(rows, "width")], axis=1)
@@ -102,13 +109,23 @@ class Files:
         self.keyframes = np.maximum(_numbers(rows, "keyframes"), 1)
         self._bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
         self._etags = rows["etag"].to_pylist()
-        self.whole: NDArray[np.bool_] = np.array([each == VideoStatus.OK for each in rows["status"].to_pylist()], bool)
+        statuses = rows["status"].to_pylist()
+        self.unread: NDArray[np.bool_] = np.array([each == VideoStatus.LISTED for each in statuses], bool)
+        """Whether nobody has read its header, so that nothing is known of its frames."""
+        self.whole: NDArray[np.bool_] = np.array([each == VideoStatus.OK for each in statuses], bool) | self.unread
         """Whether nothing is known to be wrong with it."""
+        unread = np.flatnonzero(self.unread)
+        for row in unread.tolist():  # which may have been replaced since it was recorded
+            stamp = listed[row].stamp
+            self._bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
+        self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, workers)
+        """Reads those that are left."""
         self._errors = dict(enumerate(rows["error"].to_pylist()))
         self._index_at = _numbers(rows, "index_at", -1)
         self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
-        self._rows = rows
-        """As they were listed; what was learned since is in the arrays."""
+        self._shown = {name: rows[name].to_pylist() for name in _SHOWN}
+        self.labels: list[str | None] = rows["label"].to_pylist()
+        """On record of each, as text."""
         self._remembered = lru_cache(maxsize=INDEXES)(self._index)
 
     def __len__(self) -> int:
@@ -142,10 +159,6 @@ class Files:
         """Content key → position in the arrays."""
         return {key: row for row, key in enumerate(self.keys)}
 
-    def listed(self, row: int) -> dict[str, Any]:
-        """A file's row of the catalog, as it was listed."""
-        return dict(self._rows.slice(row, 1).to_pylist()[0])
-
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
         stamp = Stamp(int(self._bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
@@ -155,13 +168,13 @@ class Files:
         """Why a file is bad."""
         return self._errors.get(row) or ""
 
-    def column(self, name: str) -> pa.ChunkedArray:
-        """A column of the catalog's rows, as they were listed."""
-        return self._rows[name]
+    def column(self, name: str) -> pa.Array:
+        """``fps``, ``duration_s`` or ``codec`` of all files, as far as it is known."""
+        return pa.array(self._shown[name], schemas.VIDEO.field(name).type)
 
     def file(self, row: int) -> VideoFile:
         """One file as a record."""
-        listed = self.listed(row)
+        shown = {name: values[row] for name, values in self._shown.items()}
         return VideoFile(
             video_id=int(self.ids[row]),
             name=self.names[row],
@@ -169,14 +182,17 @@ class Files:
             path=self.paths[row],
             key=self.keys[row],
             stamp=self.found(row).stamp,
-            status=VideoStatus.OK if self.whole[row] else VideoStatus.BAD,
+            status=self._status(row),
             error=self.error(row),
             frames=int(self.frames[row]),
             size=(int(self.height[row]), int(self.width[row])),
-            fps=listed["fps"],
-            duration_s=listed["duration_s"],
-            codec=listed["codec"],
+            **shown,
         )
+
+    def _status(self, row: int) -> VideoStatus:
+        if self.unread[row]:
+            return VideoStatus.LISTED
+        return VideoStatus.OK if self.whole[row] else VideoStatus.BAD
 
     # Packet indexes ------------------------------------------------------------------------------------------------
 
@@ -252,6 +268,7 @@ class Files:
         """Go by what was found of a file, instead of what was known."""
         facts = found.facts
         with self._lock:
+            self.unread[row] = False
             self._index_at[row] = -1 if index_at is None else index_at
             self.whole[row] = not found.error
             self._errors[row] = found.error
@@ -262,12 +279,37 @@ class Files:
                 self._pix_fmts[row] = facts.pix_fmt
                 self.native_bytes[row] = _native_bytes(facts.pix_fmt, facts.width, facts.height)
                 self.keyframes[row] = max(1, facts.keyframes)
+                for name, values in self._shown.items():
+                    values[row] = getattr(facts, name)
                 times = facts.times
-                values = (
+                spaced = (
                     (-1, -1, -1, -1) if times is None else (times.first, times.step, times.numerator, times.denominator)
                 )
-                for name, value in zip(_TIMES, values, strict=True):
+                for name, value in zip(_TIMES, spaced, strict=True):
                     self._times[name][row] = value
+
+    def _learn_header(self, looked: Sequence[Looked]) -> None:
+        """Go by what was found of files that were only listed."""
+        blobs = [(key_found(file, found), found.index) for _, file, found in looked if found.index]
+        offsets = iter(self._catalog.write_indexes(blobs))
+        for row, file, found in looked:
+            key, facts = key_found(file, found), found.facts
+            if key != self.keys[row] and facts is not None:  # replaced since it was listed, and nobody has seen it
+                with self._lock:
+                    self.keys[row] = key
+                    self.row_of_key[key] = row
+                    self._bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
+                    self._etags[row] = facts.stamp.etag
+            self.learn(row, found, next(offsets) if found.index else None)
+
+    def _record(self, looked: Sequence[Looked]) -> None:
+        """Let the catalog know what was learned of files that were only listed."""
+        ids = [int(self.ids[row]) for row, *_ in looked]
+        places = self._index_at[[row for row, *_ in looked]].tolist()
+        index_at = [None if at < 0 else at for at in places]
+        self._catalog.record_facts(facts_table(ids, [(file, found) for _, file, found in looked], index_at))
+        self._catalog.flush()
+        failpoint("dataset.found")
 
 
 def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
@@ -275,6 +317,8 @@ def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
     return -1 if size is None else size
 
 
+_SHOWN = ("fps", "duration_s", "codec")
+"""What nothing is planned from."""
 _TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")
 
 

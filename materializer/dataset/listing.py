@@ -5,6 +5,7 @@ its row, so that its name is not given again and its content is recognized.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -25,9 +26,12 @@ from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.spec import DatasetSpec, OnChangedVideo, ProbeMode, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode, TaskSpec
 
-__all__ = ["Progress", "files_of", "guarded_among", "list_files"]
+__all__ = ["Progress", "files_of", "guarded_among", "list_files", "needs_headers"]
+
+_BY_HEADER = re.compile(r"\b(frames|fps|duration_s|height|width|codec|status)\b", re.IGNORECASE)
+"""Columns of a predicate that are known of a video whose header was read."""
 
 Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the name of the last one."""
@@ -36,6 +40,10 @@ LISTED_AT_ONCE = 10_000
 """New files whose names are recorded in one transaction."""
 FOUND_AT_ONCE = 1_000
 """Files of which it is recorded in one transaction what was found, at the most."""
+READ_AT_OPEN = 2_000
+"""New files whose headers are read before a dataset is open: that takes a second. Of more, these are read:"""
+FIRST_READ = 128
+"""Enough to know what clips look like; the others are read while training has begun."""
 RECORD_EVERY_S = 5.0
 """Seconds of looking that are lost when the process is killed, and about one file more."""
 
@@ -53,6 +61,15 @@ def guarded_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> set[str]:
     return {each.name for each in of_it if each.dataset.on_changed_video == OnChangedVideo.RAISE}
 
 
+def needs_headers(spec: DatasetSpec) -> bool:
+    """Whether it cannot be said which videos are drawn before all headers are read.
+
+    Orders must not depend on how far reading them is, or two caches would draw different ones.
+    """
+    skips = spec.on_bad_video == OnBadVideo.SKIP or spec.on_short_video == OnShortVideo.SKIP
+    return skips or (spec.where is not None and _BY_HEADER.search(spec.where) is not None)
+
+
 def list_files(
     spec: DatasetSpec,
     catalog: Catalog,
@@ -60,6 +77,7 @@ def list_files(
     workers: int = 0,
     progress: Progress | None = None,
     guarded: Container[str] = (),
+    whole: bool = True,
 ) -> Files:
     """List a dataset's files, look into the new and changed ones, and record what is found.
 
@@ -69,6 +87,7 @@ def list_files(
         workers: processes that look into files; 0 = one per core.
         progress: called while files are looked into.
         guarded: tasks that must not be shown other content under the name of a video that they have drawn.
+        whole: all of them; else the headers of a large dataset's new files are left to `Files.headers`.
 
     Raises:
         DatasetNotFound: no folder, or no videos.
@@ -80,8 +99,8 @@ def list_files(
     listing = _Listing(spec, catalog, dataset_id, known, discover(spec.uri), guarded)
     listing.register()
     failpoint("dataset.listed")
-    listing.look(workers, progress)
-    return listing.files()
+    listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
+    return listing.files(workers)
 
 
 _KNOWN = ("video_id", "name", "key", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
@@ -119,6 +138,10 @@ class _Known:
             return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
         index_at = self._columns["index_at"][row]
         return spec.probe == ProbeMode.LAZY or (index_at is not None and index_at >= 0)
+
+    def is_new(self, uri: str) -> bool:
+        """Whether nobody has looked into a registered file."""
+        return bool(self._columns["status"][self.row_of[uri]] == VideoStatus.LISTED)
 
     def was_indexed(self, uri: str) -> bool:
         """Whether every packet of a file was read once, so that views of it may have been made."""
@@ -181,10 +204,18 @@ class _Listing:
         named = dict(zip(paths, names_for(paths, given, taken), strict=True))
         return [named[each.path] for each in fresh]
 
-    def look(self, workers: int, progress: Progress | None) -> None:
-        """Look into what is new or changed; what is found is recorded as it comes."""
+    def look(self, workers: int, progress: Progress | None, *, whole: bool) -> None:
+        """Look into what is new or changed; what is found is recorded as it comes.
+
+        Unless that is to be the whole, most of what is new is left out where there is much of it.
+        """
         todo = [each for each in self.found if not self.known.holds(each, self.spec)]
         known = len(self.found) - len(todo)
+        if not whole:
+            new = [each for each in todo if not each.problem and self.known.is_new(each.uri)]
+            if len(new) > READ_AT_OPEN:
+                later = {each.uri for each in new[FIRST_READ:]}
+                todo = [each for each in todo if each.uri not in later]
         if progress is not None and known:
             progress(known, len(self.found), "")
         part: list[tuple[Found, Scanned]] = []
@@ -271,15 +302,25 @@ class _Listing:
         """Whether objects of a video lie anywhere: in a bucket they may have been made by another cache."""
         return bool(self.catalog.copies_of_videos([video_id]).num_rows)
 
-    def files(self) -> Files:
+    def files(self, workers: int) -> Files:
         """The files that are there, by name."""
-        known, here = self.known, {each.uri: each.path for each in self.found}
+        known, here = self.known, {each.uri: each for each in self.found}
         rows = known.rows.filter(pa.array([uri in here for uri in known.rows["uri"].to_pylist()], pa.bool_()))
         rows = rows.take(pa.array(np.argsort(np.array(rows["name"].to_pylist(), object), kind="stable")))
         ids = zip(known.rows["uri"].to_pylist(), known.rows["video_id"].to_pylist(), strict=True)
         gone = {video_id: uri for uri, video_id in ids if uri not in here}
-        paths = [here[uri] for uri in rows["uri"].to_pylist()]
-        return Files(self.catalog, self.spec.uri, self.dataset_id, rows, paths, gone, self.warnings)
+        listed = [here[uri] for uri in rows["uri"].to_pylist()]
+        return Files(
+            self.catalog,
+            self.spec.uri,
+            self.dataset_id,
+            rows,
+            listed,
+            gone,
+            self.warnings,
+            max_pixels=self.spec.max_pixels,
+            workers=workers,
+        )
 
 
 def _gone_row(row: Mapping[str, Any]) -> VideoRow:

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 
@@ -20,7 +20,7 @@ from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import shown
 
-__all__ = ["Request", "ScanProcess", "look_at", "scan"]
+__all__ = ["AT_ONCE", "Request", "ScanProcess", "look_at", "scan", "scan_queue"]
 
 LIMIT_S = 60.0
 """Seconds for one file, and one more for each `BYTES_PER_S` of it."""
@@ -31,6 +31,8 @@ MEMORY_BYTES = 2 << 30
 AT_ONCE = 64
 """Files that a process is given at once when only headers are read: that takes a millisecond or a round trip each."""
 
+POLL_S = 0.2
+"""How soon a scan of a queue notices that it is over."""
 
 HEADERS_OF_A_PROCESS = 128
 """Headers that are worth a process of their own: its start takes as long as reading some two hundred of local files."""
@@ -74,8 +76,37 @@ def scan(
     if files:
         worth_it = len(files) if full else -(-len(files) // HEADERS_OF_A_PROCESS)
         processes = min(workers or os.cpu_count() or 1, worth_it)
-        with contextlib.closing(_Scan(files, max_pixels, full, processes, memory_bytes, limit_s)) as running:
-            yield from running.run()
+        size = 1 if full else max(1, min(AT_ONCE, len(files) // processes))
+        parts = deque(list(files[k : k + size]) for k in range(0, len(files), size))
+
+        def take() -> list[Found]:
+            return parts.popleft() if parts else []
+
+        with contextlib.closing(_Scan(take, max_pixels, full, processes, memory_bytes, limit_s)) as running:
+            for answer in running.run():
+                yield from answer
+
+
+def scan_queue(
+    take: Callable[[], list[Found]], max_pixels: int, *, workers: int, over: Callable[[], bool]
+) -> Generator[list[tuple[Found, Scanned]]]:
+    """Read the headers of files whose order may still change.
+
+    Args:
+        take: gives the files that a process gets next, `AT_ONCE` at the most; none if there are no more.
+        max_pixels: a frame with more makes a video bad.
+        workers: processes; 0 = one per core.
+        over: whether to stop, though there are more.
+
+    Yields:
+        What a process found of some files, as it is ready.
+
+    Raises:
+        Full: a scanning process may open no more files; no video is called bad for that.
+    """
+    processes = workers or os.cpu_count() or 1
+    with contextlib.closing(_Scan(take, max_pixels, False, processes, MEMORY_BYTES, LIMIT_S, over)) as running:
+        yield from running.run()
 
 
 def look_at(file: Found, max_pixels: int) -> Scanned:
@@ -119,68 +150,81 @@ class ScanProcess:
 
 
 class _Scan:
-    """Processes that work through a list of files."""
+    """Processes that work through a queue of files."""
 
     def __init__(
-        self, files: Sequence[Found], max_pixels: int, full: bool, processes: int, memory_bytes: int, limit_s: float
+        self,
+        take: Callable[[], list[Found]],
+        max_pixels: int,
+        full: bool,
+        processes: int,
+        memory_bytes: int,
+        limit_s: float,
+        over: Callable[[], bool] | None = None,
     ) -> None:
-        size = 1 if full else max(1, min(AT_ONCE, len(files) // processes))
-        self._todo = deque(list(files[k : k + size]) for k in range(0, len(files), size))
+        self._take = take
+        self._again: deque[list[Found]] = deque()
+        """Files of which one has ended its process."""
         self._max_pixels = max_pixels
         self._full = full
         self._memory_bytes = memory_bytes
         self._limit_s = limit_s
+        self._over = over
         self._size = processes
         self._workers: list[ScanProcess] = []
 
-    def run(self) -> Iterator[tuple[Found, Scanned]]:
+    def run(self) -> Iterator[list[tuple[Found, Scanned]]]:
         """Files as they come."""
-        while self._todo or any(worker.files for worker in self._workers):
+        while self._over is None or not self._over():
             self._hand_out()
             busy = {worker.connection: worker for worker in self._workers if worker.files}
-            patience = min(worker.until for worker in busy.values()) - time.monotonic()
-            for connection in wait(list(busy), timeout=max(patience, 0.0)):
+            if not busy:
+                return
+            patience = max(min(worker.until for worker in busy.values()) - time.monotonic(), 0.0)
+            for connection in wait(list(busy), timeout=patience if self._over is None else min(patience, POLL_S)):
                 assert isinstance(connection, Connection)
-                yield from self._answer(busy[connection])
+                yield self._answer(busy[connection])
             for worker in list(self._workers):
                 if worker.files and time.monotonic() > worker.until:
-                    yield from self._give_up(worker, self._too_slow)
+                    yield self._give_up(worker, self._too_slow)
 
     def _too_slow(self, _: str) -> str:
         return f"could not be indexed in {self._limit_s:g} s and more; given up"
 
     def _hand_out(self) -> None:
-        while self._todo:
+        while True:
             idle = next((worker for worker in self._workers if not worker.files), None)
+            if idle is None and len(self._workers) >= self._size:
+                return
+            files = self._again.popleft() if self._again else self._take()
+            if not files:
+                return
             if idle is None:
-                if len(self._workers) >= self._size:
-                    return
                 idle = ScanProcess(self._memory_bytes)
                 self._workers.append(idle)
-            idle.give(self._todo.popleft(), self._max_pixels, self._limit_s, full=self._full)
+            idle.give(files, self._max_pixels, self._limit_s, full=self._full)
 
-    def _answer(self, worker: ScanProcess) -> Iterator[tuple[Found, Scanned]]:
+    def _answer(self, worker: ScanProcess) -> list[tuple[Found, Scanned]]:
         files = worker.files
         try:
             answers: list[Scanned] = worker.connection.recv()
         except (EOFError, OSError):
-            yield from self._give_up(worker, lambda ended: f"the process that indexed it {ended}")
-            return
+            return self._give_up(worker, lambda ended: f"the process that indexed it {ended}")
         worker.files = []
-        for file, answer in zip(files, answers, strict=True):
+        for answer in answers:
             if not answer.of_video:
                 raise Full(answer.error)
-            yield file, answer
+        return list(zip(files, answers, strict=True))
 
-    def _give_up(self, worker: ScanProcess, why: Callable[[str], str]) -> Iterator[tuple[Found, Scanned]]:
+    def _give_up(self, worker: ScanProcess, why: Callable[[str], str]) -> list[tuple[Found, Scanned]]:
         """End a process. Of several files it is not known which one it was, so each gets a process to itself."""
         files = worker.files
         self._workers.remove(worker)
         ended = worker.kill()
         if len(files) > 1:
-            self._todo.extendleft([file] for file in reversed(files))
-        else:
-            yield files[0], Scanned(error=f"{shown(files[0].uri)}: {why(ended)}")
+            self._again.extend([file] for file in files)
+            return []
+        return [(files[0], Scanned(error=f"{shown(files[0].uri)}: {why(ended)}"))]
 
     def close(self) -> None:
         """End all processes."""

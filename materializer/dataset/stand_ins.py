@@ -1,48 +1,57 @@
-"""Which video stands in for one that is bad or gone: drawn by the place of the clip, not by when it was found out."""
+"""Which video stands in for one that is bad or gone: drawn by the place of the clip, not by when it was found out.
+
+The draw is over all videos that the task selects, and passes over those that cannot give the clip. So it does not
+matter whether these were known when the clip was planned, or turn out one after the other.
+"""
 
 from collections.abc import Container
 
-from viewcache.materializer.randomness import address_word, permutation
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["draw_substitute", "stand_in_for", "substitute_place"]
+from viewcache.materializer.randomness import Sequence, address_word, hash_address
+
+__all__ = ["stand_in_for", "substitute_place"]
+
+PICKS = 64
+"""Draws after which it is looked at all that are left: only where few of the videos are whole does it come to that."""
 
 
 def substitute_place(position: int, video_id: int, *, by_video: bool) -> int:
-    """Return the address for `draw_substitute`: the position, or the video where positions may still change."""
+    """Return the address for `stand_in_for`: the position, or the video where positions may still change."""
     return (1 << 40) + video_id if by_video else position
 
 
-def draw_substitute(seed: int, task: str, epoch: int, position: int, sample: int, attempt: int, videos: int) -> int:
-    """Return which of ``videos`` good videos stands in for a bad one.
+def stand_in_for(
+    seed: int,
+    task: str,
+    epoch: int,
+    place: int,
+    sample: int,
+    ids: NDArray[np.int64],
+    may: NDArray[np.bool_],
+    tried: Container[int] = (),
+) -> int | None:
+    """The first of the videos that are drawn for a clip's place that can give it; None if none can.
 
     Args:
         seed: of the task.
         task: its name.
         epoch: of the place to fill.
-        position: likewise, in the order of the epoch.
-        sample: likewise; -1 = all clips of the video.
-        attempt: 0 for the first choice, 1 for the next, …; the choices of one place are all different.
-        videos: how many there are.
-    """
-    return int(permutation(seed, "substitute", videos, address_word(task), epoch, position, sample)[attempt])
-
-
-def stand_in_for(
-    seed: int, task: str, epoch: int, place: int, sample: int, videos: int, tried: Container[int]
-) -> int | None:
-    """The first of the videos that are drawn for a clip's place that has not been tried there; None if all have.
-
-    Args:
-        seed: of the task.
-        task: its name.
-        epoch: of the clip.
         place: its address, see `substitute_place`.
-        sample: which clip of its video.
-        videos: how many there are; the answer is the row of one.
-        tried: rows of videos that could not give the clip.
+        sample: which clip of its video; -1 = all clips of the video.
+        ids: (videos,) of all that the task selects, in the order of names.
+        may: (videos,) whether each is one that can stand in, as far as is known.
+        tried: ids of videos that could not give the clip.
     """
-    for attempt in range(videos):
-        video = draw_substitute(seed, task, epoch, place, sample, attempt, videos)
-        if video not in tried:
-            return video
-    return None
+    address = "substitute", address_word(task), epoch, place, sample
+    draw = Sequence(int(hash_address(seed, *address)))
+    for _ in range(PICKS):
+        at = draw.below(len(ids))
+        if may[at] and int(ids[at]) not in tried:
+            return int(ids[at])
+    left = [at for at in np.flatnonzero(may).tolist() if int(ids[at]) not in tried]
+    if not left:
+        return None
+    order = hash_address(seed, *address, np.array(left, np.uint64))
+    return int(ids[left[int(order.argmin())]])

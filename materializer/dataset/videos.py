@@ -1,7 +1,8 @@
 """The videos that a task draws from, as arrays."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,11 @@ class Videos:
         """Number of videos."""
         return len(self.ids)
 
+    def joined(self, more: "Videos") -> "Videos":
+        """These and, behind them, some more."""
+        columns = {each.name: (getattr(self, each.name), getattr(more, each.name)) for each in fields(self)}
+        return Videos(**{name: _chained(*both) for name, both in columns.items()})
+
     @cached_property
     def row_of(self) -> dict[int, int]:
         """``video_id`` → position in the arrays."""
@@ -45,3 +51,8 @@ class Videos:
     def row_of_key(self) -> dict[str, int]:
         """Content key → position in the arrays."""
         return {key: row for row, key in enumerate(self.keys)}
+
+
+def _chained(one: Any, other: Any) -> Any:
+    """Two tuples, or two arrays, one behind the other."""
+    return one + other if isinstance(one, tuple) else np.concatenate([one, other])

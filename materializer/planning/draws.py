@@ -3,7 +3,7 @@
 Functions between the catalog's rows and the arrays of a plan; what is new is recorded before anybody may read it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
+from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.planning.order import Order, draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
 
 __all__ = [
+    "clip_stand_ins",
     "known_substitutions",
     "recorded_order",
     "settled_rows",
@@ -90,39 +91,84 @@ def stand_ins(known: Iterable[SubstitutionRow]) -> dict[tuple[int, int], int]:
     return {(each.epoch, each.position): each.replacement_id for each in whole if each.replacement_id is not None}
 
 
+def clip_stand_ins(
+    known: Iterable[SubstitutionRow],
+    drawn: Callable[[tuple[int, int, int]], int | None],
+    dataset: Dataset,
+    spec: TaskSpec,
+    seed: int,
+    task_id: int,
+    among: NDArray[np.int64],
+    *,
+    by_video: bool,
+) -> tuple[dict[tuple[int, int, int], int], list[SubstitutionRow]]:
+    """Which videos stand in for single clips by record; where such a video is gone, another one is chosen now.
+
+    Args:
+        known: what is recorded, oldest first.
+        drawn: (epoch, position, sample) → the drawn video; None for clips that are not asked for.
+        dataset: of the task.
+        spec: of the task.
+        seed: of the task.
+        task_id: of the task.
+        among: ids of the videos that may stand in.
+        by_video: positions may still change.
+
+    Returns:
+        (epoch, position, sample) → the video that gives the clip, and a record of each new choice.
+    """
+    last: dict[tuple[int, int, int], SubstitutionRow] = {}
+    tried: dict[tuple[int, int, int], set[int]] = {}
+    for each in known:
+        clip = each.epoch, each.position, each.sample
+        if each.sample >= 0 and each.replacement_id is not None and drawn(clip) is not None:
+            last[clip] = each
+            tried.setdefault(clip, set()).update((each.video_id, each.replacement_id))
+    found, records = {}, []
+    may = dataset.may_stand_in(among, spec.sampling.span) if last else np.zeros(0, bool)
+    there = set(dataset.base[may].tolist())
+    for clip, each in last.items():
+        (epoch, position, sample), video_id, usual = clip, drawn(clip), each.replacement_id
+        assert video_id is not None  # by the choice above
+        assert usual is not None
+        if usual not in there or not dataset.gives(usual, spec.sampling.span):
+            place = substitute_place(position, video_id, by_video=by_video)
+            other = dataset.stand_in(spec, seed, epoch, place, sample, may, tried[clip] | {video_id})
+            if other is None:
+                continue  # the clip is tried as it was drawn, and its reader gets what comes of it
+            gone = f"video {usual}, which stood in before, is bad or gone"
+            records.append(SubstitutionRow(task_id, epoch, position, sample, each.video_id, "replace", gone, other))
+            usual = other
+        found[clip] = usual
+    return found, records
+
+
 def with_substitutes(
-    plan: GenerationPlan, known: Iterable[SubstitutionRow], order: Order, seed: int, task_id: int, *, by_video: bool
+    plan: GenerationPlan,
+    known: Iterable[SubstitutionRow],
+    order: Order,
+    dataset: Dataset,
+    seed: int,
+    task_id: int,
+    *,
+    by_video: bool,
 ) -> tuple[GenerationPlan, list[SubstitutionRow]]:
     """Replace again the clips that earlier runs had to replace; where such a stand-in is gone, choose another now.
 
     Returns:
         The plan, and a record of each new choice.
     """
-    last: dict[tuple[int, int, int], SubstitutionRow] = {}
-    tried: dict[tuple[int, int, int], set[int]] = {}
-    row_of, positions = plan.videos.row_of, order.positions
-    for each in known:
-        if each.sample >= 0 and each.replacement_id is not None and each.position < positions:
-            clip = each.epoch, each.position, each.sample
-            last[clip] = each
-            tried.setdefault(clip, set()).update((each.video_id, each.replacement_id))
-    rows, videos, records = [], [], []
-    for (epoch, position, sample), each in last.items():
-        row = plan.row(epoch, position, sample)
-        video = row_of.get(each.replacement_id or 0)
-        if video is None:
-            drawn = int(order.ids[row // plan.task.sampling.samples_per_video])
-            used = {row_of[other] for other in (drawn, *tried[epoch, position, sample]) if other in row_of}
-            place = substitute_place(position, drawn, by_video=by_video)
-            video = stand_in_for(seed, plan.task.name, epoch, place, sample, len(plan.videos), used)
-            if video is None:
-                continue  # the clip is tried as it was drawn, and its reader gets what comes of it
-            gone = f"video {each.replacement_id}, which stood in before, is bad or gone"
-            new = int(plan.videos.ids[video])
-            records.append(SubstitutionRow(task_id, epoch, position, sample, each.video_id, "replace", gone, new))
-        rows.append(row)
-        videos.append(video)
-    return (plan.substituted(np.array(rows), np.array(videos)) if rows else plan), records
+    samples = plan.task.sampling.samples_per_video
+
+    def drawn(clip: tuple[int, int, int]) -> int | None:
+        return int(order.ids[plan.row(*clip) // samples]) if clip[1] < order.positions else None
+
+    task = plan.task
+    found, records = clip_stand_ins(known, drawn, dataset, task, seed, task_id, plan.videos.ids, by_video=by_video)
+    if not found:
+        return plan, records
+    rows = np.array([plan.row(*clip) for clip in found])
+    return plan.substituted(rows, np.array([plan.videos.row_of[each] for each in found.values()])), records
 
 
 def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:

@@ -11,9 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.keys import hash_of
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import GenerationPlan, hash_of
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.randomness import permutation
 
 __all__ = ["FrameNeeds", "frame_needs"]

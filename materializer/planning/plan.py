@@ -4,7 +4,6 @@ It is a function of the task, the videos and the recorded draws alone, so a proc
 and gets the same keys. It lives in arrays; objects of Python exist only for the clips that are being made.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput, ConfigCode, ConfigError
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.keys import as_text, digests, hash_of
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import iterations
@@ -24,10 +24,7 @@ from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import Coordination, TaskSpec
 
-__all__ = ["GenerationPlan", "as_text", "check_size", "clip_bound", "content_key", "hash_of", "plan_generation"]
-
-DATA_VERSION = b"viewcache-data-1"
-"""Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
+__all__ = ["GenerationPlan", "check_size", "clip_bound", "plan_batch", "plan_generation"]
 
 _BLOCK = 1 << 16
 """Clips whose keys are computed at once: the bytes that are hashed take ten times the room of the plan itself."""
@@ -148,9 +145,15 @@ class GenerationPlan:
         one = slice(row, row + 1)
         return self.context.clips(self.epoch[one], self.sample[one], self.seq[one], self.video[one])
 
-    def substituted(self, rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
-        """The same plan with other videos for some clips; all other clips keep their keys."""
-        return self._patched(self.context, rows, videos)
+    def substituted(
+        self, rows: NDArray[np.int64], videos: NDArray[np.int64], among: Videos | None = None
+    ) -> "GenerationPlan":
+        """The same plan with other videos for some clips, rows of ``among``; all other clips keep their keys.
+
+        ``among`` begins with the videos of the plan; None = it is these.
+        """
+        context = self.context if among is None else replace(self.context, videos=among)
+        return self._patched(context, rows, videos)
 
     def corrected(self, videos: Videos, rows: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan where something else is known of the videos of some clips; all other clips keep their keys."""
@@ -278,6 +281,55 @@ def plan_generation(
     return context.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
 
 
+def plan_batch(
+    task: TaskSpec,
+    graph: AbstractGraph,
+    videos: Videos,
+    draws: NDArray[np.int64],
+    *,
+    seed: int,
+    number: int,
+    epochs: range,
+    positions: int,
+    epoch: int,
+    iteration: int,
+    grid: int,
+    joined: int,
+    group_generation: int,
+) -> GenerationPlan:
+    """Decide the clips of one batch as `plan_generation` would, of a generation that is not planned yet.
+
+    Args:
+        task: what is asked.
+        graph: its checked steps.
+        videos: what it draws from.
+        draws: (positions of the batch,) rows of ``videos`` in its order.
+        seed: of the random numbers.
+        number: the generation's number.
+        epochs: of the generation.
+        positions: videos in an epoch.
+        epoch: of the batch.
+        iteration: of the batch.
+        grid: as for `plan_generation`, like what follows.
+        joined: likewise.
+        group_generation: likewise.
+
+    Returns:
+        A plan whose rows are the clips of the batch; `GenerationPlan.row` and `rows` do not hold for it.
+
+    Raises:
+        BadInput: clips would differ in shape, or an operation does not fit a video's frames.
+    """
+    size, samples = task.sampling.videos_per_batch, task.sampling.samples_per_video
+    per_epoch = iterations(positions, size, task.drop_last)
+    context = _PlanContext(
+        task, graph, videos, seed, number, epochs.start, len(epochs), per_epoch, grid, joined, group_generation
+    )
+    place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
+    of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
+    return context.plan(of_epoch, of_batch, iteration * size + place, sample, draws[place])
+
+
 @dataclass(frozen=True, slots=True)
 class _PlanContext:
     """What all clips of a plan have in common, kept so that single clips can be decided again."""
@@ -377,37 +429,5 @@ def _keys(plan: GenerationPlan) -> NDArray[np.void]:
             ]
             packed = np.concatenate(parts, axis=1)
             width, data = packed.shape[1], memoryview(packed.tobytes())
-            base = hashlib.blake2b(digest_size=16, person=b"viewcache-clip-1")
-            base.update(DATA_VERSION)
-            out[rows] = np.frombuffer(b"".join(_digests(base, data, width)), "V16")
+            out[rows] = np.frombuffer(b"".join(digests(hash_of("clip-1"), data, width)), "V16")
     return out
-
-
-def _digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[bytes]:
-    digests = []
-    for k in range(0, len(data), width):
-        one = base.copy()
-        one.update(data[k : k + width])
-        digests.append(one.digest())
-    return digests
-
-
-def as_text(keys: NDArray[np.void]) -> list[str]:
-    """Content keys, (n,) of 16 bytes, as 32 hex digits each."""
-    text = keys.tobytes().hex()
-    return [text[k : k + 32] for k in range(0, len(text), 32)]
-
-
-def hash_of(purpose: str) -> "hashlib.blake2b":
-    """The hash that content keys of one purpose begin with; each part follows its length in 8 bytes."""
-    state = hashlib.blake2b(digest_size=16, person=f"viewcache-{purpose}".encode())
-    state.update(DATA_VERSION)
-    return state
-
-
-def content_key(purpose: str, *parts: bytes) -> str:
-    """Key of an object that is not a clip: 32 hex digits of a hash over the parts."""
-    state = hash_of(purpose)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "little") + part)
-    return state.hexdigest()

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.keys import as_text
 from viewcache.materializer.media.media_index import DecodeCost, MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import FrameNeeds
-from viewcache.materializer.planning.plan import GenerationPlan, as_text
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.randomness import permutation
 
 __all__ = [

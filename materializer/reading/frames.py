@@ -19,10 +19,11 @@ from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.errors import Broken, ViewNotFound
 from viewcache.materializer.dataset.files import VideoFile
+from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, to_rgb
 from viewcache.materializer.ops import get
-from viewcache.materializer.planning.plan import GenerationPlan, clip_bound, content_key
+from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream

@@ -166,8 +166,8 @@ class OwnedTask:
 
     @property
     def clip_shape(self) -> tuple[int, ...]:
-        """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``; plans the first generation."""
-        return self.gate.run(lambda: self.task.generation(0).plan.shape)
+        """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``."""
+        return self.gate.run(lambda: self.task.clip_shape())
 
     def generation_of(self, epoch: int) -> int:
         """Number of the generation, the epochs that are planned together, that an epoch belongs to.
@@ -223,9 +223,9 @@ class OwnedTask:
         return next(row.planned_at for row in rows if row.number == number)
 
     @gated
-    def version(self, epoch: int) -> object:
-        """A value that is another one as soon as a clip of the epoch's generation had to be replaced."""
-        return self.task.generation(self.task.generation_of(epoch)).plan
+    def version(self, epoch: int, iteration: int) -> object:
+        """A value that is another one as soon as a clip of the batch had to be replaced."""
+        return self.task.batch(epoch, iteration).plan
 
     # Batches -------------------------------------------------------------------------------------------------------
 

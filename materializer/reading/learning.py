@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +91,10 @@ class Learning:
         if wrong and not found.error:
             self._tell(tasks, f"{files.uris[row]}: {wrong}")
             for task in tasks:
-                task.correct(int(files.ids[row]))
+                if why := task.correct(int(files.ids[row])):
+                    # Its clips would not go with the others: until the next opening it is a bad video to this run.
+                    bad, mine = replace(found, error=f"{files.uris[row]}: {why}"), task.dataset.files
+                    mine.learn(mine.row_of_key[key], bad, index_at)
 
     def _tell(self, tasks: Sequence[Task], what: str) -> None:
         _log.warning("%s", what, extra={"action": "header_differs"})

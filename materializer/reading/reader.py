@@ -22,7 +22,7 @@ from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Cancelled, Fetched
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
-from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.scheduling.work import READ_TRIES, Position
 from viewcache.materializer.storage.tiers import Tiers, load_samples
 from viewcache.materializer.tasks.task import Task
@@ -177,7 +177,7 @@ class Reader:
         nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
         return self._batch(plan, rows, nothing, tuple(plan.hex_keys[row] for row in rows), reading)
 
-    def _look(self, active: ActiveGeneration, rows: list[int]) -> None:
+    def _look(self, active: PlannedClips, rows: list[int]) -> None:
         """Look into the videos of some clips; for one that turns out bad another stands in, by the task's policy."""
         while bad := [
             (row, why) for row in rows if (why := self._learning.look(self.task.dataset, active.video_id(row)))
@@ -193,7 +193,7 @@ class Reader:
             "being made anew; check the disk, then run `viewcache doctor`"
         )
 
-    def rows(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[ActiveGeneration, list[int]]:
+    def rows(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[PlannedClips, list[int]]:
         """The generation and the rows of a batch, or of one rank's share; draws the order up to there.
 
         Raises:
@@ -201,7 +201,7 @@ class Reader:
             BadInput: the batch is too small for so many ranks, or they would have different orders.
         """
         self.check_world(world)
-        active = self.task.settled(epoch, iteration)
+        active = self.task.batch(epoch, iteration)
         samples = self.spec.sampling.samples_per_video
         rows = active.rows(epoch, iteration)
         return active, rows[rank_share(len(rows) // samples, samples, rank, world)]
@@ -227,7 +227,7 @@ class Reader:
 
     def _fill(
         self,
-        active: ActiveGeneration,
+        active: PlannedClips,
         rows: list[int],
         out: NDArray[np.uint8],
         cancelled: Cancelled | None,
@@ -275,7 +275,7 @@ class Reader:
             [EventRow("stall", self.task.task_id, seconds=s, detail=cause) for cause, s in stalls.items()]
         )
 
-    def _note_progress(self, active: ActiveGeneration, epoch: int, iteration: int, rank: int, world: int) -> None:
+    def _note_progress(self, active: PlannedClips, epoch: int, iteration: int, rank: int, world: int) -> None:
         """The next iteration is needed next; pace is smoothed over the last few."""
         seq, now = epoch * active.plan.iterations + iteration + 1, time.monotonic()
         with self._lock:

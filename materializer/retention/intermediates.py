@@ -6,9 +6,10 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
+from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.planning.plan import clip_bound, content_key
+from viewcache.materializer.planning.plan import clip_bound
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.planning.recipe import Recipe
 

@@ -1,5 +1,6 @@
-"""A planned generation that is being worked on: a schedule with its plan, and what workers need to make its clips."""
+"""Planned clips that are being worked on, and what workers need to make them; those of a generation have a schedule."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
@@ -14,10 +15,77 @@ from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.workers.job import Made
 
-__all__ = ["ActiveGeneration"]
+__all__ = ["ActiveGeneration", "PlannedClips"]
 
 
-class ActiveGeneration(Schedule[str], Makeable):
+class PlannedClips(Makeable):
+    """Rows of a plan with the catalog's ids of their objects. Not thread-safe: the dispatcher's lock guards it."""
+
+    plan: GenerationPlan
+    object_ids: NDArray[np.int64]
+    """(n,) of each row's object."""
+    samples: int
+    """Clips of a video in an epoch."""
+
+    def __init__(self, task_id: int, source: Callable[[GenerationPlan, int], VideoSource]) -> None:
+        """Take whose clips they are, and who gives the video of a row to a worker."""
+        self.task_id = task_id
+        self._source = source
+
+    @abstractmethod
+    def rows(self, epoch: int, iteration: int) -> list[int]:
+        """The clips of one batch, in batch order."""
+
+    @abstractmethod
+    def place(self, row: int) -> tuple[int, int, int]:
+        """Epoch, position and sample of a row."""
+
+    @abstractmethod
+    def row_at(self, epoch: int, position: int, sample: int) -> int | None:
+        """The row at a place; None if it is not among these clips."""
+
+    @abstractmethod
+    def drawn_id(self, row: int) -> int:
+        """The video that was drawn for a row's place, whichever gives the clip."""
+
+    @abstractmethod
+    def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
+        """Go on with other videos for some rows; the others keep their states."""
+
+    def key(self, row: int) -> str:
+        """Content key of a row's clip."""
+        return self.plan.hex_keys[row]
+
+    def video(self, row: int) -> str:
+        """Content key of the video that a row's clip is of."""
+        return self.plan.videos.keys[int(self.plan.video[row])]
+
+    def video_id(self, row: int) -> int:
+        """The catalog's id of the video that a row's clip is of."""
+        return int(self.plan.videos.ids[int(self.plan.video[row])])
+
+    def bound(self, row: int) -> int:
+        """Most bytes that a row's clip takes on disk."""
+        return self.plan.bound
+
+    def held(self, row: int) -> int:
+        """Most raw bytes that a worker holds while it makes a row: streams that are averaged are whole clips."""
+        return self.plan.bound * self.plan.program(row).streams
+
+    def source(self, row: int) -> VideoSource:
+        """The video that a row's clip is of."""
+        return self._source(self.plan, row)
+
+    def recipe(self, row: int) -> Recipe:
+        """How a row's clip is made."""
+        return self.plan.recipe(row)
+
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
+        return Copy(int(self.object_ids[row]), made.key, made.stored, made.written.bytes)
+
+
+class ActiveGeneration(Schedule[str], PlannedClips):
     """A plan, the order of its clips, the catalog's ids of its objects, and how far each clip is.
 
     Not thread-safe: the dispatcher's lock guards it.
@@ -33,14 +101,13 @@ class ActiveGeneration(Schedule[str], Makeable):
     ) -> None:
         """Take the plan, its order, the id of each row's object, and who gives the video of a row to a worker."""
         sampling = plan.task.sampling
-        super().__init__(
-            order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
+        PlannedClips.__init__(self, task_id, source)
+        Schedule.__init__(
+            self, order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
         )
-        self.task_id = task_id
         self.group_generation = plan.context.group_generation
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
-        self._source = source
         self._adopt(plan, object_ids)
         self._leave_out(np.arange(len(plan)))
 
@@ -72,6 +139,16 @@ class ActiveGeneration(Schedule[str], Makeable):
         epoch, position = divmod(int(self.order.positions_of(np.array([planned_index]))[0]), self.order.positions)
         return epoch + self.first_epoch, position, sample
 
+    def row_at(self, epoch: int, position: int, sample: int) -> int | None:
+        """The row at a place; None if it is in another generation."""
+        if not 0 <= epoch - self.first_epoch < self.order.epochs or position >= self.order.positions:
+            return None
+        return self.planned_index(epoch, position) * self.samples + sample
+
+    def drawn_id(self, row: int) -> int:
+        """The video that was drawn for a row's place, whichever gives the clip."""
+        return int(self.order.ids[row // self.samples])
+
     def planned_index(self, epoch: int, position: int) -> int:
         """The planned index of the video at a position."""
         at = (epoch - self.first_epoch) * self.order.positions + position
@@ -88,23 +165,11 @@ class ActiveGeneration(Schedule[str], Makeable):
 
     # What the rows are ---------------------------------------------------------------------------------------------
 
-    def key(self, row: int) -> str:
-        """Content key of a row's clip."""
-        return self.plan.hex_keys[row]
-
     def rows_of(self, key: str) -> list[int]:
         """The rows that need an object; empty if none does."""
         half = np.frombuffer(bytes.fromhex(key)[:8], "<u8")[0]
         left, right = (np.searchsorted(self._halves, half, side, sorter=self._by_half) for side in ("left", "right"))
         return [row for row in self._by_half[left:right].tolist() if self.plan.hex_keys[row] == key]
-
-    def video(self, row: int) -> str:
-        """Content key of the video that a row's clip is of."""
-        return self.plan.videos.keys[int(self.plan.video[row])]
-
-    def video_id(self, row: int) -> int:
-        """The catalog's id of the video that a row's clip is of."""
-        return int(self.plan.videos.ids[int(self.plan.video[row])])
 
     def video_number(self, video: Hashable) -> int:
         """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
@@ -112,14 +177,6 @@ class ActiveGeneration(Schedule[str], Makeable):
 
     def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(self.plan.video[rows])
-
-    def bound(self, row: int) -> int:
-        """Most bytes that a row's clip takes on disk."""
-        return self.plan.bound
-
-    def held(self, row: int) -> int:
-        """Most raw bytes that a worker holds while it makes a row: streams that are averaged are whole clips."""
-        return self.plan.bound * self.plan.program(row).streams
 
     def edges_left(self) -> list[tuple[int, int]]:
         """The soonest row of each video of which clips are worth making ahead, and the edges that are left of it."""
@@ -129,15 +186,3 @@ class ActiveGeneration(Schedule[str], Makeable):
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
         """Intermediates that a row's clip may be made from."""
         return () if self.keeping is None else self.keeping.intermediates.get(self.video(row), ())
-
-    def source(self, row: int) -> VideoSource:
-        """The video that a row's clip is of."""
-        return self._source(self.plan, row)
-
-    def recipe(self, row: int) -> Recipe:
-        """How a row's clip is made."""
-        return self.plan.recipe(row)
-
-    def copy(self, made: Made, row: int) -> Copy:
-        """The catalog's and the store's view of an object that was just made for a row."""
-        return Copy(int(self.object_ids[row]), made.key, made.stored, made.written.bytes)

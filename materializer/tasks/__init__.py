@@ -4,6 +4,10 @@ In the order of work:
 
 - ``policies``: what policies for bad and short videos did, recorded
 - ``settings``: what a task needs of its cache, and what it shares
+- ``numbering``: ids of the objects of plans
+- ``replacing``: another video for clips that theirs cannot give, and plans by what is known by now
+- ``batch_work``: the clips of one batch, as work
+- ``early``: batches that are read before their generation is planned
 - ``task``: one task of an open cache: its videos, draws and generations
 - ``group``: tasks over one dataset: what they share, and drawing for them
 - ``look_ahead``: planning and announcing what readers will need

@@ -12,7 +12,7 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files
+from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files, needs_headers
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.plan import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
@@ -59,7 +59,10 @@ def open_task(
         guarded = guarded_among((spec, *tasks), spec.dataset)
         listed, same = {} if listed is None else listed, files_of(spec.dataset)
         if same not in listed:
-            listed[same] = list_files(same, catalog, workers=cache.workers, progress=progress, guarded=guarded)
+            whole = any(needs_headers(each.dataset) for each in (spec, *tasks) if files_of(each.dataset) == same)
+            listed[same] = list_files(
+                same, catalog, workers=cache.workers, progress=progress, guarded=guarded, whole=whole
+            )
         dataset = Dataset(spec.dataset, listed[same], catalog)
     except BadInput as error:
         if type(error) is not BadInput:

@@ -14,12 +14,11 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import SubstitutionRow
-from viewcache.errors import BadVideo, Broken, ViewcacheError, ViewNotFound
+from viewcache.errors import BadVideo, Broken, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
@@ -31,24 +30,26 @@ from viewcache.materializer.planning.draws import (
 )
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.needs import frame_needs
-from viewcache.materializer.planning.order import Order
+from viewcache.materializer.planning.order import Order, iterations
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import (
     Summary,
-    ids_of,
-    plan_objects,
-    plan_tables,
     summarize,
 )
-from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.spec import OnBadVideo, TaskSpec
+from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.early import Early
+from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
+from viewcache.materializer.tasks.replacing import Replacing
 from viewcache.materializer.tasks.settings import Share, TaskSettings
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["OrderGroup", "Task"]
 
+PLANNED_AT_ONCE = 20_000
+"""Clips of a generation that is planned when it is read first: that takes less than half a second."""
 KEEP_GENERATIONS = 4
 """Plans that stay in memory though nobody uses them; an older one is computed again when it is read."""
 
@@ -100,16 +101,22 @@ class Task:
         self._settings = settings
         self._catalog = catalog
         self._planning = threading.RLock()
+        self._drawing = threading.Lock()
+        """Held while an order is read, and drawn if it is new."""
         self._guard: Callable[[], AbstractContextManager[object]] = nullcontext
         self._generations: WeakValueDictionary[int, ActiveGeneration] = WeakValueDictionary()
         """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
         first, so none is computed while a reader, the group or the dispatcher has one."""
         self._recent: deque[ActiveGeneration] = deque(maxlen=KEEP_GENERATIONS)
+        self._failed: set[int] = set()
+        """Numbers of generations that cannot be planned as things are: who reads them is told why."""
         self._cost = CostModel()
         self._join: int | None = None
         self._at: tuple[int, int] | None = None
-        self._tried: dict[tuple[int, int, int], set[int]] = {}
-        """Place of a clip → rows of the videos that could not give it."""
+        self._numbering = Numbering(catalog, task_id)
+        self._replacing = Replacing(spec, dataset, catalog, self._numbering, task_id, self.seed)
+        self.early = Early(self, catalog, self._numbering)
+        """Batches that are read before their generation is planned."""
 
     # Where things are ----------------------------------------------------------------------------------------------
 
@@ -187,35 +194,57 @@ class Task:
         """Whether its order depends on the paces of other tasks."""
         return self._settings.together
 
-    def iterations(self, epoch: int) -> int:
-        """Batches in an epoch; plans its generation.
+    def is_early(self, number: int) -> bool:
+        """Whether batches of a generation are planned one by one, because planning all of it takes long."""
+        if self._settings.together or number in self._failed or self.planned(number) is not None:
+            return False
+        epochs = min(self._settings.epochs_per_generation, self.spec.epochs)
+        return len(self.dataset) * self.spec.sampling.samples_per_video * epochs > PLANNED_AT_ONCE
+
+    def positions(self, epoch: int) -> int:
+        """Videos in an epoch; draws its generation.
 
         Raises:
             ViewNotFound: the task has no such epoch.
         """
-        return self.generation(self.generation_of(epoch)).plan.iterations
+        number = self.generation_of(epoch)
+        return self.early.positions(number) if self.is_early(number) else self.generation(number).order.positions
 
-    def check_iteration(self, epoch: int, iteration: int) -> ActiveGeneration:
-        """The generation of a batch that exists; draws nothing more.
+    def iterations(self, epoch: int) -> int:
+        """Batches in an epoch; draws its generation.
+
+        Raises:
+            ViewNotFound: the task has no such epoch.
+        """
+        return iterations(self.positions(epoch), self.spec.sampling.videos_per_batch, self.spec.drop_last)
+
+    def check_iteration(self, epoch: int, iteration: int) -> None:
+        """Refuse a batch that does not exist; draws nothing more.
 
         Raises:
             ViewNotFound: the task has no such epoch, or the epoch no such iteration.
         """
-        active = self.generation(self.generation_of(epoch))
-        if not 0 <= iteration < active.plan.iterations:
+        batches = self.iterations(epoch)
+        if not 0 <= iteration < batches:
             raise ViewNotFound(
-                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {active.plan.iterations - 1}; "
-                f"asked for {iteration}"
+                f"epoch {epoch} of task {self.spec.name!r} has iterations 0 to {batches - 1}; asked for {iteration}"
             )
-        return active
+
+    def batch(self, epoch: int, iteration: int) -> PlannedClips:
+        """The clips of a batch, with its order drawn at least to the end of that batch.
+
+        Raises:
+            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
+            BadVideo: a video is bad or gone and the policy is ``raise``.
+        """
+        self.check_iteration(epoch, iteration)
+        if self.is_early(self.generation_of(epoch)):
+            return self.early.batch(epoch, iteration)
+        return self.settled(epoch, iteration)
 
     def settled(self, epoch: int, iteration: int) -> ActiveGeneration:
-        """The generation of a batch, with its order drawn at least to the end of that batch.
-
-        Raises:
-            ViewNotFound: the task has no such epoch, or the epoch no such iteration.
-        """
-        active = self.check_iteration(epoch, iteration)
+        """The generation of a batch that exists, with its order drawn at least to the end of that batch."""
+        active = self.generation(self.generation_of(epoch))
         end = min((iteration + 1) * active.batch, active.used)
         if active.settled(epoch) < end:
             self.settle(epoch, end)
@@ -226,10 +255,14 @@ class Task:
             )
         return active
 
+    def clip_shape(self) -> tuple[int, ...]:
+        """Shape of every clip; plans the first generation unless it is large."""
+        return (self.early.trial() if self.is_early(0) else self.generation(0).plan).shape
+
     def batch_sizes(self) -> set[int]:
         """How many videos a batch of the first epoch has: the usual number, and that of the last batch."""
-        plan, samples = self.generation(0).plan, self.spec.sampling.samples_per_video
-        return {len(plan.rows(plan.first_epoch, iteration)) // samples for iteration in (0, plan.iterations - 1)}
+        size, positions = self.spec.sampling.videos_per_batch, self.positions(0)
+        return {min(size, positions - iteration * size) for iteration in (0, self.iterations(0) - 1)}
 
     # Planning ------------------------------------------------------------------------------------------------------
 
@@ -243,14 +276,25 @@ class Task:
         active = self._generations.get(number)
         if active is not None:
             return active
-        with self._planning:  # readers of other generations go on meanwhile
-            active = self._generations.get(number)
-            if active is None:
-                begun = time.monotonic()
-                active = self._generations[number] = self._plan(number)
-                self._observer.planned(self.spec.name, number, begun)
-                self._recent.append(active)
-            return active
+        try:
+            self.dataset.files.headers.wait()
+            with self._planning:  # readers of other generations go on meanwhile
+                active = self._generations.get(number)
+                if active is None:
+                    begun = time.monotonic()
+                    active = self._plan(number)
+                    with self.early.lock:
+                        self._generations[number] = active
+                    self._observer.planned(self.spec.name, number, begun)
+                    self._recent.append(active)
+                    self.early.forget(number)
+        except Closed:
+            raise
+        except ViewcacheError:
+            self._failed.add(number)
+            raise
+        self._failed.discard(number)
+        return active
 
     def planned(self, number: int) -> ActiveGeneration | None:
         """A generation, if it is planned already."""
@@ -263,6 +307,10 @@ class Task:
             BadVideo: a video is bad and the policy is ``raise``.
             BadInput: the task selects no video, or its clips would differ in shape.
         """
+        if self.is_early(0):
+            plan, batch = self.early.trial(), self.spec.sampling.videos_per_batch
+            clips = min(batch, len(self.early.candidates())) * self.spec.sampling.samples_per_video
+            return clips * plan.bound, clips
         active = self.planned(0)
         plan = self._trial() if active is None else active.plan
         clips = len(plan.rows(plan.first_epoch, 0))
@@ -272,6 +320,7 @@ class Task:
         """One epoch in the order of names: what a plan would look like, neither drawn nor recorded."""
         if self._catalog.load_draws(self.task_id, 0, 0).num_rows:
             return self.generation(0).plan
+        self.dataset.files.headers.wait()
         order = self.dataset.candidates(self.spec)[None]
         videos, draws, _ = self.dataset.resolve_draws(self.spec, self.seed, 0, order, {})
         return plan_generation(
@@ -282,19 +331,30 @@ class Task:
         """The number of the task's last generation."""
         return self.generation_of(self.spec.epochs - 1)
 
+    def order_of(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A generation's order as it stands, see `recorded_order`; what is new is recorded now."""
+        with self._drawing:
+            epochs, together = self.epochs_of(number), self._settings.together
+            return recorded_order(
+                self._catalog, self.dataset, self.spec, self.task_id, self.seed, epochs, together=together
+            )
+
+    def grid_of(self, number: int) -> int:
+        """The grid of a generation's clip starts: what its paths mean stays, whoever shares with it now."""
+        recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
+        return self._settings.grid if recorded is None else recorded.grid or self.spec.sampling.frame_stride
+
+    def group_generation_of(self, number: int) -> int:
+        """The group's generation that one of the task's own belongs to."""
+        return (self.epochs_of(number).start + self.joined) // self._settings.epochs_per_generation
+
     def _plan(self, number: int) -> ActiveGeneration:
         epochs, together = self.epochs_of(number), self._settings.together
-        ids, settled = recorded_order(
-            self._catalog, self.dataset, self.spec, self.task_id, self.seed, epochs, together=together
-        )
+        ids, settled = self.order_of(number)
         known = known_substitutions(self._catalog, self.task_id, epochs, settled)
         videos, draws, used = self.dataset.resolve_draws(
             self.spec, self.seed, epochs.start, ids, stand_ins(known), by_video=together
         )
-        recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
-        grid = self._settings.grid
-        if recorded is not None:  # what its paths mean stays, whoever shares with it now
-            grid = recorded.grid or self.spec.sampling.frame_stride
         plan = plan_generation(
             self.spec,
             self.graph,
@@ -303,43 +363,21 @@ class Task:
             seed=self.seed,
             number=number,
             first_epoch=epochs.start,
-            grid=grid,
+            grid=self.grid_of(number),
             joined=self.joined,
-            group_generation=(epochs.start + self.joined) // self._settings.epochs_per_generation,
+            group_generation=self.group_generation_of(number),
             spare=together,
         )
         positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
         order = Order(ids[:, :positions], np.minimum(settled, positions))
-        plan, again = with_substitutes(plan, known, order, self.seed, self.task_id, by_video=together)
-        active = self._record(plan, order)
+        plan, again = with_substitutes(plan, known, order, self.dataset, self.seed, self.task_id, by_video=together)
+        object_ids = self._numbering.generation(plan, self.index_of(plan))
+        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
         now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
         record_policies(self._catalog, active, now, known)
         return active
 
-    def _record(self, plan: GenerationPlan, order: Order) -> ActiveGeneration:
-        """Give the plan's objects their ids and let the catalog know them, unless it does."""
-        object_ids, known = ids_of(self._catalog, plan.keys)
-        recorded = self._catalog.load_use_ids(self.task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
-        if not np.array_equal(recorded, object_ids[plan.iteration < plan.iterations]):
-            needs = frame_needs(plan, self.index_of(plan))
-            keys = needs.keys(plan.videos.keys)
-            frames_ids, frames_known = ids_of(self._catalog, keys)
-            cost = self._cost
-            tables = plan_tables(
-                plan,
-                needs,
-                keys,
-                object_ids,
-                known,
-                frames_ids,
-                frames_known,
-                task_id=self.task_id,
-                cost=cost,
-            )
-            self._catalog.record_plan(tables)
-        return ActiveGeneration(plan, order, self.task_id, object_ids, self._source)
-
-    def _source(self, plan: GenerationPlan, row: int) -> VideoSource:
+    def source(self, plan: GenerationPlan, row: int) -> VideoSource:
         """The video of a row as a worker gets it, by what is known of it now."""
         videos, video = plan.videos, int(plan.video[row])
         blob, claims = self.dataset.looked_at(int(videos.ids[video]))
@@ -360,69 +398,29 @@ class Task:
         """The packet index of a row of the plan's videos."""
         return lambda row: self.dataset.index(int(plan.videos.ids[row]))
 
-    def substitute(self, active: ActiveGeneration, rows: list[int], why: str) -> ViewcacheError | None:
-        """A video cannot give these clips: replace them by the task's policy, or say the error for the reader.
-
-        The replacement of a clip depends on its place alone, not on when its damage was found (law 3).
-        """
-        with self._planning, self.group.lock if self.group is not None else nullcontext():
-            plan = active.plan
-            if self.spec.dataset.on_bad_video == OnBadVideo.RAISE or len(plan.videos) < 2:
-                return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
-            videos, records = [], []
-            for row in rows:
-                replacement = self._replacement(active, row)
-                if replacement is None:
-                    return BadVideo(f"{why}; no other video could stand in for it")
-                videos.append(replacement)
-                epoch, position, sample = active.place(row)
-                record = SubstitutionRow(
-                    task_id=self.task_id,
-                    epoch=epoch,
-                    position=position,
-                    sample=sample,
-                    video_id=int(plan.videos.ids[plan.video[row]]),
-                    policy="replace",
-                    reason=why,
-                    replacement_id=int(plan.videos.ids[replacement]),
-                )
-                records.append(record)
-            plan = plan.substituted(np.array(rows), np.array(videos))
-            changed, object_ids = np.array(rows), active.object_ids.copy()
-            object_ids[changed], known = ids_of(self._catalog, plan.keys[changed])
-            self._catalog.record_objects(plan_objects(plan, changed, object_ids, known, self._cost))
-            record_policies(self._catalog, active, records)
-            with self._guard():
-                active.replace(plan, object_ids)
+    def substitute(self, clips: PlannedClips, rows: list[int], why: str) -> ViewcacheError | None:
+        """A video cannot give these clips: replace them by the task's policy, or say the error for the reader."""
+        with self._planning, self._order_lock(), self.early.lock:
+            twins = [each for each in (*self._generations.values(), *self.early.live()) if each is not clips]
+            together = self._settings.together
+            try:
+                chosen = self._replacing.substitute(clips, rows, why, twins, self._guard, by_video=together)
+            except BadVideo as error:
+                return error
+            self.early.note(chosen)
             return None
 
-    def correct(self, video_id: int) -> None:
-        """Plan the clips of a video again, in each generation that anybody has: its header did not tell the truth.
+    def correct(self, video_id: int) -> str:
+        """Plan the clips of a video again, wherever anybody has them: its header did not tell the truth.
 
-        Nobody has seen a clip of it: its packets are looked at before the first one is made.
+        Returns why clips of it cannot be planned, empty if they can.
         """
-        span = self.spec.sampling.span
-        with self._planning, self.group.lock if self.group is not None else nullcontext():
-            for active in list(self._generations.values()):
-                plan = active.plan
-                rows = np.flatnonzero(plan.video == plan.videos.row_of.get(video_id, -1))
-                if not len(rows) or not self.dataset.is_usable(video_id, span):
-                    continue  # who makes its clips finds that it cannot give them, which is the policy's case
-                plan = plan.corrected(self.dataset.known_now(plan.videos, video_id), rows)
-                object_ids = active.object_ids.copy()
-                object_ids[rows], known = ids_of(self._catalog, plan.keys[rows])
-                self._catalog.record_objects(plan_objects(plan, rows, object_ids, known, self._cost))
-                with self._guard():
-                    active.replace(plan, object_ids)
+        with self._planning, self._order_lock(), self.early.lock:
+            planned = [*self._generations.values(), *self.early.live()]
+            return max((self._replacing.correct(each, video_id, self._guard) for each in planned), default="")
 
-    def _replacement(self, active: ActiveGeneration, row: int) -> int | None:
-        plan = active.plan
-        epoch, position, sample = active.place(row)
-        video_id = int(active.order.ids[row // active.samples])
-        place = substitute_place(position, video_id, by_video=self._settings.together)
-        tried = self._tried.setdefault((epoch, place, sample), set())
-        tried |= {int(plan.video[row]), plan.videos.row_of.get(video_id, -1)}
-        return stand_in_for(self.seed, self.spec.name, epoch, place, sample, len(plan.videos), tried)
+    def _order_lock(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.group is None else self.group.lock
 
     # Drawing with others -------------------------------------------------------------------------------------------
 
@@ -434,8 +432,9 @@ class Task:
 
     def reached(self, epoch: int, iteration: int) -> None:
         """A reader has had a batch: what follows is drawn in time."""
-        active = self.generation(self.generation_of(epoch))
-        self._at = epoch, min((iteration + 1) * active.batch, active.used)
+        size = self.spec.sampling.videos_per_batch
+        used = min(self.positions(epoch), self.iterations(epoch) * size)
+        self._at = epoch, min((iteration + 1) * size, used)
         if self.group is not None:
             self.group.reached(self, *self._at)
 

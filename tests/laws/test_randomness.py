@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
-from viewcache.materializer.dataset.stand_ins import draw_substitute
+from viewcache.materializer.dataset.stand_ins import stand_in_for
 from viewcache.materializer.planning.order import draw_epoch
 
 
@@ -48,11 +48,16 @@ def test_orders_of_neighbouring_epochs_and_of_tasks_are_independent() -> None:
 
 def test_substitutes_are_drawn_evenly_and_without_repeats() -> None:
     """Each video is as likely to stand in; further attempts of one place go through all others, once each."""
-    counts = np.zeros(5, np.int64)
+    ids, counts = np.arange(10, 15), np.zeros(5, np.int64)
     for position in range(4000):
-        counts[draw_substitute(3, "t", 0, position, -1, 0, 5)] += 1
+        drawn = stand_in_for(3, "t", 0, position, -1, ids, np.ones(5, bool))
+        assert drawn is not None
+        counts[drawn - 10] += 1
     assert_even(counts)
-    assert sorted(draw_substitute(3, "t", 2, 1, 0, attempt, 5) for attempt in range(5)) == list(range(5))
+    tried: list[int] = []
+    while (drawn := stand_in_for(3, "t", 2, 1, 0, ids, np.ones(5, bool), tried)) is not None:
+        tried.append(drawn)
+    assert sorted(tried) == ids.tolist()
 
 
 @pytest.mark.parametrize("coordination", ["shared", "independent"])

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from benchmarks.invented import index_of
 from tests.plan.plans import plan_of, task_of, videos_of
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.keys import content_key
 from viewcache.materializer.planning import needs, rows
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import frame_needs
-from viewcache.materializer.planning.plan import content_key
 
 
 @given(

@@ -18,9 +18,10 @@ from viewcache.api.session.making import Making
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import Full, ViewcacheError
+from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import GenerationPlan, content_key
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.retention.choice import RULES

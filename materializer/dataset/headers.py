@@ -1,0 +1,190 @@
+"""Reads the headers of a dataset's new files while others train already: those that are asked for before the rest.
+
+Orders need names alone; what is planned of a video needs its header. So a reader waits for the headers of its own
+batch, and what plans a whole generation for all of them.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import Broken, Closed, ViewcacheError
+from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.scan import AT_ONCE, scan_queue
+from viewcache.materializer.media.facts import Scanned
+
+__all__ = ["Headers", "Looked"]
+
+_log = logging.getLogger("viewcache.dataset")
+
+Looked = tuple[int, Found, Scanned]
+"""The row of a file, the file as it was listed, and what was found."""
+
+TAKEN_IN_AT_ONCE = 1_000
+"""Files of which it is recorded in one transaction what was found, at the most."""
+TAKE_IN_EVERY_S = 1.0
+"""How long what was found waits to be recorded; with the process it would be lost, and be read again."""
+
+
+class Headers:
+    """The headers of some files that nobody has read yet. A thread reads them, once somebody asks. Thread-safe."""
+
+    def __init__(
+        self,
+        unread: NDArray[np.int64],
+        file_of: Callable[[int], Found],
+        learn: Callable[[Sequence[Looked]], None],
+        record: Callable[[Sequence[Looked]], None],
+        max_pixels: int,
+        workers: int,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            unread: rows of the files, in the order in which they are read.
+            file_of: the file of a row.
+            learn: told what was found, before anybody who waits for it goes on.
+            record: told the same later, many files at a time, to record it.
+            max_pixels: a frame with more makes a video bad.
+            workers: processes that read; 0 = one per core.
+        """
+        self._file_of = file_of
+        self._learn = learn
+        self._record = record
+        self._max_pixels = max_pixels
+        self._workers = workers
+        self._changed = threading.Condition()
+        self._left = set(unread.tolist())
+        """Rows that are not read yet."""
+        self._queue = deque(unread.tolist())
+        """The same in order, and some that were read meanwhile."""
+        self._rows: dict[str, int] = {}
+        """URI of a file that a process was given → its row."""
+        self._given: set[int] = set()
+        """The same rows."""
+        self._thread: threading.Thread | None = None
+        self._error: ViewcacheError | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many are left."""
+        return len(self._left)
+
+    def begin(self) -> None:
+        """Start reading, unless all is read, or somebody has."""
+        with self._changed:
+            self._start()
+
+    def prefer(self, rows: Iterable[int]) -> None:
+        """Read these first, in this order: they are needed soonest."""
+        with self._changed:
+            first = [row for row in rows if row in self._left]
+            if first:
+                before = set(first)
+                self._queue = deque([*first, *(row for row in self._queue if row not in before)])
+
+    def look(self, rows: Iterable[int]) -> None:
+        """Wait until these are read; all others wait for them.
+
+        Raises:
+            Closed: the cache was closed.
+            Full: no disk space, or too many open files.
+        """
+        wanted = [row for row in rows if row in self._left]
+        if wanted:
+            with self._changed:
+                self._queue.extendleft(row for row in reversed(wanted) if row in self._left)
+            self._wait(lambda: self._left.isdisjoint(wanted))
+
+    def wait(self) -> None:
+        """Wait until all are read; raises as `look`."""
+        if self._left or self._thread is not None:
+            self._wait(lambda: not self._left and self._thread is None)
+
+    def close(self) -> None:
+        """Read no more; who waits gets `Closed`."""
+        with self._changed:
+            self._closed = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join()
+
+    # The thread ----------------------------------------------------------------------------------------------------
+
+    def _wait(self, over: Callable[[], bool]) -> None:
+        with self._changed:
+            while not over():
+                if self._closed:
+                    raise Closed("the cache was closed while headers were read; open it again")
+                if self._error is not None:
+                    error, self._error = self._error, None
+                    raise error
+                self._start()
+                self._changed.wait()
+
+    def _start(self) -> None:
+        """Start the thread if there is something to read and nobody reads; the lock is held."""
+        if self._thread is None and self._left and not self._closed:
+            # What another thread was on when it ended is read again.
+            self._rows.clear()
+            self._given.clear()
+            self._queue.extend(sorted(self._left.difference(self._queue)))
+            thread = threading.Thread(target=self._run, name="viewcache-headers", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def _run(self) -> None:
+        try:
+            self._read()
+            with self._changed:
+                self._error = None
+        except ViewcacheError as error:  # a full disk, say; who asks next has it tried again
+            _log.warning("headers are not read for now: %s", error, extra={"action": "headers_failed"})
+            with self._changed:
+                self._error = error
+        except Exception as error:  # whatever it is, nobody must wait for ever
+            _log.exception("headers are not read", extra={"action": "headers_failed"})
+            with self._changed:
+                self._error = Broken(f"headers could not be read: {type(error).__name__}: {error}; report this")
+        finally:
+            with self._changed:
+                self._thread = None
+                self._changed.notify_all()
+
+    def _read(self) -> None:
+        part: list[Looked] = []
+        since = time.monotonic()
+        running = scan_queue(self._take, self._max_pixels, workers=self._workers, over=lambda: self._closed)
+        with contextlib.closing(running) as answers:
+            for answer in answers:
+                looked = [(self._rows[file.uri], file, found) for file, found in answer]
+                self._learn(looked)
+                with self._changed:
+                    self._left.difference_update(row for row, *_ in looked)
+                    self._changed.notify_all()
+                part += looked
+                if len(part) >= TAKEN_IN_AT_ONCE or time.monotonic() - since >= TAKE_IN_EVERY_S:
+                    ready, part, since = part, [], time.monotonic()
+                    self._record(ready)
+        if part:
+            self._record(part)
+
+    def _take(self) -> list[Found]:
+        """The files that a process is given next; none if all are taken."""
+        with self._changed:
+            taken: list[int] = []
+            while self._queue and len(taken) < AT_ONCE:
+                row = self._queue.popleft()
+                if row in self._left and row not in self._given:
+                    taken.append(row)
+                    self._given.add(row)
+            files = [self._file_of(row) for row in taken]
+            self._rows.update((file.uri, row) for file, row in zip(files, taken, strict=True))
+            return files

@@ -1,0 +1,42 @@
+"""Content keys: an object's name is a hash of all that decides its bytes, so equal names are equal pixels."""
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["as_text", "content_key", "digests", "hash_of"]
+
+DATA_VERSION = b"viewcache-data-1"
+"""Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
+
+
+def digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[bytes]:
+    """The hashes of ``base`` and then each ``width`` bytes of ``data``."""
+    found = []
+    for k in range(0, len(data), width):
+        one = base.copy()
+        one.update(data[k : k + width])
+        found.append(one.digest())
+    return found
+
+
+def as_text(keys: NDArray[np.void]) -> list[str]:
+    """Content keys, (n,) of 16 bytes, as 32 hex digits each."""
+    text = keys.tobytes().hex()
+    return [text[k : k + 32] for k in range(0, len(text), 32)]
+
+
+def hash_of(purpose: str) -> "hashlib.blake2b":
+    """The hash that content keys of one purpose begin with; each part follows its length in 8 bytes."""
+    state = hashlib.blake2b(digest_size=16, person=f"viewcache-{purpose}".encode())
+    state.update(DATA_VERSION)
+    return state
+
+
+def content_key(purpose: str, *parts: bytes) -> str:
+    """Key of an object that is not a clip: 32 hex digits of a hash over the parts."""
+    state = hash_of(purpose)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()

@@ -1,0 +1,284 @@
+"""Batches that are read before their generation is planned, so that training need not wait for a large dataset.
+
+An order needs the names of all videos, and a batch the headers of its own: such a batch is planned alone, and gives the
+very clips that the plan of its generation will have there. Only tasks that draw their order alone have early batches.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.errors import BadInput
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.planning.draws import clip_stand_ins, known_substitutions, stand_ins
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
+from viewcache.materializer.planning.recipe import VideoSource
+from viewcache.materializer.spec import OnBadVideo, TaskSpec
+from viewcache.materializer.tasks.batch_work import BatchWork
+from viewcache.materializer.tasks.numbering import Numbering
+from viewcache.materializer.tasks.replacing import with_videos
+
+__all__ = ["Early"]
+
+KEEP_BATCHES = 64
+"""Plans of batches that stay in memory though nobody uses them."""
+LOOKED_AT = 128
+"""Headers that are read at once in search of a video that can be decoded."""
+
+
+class EarlyTask(Protocol):
+    """What is asked of the task."""
+
+    spec: TaskSpec
+    graph: AbstractGraph
+    dataset: Dataset
+    task_id: int
+
+    @property
+    def seed(self) -> int:
+        """Of its random numbers."""
+
+    @property
+    def joined(self) -> int:
+        """The epoch of the group in which it has its first."""
+
+    def generation_of(self, epoch: int) -> int:
+        """The generation that an epoch belongs to."""
+
+    def epochs_of(self, number: int) -> range:
+        """The epochs of a generation."""
+
+    def order_of(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(epochs, positions) videos of a generation, and how many positions of each epoch are settled."""
+
+    def group_generation_of(self, number: int) -> int:
+        """The group's generation that one of its own belongs to."""
+
+    def grid_of(self, number: int) -> int:
+        """The grid of a generation's clip starts."""
+
+    def source(self, plan: GenerationPlan, row: int) -> VideoSource:
+        """The video of a row as a worker gets it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What a batch is planned from, besides its videos."""
+
+    number: int
+    """Of the generation."""
+    epochs: range
+    """Of the generation."""
+    ids: NDArray[np.int64]
+    """(epochs, positions) drawn videos."""
+    grid: int
+    joined: int
+    group_generation: int
+    known: list[SubstitutionRow] = field(default_factory=list)
+    """What stood in by record, oldest first."""
+
+    @property
+    def positions(self) -> int:
+        """Videos in an epoch."""
+        return int(self.ids.shape[1])
+
+
+class Early:
+    """The early batches of one task. Thread-safe."""
+
+    def __init__(self, task: EarlyTask, catalog: Catalog, numbering: Numbering) -> None:
+        """Nothing is drawn yet."""
+        self._task = task
+        self._catalog = catalog
+        self._numbering = numbering
+        self.lock = threading.RLock()
+        """Held while a batch is planned or replaced, so that each is planned by what is known, or replaced then."""
+        self._drawing = threading.Lock()
+        self._drawn: dict[int, _Drawn] = {}
+        """By number of the generation."""
+        self._batches: WeakValueDictionary[tuple[int, int], BatchWork] = WeakValueDictionary()
+        """Every one that anybody still uses, by epoch and iteration."""
+        self._recent: deque[BatchWork] = deque(maxlen=KEEP_BATCHES)
+        self._trial: GenerationPlan | None = None
+        self._preferred: tuple[int, int] | None = None
+        """Epoch and position from which headers are read first."""
+
+    def positions(self, number: int) -> int:
+        """Videos in an epoch of a generation, whose order is drawn and recorded now if it is new."""
+        return self._order(number).positions
+
+    def live(self) -> list[BatchWork]:
+        """The batches that somebody uses, or that were planned a moment ago; the lock is held."""
+        return list(self._batches.values())
+
+    def note(self, chosen: Sequence[SubstitutionRow]) -> None:
+        """Other videos stand in for some clips from now on; that is on record."""
+        with self._drawing:
+            for drawn in self._drawn.values():
+                drawn.known.extend(each for each in chosen if each.epoch in drawn.epochs)
+
+    def forget(self, number: int) -> None:
+        """A generation is planned: its batches are read from there."""
+        with self._drawing:
+            self._drawn.pop(number, None)
+        self._recent.clear()
+
+    def candidates(self) -> NDArray[np.int64]:
+        """Ids of the videos that an epoch has, by name: drawn ones if the first epoch is drawn; draws nothing.
+
+        Raises:
+            BadVideo: one is known to be bad, none is drawn, and the policy is ``raise``.
+            BadInput: there is nothing to draw from.
+        """
+        task = self._task
+        return task.dataset.by_name(self._order(0).ids[0]) if self._is_drawn() else task.dataset.candidates(task.spec)
+
+    def _is_drawn(self) -> bool:
+        return bool(self._catalog.load_draws(self._task.task_id, 0, 0).num_rows)
+
+    def trial(self) -> GenerationPlan:
+        """What a batch looks like, neither drawn nor recorded; read from the first videos that can be decoded.
+
+        Raises:
+            BadVideo: a video that is drawn or may be is known to be bad, and the policy is ``raise``.
+            BadInput: there is nothing to draw from, or clips would differ in shape.
+        """
+        if self._trial is None:
+            task = self._task
+            order = self.candidates()
+            if self._is_drawn():
+                self._refuse_missing(self._order(0))
+            of_first = _Drawn(0, range(1), order[None], task.spec.sampling.frame_stride, 0, 0)
+            self._trial = self._plan(0, 0, of_first, self._readable(order))
+        return self._trial
+
+    def _refuse_missing(self, drawn: _Drawn) -> None:
+        """Say at once what is known to be bad or gone of what was drawn, where the policy is to raise it."""
+        task = self._task
+        if task.spec.dataset.on_bad_video == OnBadVideo.RAISE:
+            task.dataset.resolve_draws(task.spec, task.seed, drawn.epochs.start, drawn.ids, stand_ins(drawn.known))
+
+    def _readable(self, ids: NDArray[np.int64]) -> list[int]:
+        """The first of some videos that can be decoded: so many as a batch has, of which one is known."""
+        task = self._task
+        dataset, sampling = task.dataset, task.spec.sampling
+        row_of = dataset.files.row_of
+        for at in range(0, len(ids), LOOKED_AT):
+            part = ids[at : at + LOOKED_AT].tolist()
+            dataset.files.headers.look([row_of[each] for each in part if each in row_of])
+            found = [each for each in part if dataset.gives(each, sampling.span)]
+            if found:
+                return found[: sampling.videos_per_batch]
+        task.dataset.candidates(task.spec)  # says what is wrong with them
+        raise BadInput(f"task {task.spec.name!r}: none of {len(ids)} drawn videos is left to read")
+
+    # One batch -----------------------------------------------------------------------------------------------------
+
+    def batch(self, epoch: int, iteration: int) -> BatchWork:
+        """A batch that exists, planned alone.
+
+        Raises:
+            BadVideo: a video is bad or gone and the policy is ``raise``.
+            BadInput: its clips differ in shape from one another, or from those of other batches.
+        """
+        known = self._batches.get((epoch, iteration))
+        if known is not None:
+            return known
+        task, dataset = self._task, self._task.dataset
+        spec, seed = task.spec, task.seed
+        drawn, samples = self._order(task.generation_of(epoch)), spec.sampling.samples_per_video
+        first = iteration * spec.sampling.videos_per_batch
+        order = drawn.ids[epoch - drawn.epochs.start]
+        mine = order[first : first + spec.sampling.videos_per_batch].tolist()
+        self._prefer(epoch, first, order)
+        noted = [each for each in drawn.known if each.epoch == epoch and 0 <= each.position - first < len(mine)]
+        ids, records = dataset.resolve_batch(spec, seed, epoch, first, mine, stand_ins(noted))
+        single, more = clip_stand_ins(
+            noted,
+            lambda clip: int(order[clip[1]]),
+            dataset,
+            spec,
+            seed,
+            task.task_id,
+            dataset.files.ids,
+            by_video=False,
+        )
+        trial = self.trial()
+        with self.lock:
+            known = self._batches.get((epoch, iteration))
+            if known is not None:
+                return known
+            plan = self._plan(epoch, iteration, drawn, ids)
+            if single:
+                rows = [(position - first) * samples + sample for _, position, sample in single]
+                plan = with_videos(plan, rows, list(single.values()), dataset)
+            self._check_shape(plan, trial)
+            object_ids = np.zeros(len(plan), np.int64)
+            self._numbering.some(plan, np.arange(len(plan)), object_ids)
+            fresh = [*(self._of_task(each) for each in records), *more]
+            self._catalog.add_substitutions(fresh)
+            drawn.known.extend(fresh)
+            work = BatchWork(plan, mine, task.task_id, object_ids, task.source)
+            self._batches[epoch, iteration] = work
+            self._recent.append(work)
+            return work
+
+    def _order(self, number: int) -> _Drawn:
+        task = self._task
+        with self._drawing:
+            drawn = self._drawn.get(number)
+            if drawn is None:
+                epochs = task.epochs_of(number)
+                ids, settled = task.order_of(number)
+                known = known_substitutions(self._catalog, task.task_id, epochs, settled)
+                group_generation = task.group_generation_of(number)
+                drawn = _Drawn(number, epochs, ids, task.grid_of(number), task.joined, group_generation, known)
+                self._drawn[number] = drawn
+            return drawn
+
+    def _prefer(self, epoch: int, first: int, order: NDArray[np.int64]) -> None:
+        """Let the headers of videos be read in the order in which a reader needs them, from where it is."""
+        files, before = self._task.dataset.files, self._preferred
+        if len(files.headers) and (before is None or before[0] != epoch or first < before[1]):
+            self._preferred = epoch, first
+            row_of = files.row_of
+            files.headers.prefer(row_of[each] for each in order[first:].tolist() if each in row_of)
+
+    def _plan(self, epoch: int, iteration: int, drawn: _Drawn, ids: Sequence[int]) -> GenerationPlan:
+        task = self._task
+        videos, rows = np.unique(np.array(ids, np.int64), return_inverse=True)
+        return plan_batch(
+            task.spec,
+            task.graph,
+            task.dataset.videos(videos.tolist()),
+            rows.reshape(-1),
+            seed=task.seed,
+            number=drawn.number,
+            epochs=drawn.epochs,
+            positions=drawn.positions,
+            epoch=epoch,
+            iteration=iteration,
+            grid=drawn.grid,
+            joined=drawn.joined,
+            group_generation=drawn.group_generation,
+        )
+
+    def _check_shape(self, plan: GenerationPlan, trial: GenerationPlan) -> None:
+        if plan.shape != trial.shape:
+            name, other = plan.videos.names[int(plan.video[0])], trial.videos.names[int(trial.video[0])]
+            raise BadInput(
+                f"task {self._task.spec.name!r}: clips of one batch must have one size, but {name!r} gives "
+                f"{plan.shape} and {other!r} gives {trial.shape}; end with a crop, or a resize to a shape"
+            )
+
+    def _of_task(self, row: SubstitutionRow) -> SubstitutionRow:
+        return replace(row, task_id=self._task.task_id)

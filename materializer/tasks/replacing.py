@@ -1,0 +1,138 @@
+"""Clips of one task that another video gives instead of theirs, or that are planned again by what is known by now.
+
+Whether a clip belongs to a planned generation or to a batch that came before it, the outcome is the same: it depends on
+the clip's place, not on when anything was found out (law 3).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.errors import BadInput, BadVideo
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.stand_ins import substitute_place
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
+from viewcache.materializer.spec import OnBadVideo, TaskSpec
+from viewcache.materializer.tasks.numbering import Numbering
+from viewcache.materializer.tasks.policies import record_policies
+
+__all__ = ["Replacing", "with_videos"]
+
+
+def with_videos(
+    plan: GenerationPlan, rows: Sequence[int], video_ids: Sequence[int], dataset: Dataset
+) -> GenerationPlan:
+    """The same plan with these videos for some clips; all other clips keep their keys."""
+    videos = plan.videos
+    new = [each for each in dict.fromkeys(video_ids) if each not in videos.row_of]
+    if new:
+        videos = videos.joined(dataset.videos(new))
+    return plan.substituted(np.array(rows), np.array([videos.row_of[each] for each in video_ids]), videos)
+
+
+class Replacing:
+    """Replaces clips that were planned. Not thread-safe: the task's locks guard it."""
+
+    def __init__(
+        self, spec: TaskSpec, dataset: Dataset, catalog: Catalog, numbering: Numbering, task_id: int, seed: int
+    ) -> None:
+        """Nothing was tried yet."""
+        self._spec = spec
+        self._dataset = dataset
+        self._catalog = catalog
+        self._numbering = numbering
+        self._task_id = task_id
+        self._seed = seed
+        self._tried: dict[tuple[int, int, int], set[int]] = {}
+        """Place of a clip → ids of the videos that could not give it."""
+
+    def substitute(
+        self,
+        clips: PlannedClips,
+        rows: Sequence[int],
+        why: str,
+        twins: Sequence[PlannedClips],
+        guard: Callable[[], AbstractContextManager[object]],
+        *,
+        by_video: bool,
+    ) -> list[SubstitutionRow]:
+        """A video cannot give these clips: replace them by the task's policy.
+
+        Args:
+            clips: whose rows.
+            rows: which.
+            why: what is wrong with the video.
+            twins: other plans in which the same clips may stand.
+            guard: the lock under which a plan that is being worked on may be replaced.
+            by_video: positions may still change.
+
+        Returns:
+            What was chosen for each row.
+
+        Raises:
+            BadVideo: the policy is ``raise``, or no other video can stand in.
+        """
+        if self._spec.dataset.on_bad_video == OnBadVideo.RAISE or len(self._dataset.base) < 2:
+            raise BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
+        plan, records, chosen = clips.plan, [], []
+        among = plan.videos.ids if isinstance(clips, ActiveGeneration) else self._dataset.files.ids
+        may = self._dataset.may_stand_in(among, self._spec.sampling.span)
+        for row in rows:
+            (epoch, position, sample), failed = clips.place(row), clips.video_id(row)
+            place = substitute_place(position, clips.drawn_id(row), by_video=by_video)
+            tried = self._tried.setdefault((epoch, place, sample), set())
+            tried |= {failed, clips.drawn_id(row)}
+            found = self._dataset.stand_in(self._spec, self._seed, epoch, place, sample, may, tried)
+            if found is None:
+                raise BadVideo(f"{why}; no other video could stand in for it")
+            chosen.append(found)
+            records.append(SubstitutionRow(self._task_id, epoch, position, sample, failed, "replace", why, found))
+        self._put(clips, rows, chosen, guard, records)
+        places = [clips.place(row) for row in rows]
+        for twin in twins:
+            there = zip((twin.row_at(*place) for place in places), chosen, strict=True)
+            at = {row: each for row, each in there if row is not None}
+            if at:
+                self._put(twin, list(at), list(at.values()), guard)
+        return records
+
+    def _put(
+        self,
+        clips: PlannedClips,
+        rows: Sequence[int],
+        video_ids: Sequence[int],
+        guard: Callable[[], AbstractContextManager[object]],
+        records: Sequence[SubstitutionRow] = (),
+    ) -> None:
+        plan = with_videos(clips.plan, rows, video_ids, self._dataset)
+        object_ids = clips.object_ids.copy()
+        self._numbering.some(plan, np.array(rows), object_ids)
+        if isinstance(clips, ActiveGeneration):
+            record_policies(self._catalog, clips, records)
+        else:
+            self._catalog.add_substitutions(list(records))
+        with guard():
+            clips.replace(plan, object_ids)
+
+    def correct(self, clips: PlannedClips, video_id: int, guard: Callable[[], AbstractContextManager[object]]) -> str:
+        """Plan the clips of a video again, by what is known of it now; returns why that cannot be, empty if it can.
+
+        Nobody has seen a clip of it: its packets are looked at before the first one is made.
+        """
+        plan = clips.plan
+        rows = np.flatnonzero(plan.video == plan.videos.row_of.get(video_id, -1))
+        if not len(rows) or not self._dataset.is_usable(video_id, self._spec.sampling.span):
+            return ""  # who makes its clips finds that it cannot give them, which is the policy's case
+        try:
+            plan = plan.corrected(self._dataset.known_now(plan.videos, video_id), rows)
+        except BadInput as error:
+            return str(error)
+        object_ids = clips.object_ids.copy()
+        self._numbering.some(plan, rows, object_ids)
+        with guard():
+            clips.replace(plan, object_ids)
+        return ""
