@@ -98,10 +98,14 @@ class GenerationPlan:
         """(n,) of 16 bytes: content keys of the clips."""
         return _keys(self)
 
-    @cached_property
+    @property
     def hex_keys(self) -> list[str]:
-        """Content keys as text."""
+        """Content keys of all clips as text, which takes more memory than the plan: see `key`."""
         return as_text(self.keys)
+
+    def key(self, row: int) -> str:
+        """Content key of a clip as text."""
+        return str(self.keys[row].tobytes().hex())
 
     @property
     def clip_bytes(self) -> int:
@@ -184,10 +188,6 @@ class GenerationPlan:
             self.shape,
         )
         plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
-        hex_keys = self.hex_keys.copy()
-        for row, key in zip(rows.tolist(), part.hex_keys, strict=True):
-            hex_keys[row] = key
-        plan.__dict__["hex_keys"] = hex_keys
         return plan
 
     def drawn(self, row: int) -> NDArray[np.int32]:
@@ -198,7 +198,7 @@ class GenerationPlan:
         """All that a worker needs to make one clip, but the video."""
         program, drawn = self.program(row), self.drawn(row)
         frames = self.frames(np.array([row]))[0]
-        return Recipe(self.hex_keys[row], program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
+        return Recipe(self.key(row), program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
 
 
 N = TypeVar("N", int, NDArray[np.float64])

@@ -186,11 +186,10 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
         return pa.array(values.astype(np.int32), mask=~regular)
 
     count = len(rows)
-    hex_keys = plan.hex_keys
     return pa.table(
         {
             "object_id": ids[rows],
-            "key": pa.array([hex_keys[row] for row in rows.tolist()], pa.string()),
+            "key": pa.array(as_text(plan.keys[rows]), pa.string()),
             "kind": pa.array([ObjectKind.CLIP.value] * count, pa.string()),
             "video_id": plan.videos.ids[plan.video[rows]],
             "depth": np.full(count, len(plan.context.graph.steps), np.int32),

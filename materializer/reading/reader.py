@@ -175,7 +175,7 @@ class Reader:
         self._look(active, rows)
         plan = active.plan
         nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
-        return self._batch(plan, rows, nothing, tuple(plan.hex_keys[row] for row in rows), reading)
+        return self._batch(plan, rows, nothing, tuple(plan.key(row) for row in rows), reading)
 
     def _look(self, active: PlannedClips, rows: list[int]) -> None:
         """Look into the videos of some clips; for one that turns out bad another stands in, by the task's policy."""

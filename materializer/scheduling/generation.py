@@ -54,7 +54,7 @@ class PlannedClips(Makeable):
 
     def key(self, row: int) -> str:
         """Content key of a row's clip."""
-        return self.plan.hex_keys[row]
+        return self.plan.key(row)
 
     def video(self, row: int) -> str:
         """Content key of the video that a row's clip is of."""
@@ -169,7 +169,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         """The rows that need an object; empty if none does."""
         half = np.frombuffer(bytes.fromhex(key)[:8], "<u8")[0]
         left, right = (np.searchsorted(self._halves, half, side, sorter=self._by_half) for side in ("left", "right"))
-        return [row for row in self._by_half[left:right].tolist() if self.plan.hex_keys[row] == key]
+        return [row for row in self._by_half[left:right].tolist() if self.plan.key(row) == key]
 
     def video_number(self, video: Hashable) -> int:
         """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
