@@ -187,14 +187,20 @@ def _opened(
 ) -> tuple[Task, Catalog, tuple[str, ...]]:
     budget = config.cache.local.budget_bytes
     warnings: tuple[str, ...] = ()
+
+    def opened() -> Task:
+        return open_task(
+            config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=config.tasks, whole=True
+        )
+
     try:
-        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=config.tasks)
+        task = opened()
     except BadInput as error:
         if spec.name not in {row.name for row in catalog.load_tasks()}:
             raise
         # Drawn under another definition: show the plan nevertheless, and what stands in its way.
         catalog.forget_task(spec.name)
-        task = open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=config.tasks)
+        task = opened()
         warnings = (f"`viewcache run` would refuse this: {error}",)
     return task, catalog, warnings
 

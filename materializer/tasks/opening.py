@@ -36,6 +36,7 @@ def open_task(
     observer: Observer | None = None,
     tasks: Iterable[TaskSpec] = (),
     listed: MutableMapping[DatasetSpec, Files] | None = None,
+    whole: bool = False,
 ) -> Task:
     """List a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
 
@@ -48,6 +49,7 @@ def open_task(
         observer: told of what is planned.
         tasks: all of the configuration; files that one of them has drawn are guarded as its ``on_changed_video`` says.
         listed: datasets that were listed a moment ago, for tasks that are opened together; this one's is added.
+        whole: read the headers of all files now, also of many.
 
     Raises:
         BadInput: the catalog has draws of another definition under this name, a file of its draws was replaced, or no
@@ -59,7 +61,8 @@ def open_task(
         guarded = guarded_among((spec, *tasks), spec.dataset)
         listed, same = {} if listed is None else listed, files_of(spec.dataset)
         if same not in listed:
-            whole = any(needs_headers(each.dataset) for each in (spec, *tasks) if files_of(each.dataset) == same)
+            over = (each.dataset for each in (spec, *tasks) if files_of(each.dataset) == same)
+            whole = whole or any(map(needs_headers, over))
             listed[same] = list_files(
                 same, catalog, workers=cache.workers, progress=progress, guarded=guarded, whole=whole
             )
