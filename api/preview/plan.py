@@ -2,19 +2,21 @@
 
 The plan is worked out on a copy of the catalog that is thrown away, so that looking at a plan draws nothing for ever,
 and works while another process trains. What the catalog knows of the videos is used; only new and changed files are
-looked at.
+looked at, and what is found of them stays in the catalog of a cache that nobody has open.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.catalog import Catalog, records
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.private import private_folder
-from viewcache.errors import BadInput
-from viewcache.materializer.dataset.listing import Progress
+from viewcache.errors import BadInput, ViewcacheError
+from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary
@@ -175,11 +177,25 @@ def planned_tasks(
     """
     if not config.tasks:
         raise BadInput("the configuration has no task; add a dataset: section")
+    _look_ahead(config, progress)
     with private_folder() as folder:
         if config.cache.catalog == "duckdb":
             copy_catalog(config.cache.local.url, folder)
         with Catalog.open(folder) as catalog:
             yield (_opened(config, spec, catalog, progress) for spec in config.tasks)
+
+
+def _look_ahead(config: Config, progress: Progress | None) -> None:
+    """Read the headers of new files into a cache's own catalog, if it has one that nobody has open.
+
+    What is wrong with its datasets is said when they are listed for the plan.
+    """
+    cache = config.cache
+    if cache.catalog == "duckdb" and CatalogFiles(Path(cache.local.url)).database.exists():
+        with suppress(ViewcacheError), Catalog.open(cache.local.url, create=False) as catalog:
+            for dataset in dict.fromkeys(files_of(task.dataset) for task in config.tasks):
+                guarded = guarded_among(config.tasks, dataset)
+                list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
 
 
 def _opened(

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import time
 from contextlib import nullcontext
@@ -36,6 +37,17 @@ def test_plan_records_nothing(site: Site) -> None:
     site.run("plan", "train.yaml")
     site.run("run", "train.yaml")
     assert site.json("plan")["tasks"][0]["summary"]["frames"] > 0
+
+
+def test_plan_keeps_what_it_found_of_new_files(made: Site) -> None:
+    """The cache that nobody has open knows them from then on; what is drawn stays as it is."""
+    drawn = made.json("sql", "select count(*) from draws")["rows"]
+    videos = made.folder / "videos"
+    shutil.copyfile(next(videos.iterdir()), videos / "late.mp4")
+    made.run("plan", "train.yaml")
+    found = made.json("sql", "select status from videos where video = 'late' and frames > 0")
+    assert found["rows"] == [["ok"]]
+    assert made.json("sql", "select count(*) from draws")["rows"] == drawn
 
 
 def test_plan_of_a_changed_task_warns(made: Site) -> None:
