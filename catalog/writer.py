@@ -1,8 +1,8 @@
 """The one thread that writes: small changes gather, large ones wait their turn, each is committed.
 
 Readers and workers drop small changes and go on; they are committed together after a short linger, or at once when
-somebody flushes. The trade-off: a kill loses what was not flushed yet, at most ``LINGER_S`` of it, and recovery finds
-the objects again in the store.
+somebody flushes. The trade-off: a kill loses what was not flushed yet, ``LINGER_S`` of it, or up to ``BUSY_S`` where
+commits take long, and recovery finds the objects again in the store.
 """
 
 import logging
@@ -25,6 +25,11 @@ __all__ = ["LINGER_S", "Writer"]
 
 LINGER_S = 0.05
 """How long a small change waits for company, seconds."""
+BUSY_S = 0.5
+"""How long it waits at most where it waits longer, seconds: so that commits take a part of the time and not all of it.
+A commit of one row takes as much work as one of a hundred."""
+_REST = 4
+"""It waits so many times as long as the last commit took."""
 STATISTICS_S = 1.0
 """How long it waits where only places of readers, times of reads and measurements changed: each read changes them."""
 _EAGER_ROWS = 1024
@@ -77,6 +82,7 @@ class Writer:
         self._make_room, self._idle = make_room, idle
         self._awake = threading.Condition()
         self._pending, self._due_at = Pending(), 0.0
+        self._linger_s = LINGER_S
         self._failed = Pending()
         """What could not be written and comes before everything else; the thread's own."""
         self._jobs: deque[_Change[object]] = deque()
@@ -111,7 +117,7 @@ class Writer:
             self._check_open()
             idle = not self._pending
             change(self._pending)
-            due_at = time.monotonic() + (STATISTICS_S if self._pending.only_statistics else LINGER_S)
+            due_at = time.monotonic() + (STATISTICS_S if self._pending.only_statistics else self._linger_s)
             sooner = idle or due_at < self._due_at
             if sooner:
                 self._due_at = due_at
@@ -218,6 +224,7 @@ class Writer:
         if self._failed:
             self._failed.merge(pending)
             pending, self._failed = self._failed, Pending()
+        begun = time.monotonic()
         try:
             self._commit(pending.write, numbered=pending.adds)
         except Exception as error:
@@ -227,6 +234,7 @@ class Writer:
             _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
             return False
         self._failure, self._pause_s = None, _RETRY_S[0]
+        self._linger_s = min(max(LINGER_S, _REST * (time.monotonic() - begun)), BUSY_S)
         return True
 
     def _try_later(self) -> None:
