@@ -51,6 +51,9 @@ class ActiveGeneration(Schedule[str], Makeable):
         # Sorted first halves of the keys: a key is found without a dict of a million strings.
         self._halves = plan.keys.view("<u8").reshape(-1, 2)[:, 0]
         self._by_half = np.argsort(self._halves, kind="stable")
+        # These are asked for with each clip of each job: of a plan they are found out once.
+        self._bound = plan.bound
+        self._held = [self._bound * program.streams for program in plan.resolved.programs]
 
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         """Go on with other videos for some rows; the others keep their states."""
@@ -115,11 +118,11 @@ class ActiveGeneration(Schedule[str], Makeable):
 
     def bound(self, row: int) -> int:
         """Most bytes that a row's clip takes on disk."""
-        return self.plan.bound
+        return self._bound
 
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row: streams that are averaged are whole clips."""
-        return self.plan.bound * self.plan.program(row).streams
+        return self._held[int(self.plan.resolved.program[row])]
 
     def edges_left(self) -> list[tuple[int, int]]:
         """The soonest row of each video of which clips are worth making ahead, and the edges that are left of it."""
@@ -137,6 +140,15 @@ class ActiveGeneration(Schedule[str], Makeable):
     def recipe(self, row: int) -> Recipe:
         """How a row's clip is made."""
         return self.plan.recipe(row)
+
+    def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
+        """How the clips of some rows are made, by row; their frames are found out together."""
+        plan, at = self.plan, np.array(rows)
+        each = zip(rows, plan.frames(at), plan.seq[at].tolist(), strict=True)
+        return {
+            row: Recipe(plan.hex_keys[row], plan.program(row), plan.drawn(row), frames, plan.shape, due, self._bound)
+            for row, frames, due in each
+        }
 
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
