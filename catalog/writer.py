@@ -21,13 +21,12 @@ from viewcache.catalog.journal import Journal, Recording
 from viewcache.catalog.pending import Pending
 from viewcache.failpoints import failpoint
 
-__all__ = ["LINGER_S", "Writer"]
+__all__ = ["BUSY_S", "LINGER_S", "Writer", "linger_after"]
 
 LINGER_S = 0.05
 """How long a small change waits for company, seconds."""
 BUSY_S = 0.5
-"""How long it waits at most where it waits longer, seconds: so that commits take a part of the time and not all of it.
-A commit of one row takes as much work as one of a hundred."""
+"""How long it waits at most where commits take long, seconds."""
 _REST = 4
 """It waits so many times as long as the last commit took."""
 STATISTICS_S = 1.0
@@ -43,6 +42,14 @@ _ATTEMPTS = 3
 
 T = TypeVar("T")
 _log = logging.getLogger("viewcache.catalog")
+
+
+def linger_after(commit_s: float) -> float:
+    """How long a small change waits for company when the last commit took so many seconds.
+
+    A commit of one row takes as much work as one of a hundred, so commits shall take a fifth of the time and not all.
+    """
+    return min(max(LINGER_S, _REST * commit_s), BUSY_S)
 
 
 @dataclass(slots=True)
@@ -234,7 +241,7 @@ class Writer:
             _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
             return False
         self._failure, self._pause_s = None, _RETRY_S[0]
-        self._linger_s = min(max(LINGER_S, _REST * (time.monotonic() - begun)), BUSY_S)
+        self._linger_s = linger_after(time.monotonic() - begun)
         return True
 
     def _try_later(self) -> None:
