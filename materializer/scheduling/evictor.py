@@ -84,35 +84,27 @@ class Evictor:
                 return False
             return before_s is None or evictable(self.next_due_in_s(copy.key), before_s)
 
-        def sort(some: list[Copy]) -> list[Copy]:
-            mine = [copy for copy in some if may_leave(copy)]
-            keys = {copy.key for copy in mine}
-            stays.extend(copy for copy in some if copy.key not in keys)
-            return mine
-
         def forget() -> list[Copy]:
             nonlocal later
             share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
             lacking = max(need - tier.free_bytes, 1)  # whoever asks has found no room
             spared = self._ledger.spared(LOCAL, self.protected())
-            leaving: list[Copy] = []
+            gone: list[Copy] = []
             found = seen = 0
+            asked = False
             # As many as if the policy had been asked now are looked at, but no more leave than are needed soon.
-            while (
-                found < lacking and seen < share and (some := self._candidates.take(READY_BYTES, spared, READY_COPIES))
-            ):
-                seen += sum(copy.bytes for copy in some)
-                leaving += (mine := sort(some))
-                found += sum(copy.bytes for copy in mine)
-            gone = self._ledger.leave(leaving)
-            if found < lacking and seen < share:
-                more = (
-                    self._candidates.answer(share, spared, occasion)
-                    if occasion is not None
-                    else self._candidates.ask(share)
-                )
-                later = more is None
-                gone += self._ledger.leave(sort(more or []))
+            while found < lacking and seen < share and not asked:
+                some = self._candidates.take(READY_BYTES, spared, READY_COPIES)
+                if not some and occasion is None:
+                    asked, some = True, self._candidates.ask(share)
+                elif not some:
+                    answer = self._candidates.answer(share, spared, occasion)
+                    later, asked, some = answer is None, not answer, answer or []
+                mine = [copy for copy in some if may_leave(copy)]
+                gone += (left := self._ledger.leave(mine))  # before the policy is asked for others
+                found, seen = found + _bytes(left), seen + _bytes(some)
+                keys = {copy.key for copy in mine}
+                stays.extend(copy for copy in some if copy.key not in keys)
             self._candidates.put_back(stays)
             return gone
 
@@ -191,3 +183,7 @@ class Evictor:
         """Seconds until an object is needed next by work that is known; None if it is not."""
         with self._board.changed:
             return min((due for work in self._works() if (due := work.next_due_in_s(key)) is not None), default=None)
+
+
+def _bytes(copies: list[Copy]) -> int:
+    return sum(copy.bytes for copy in copies)

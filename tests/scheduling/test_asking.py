@@ -63,6 +63,7 @@ def test_the_dispatcher_goes_on_meanwhile(store: Path, videos: Path, gate: threa
         pool.make(job)
         pool.end(job)
         assert running.end() is None
+        until(lambda: job not in pool.running, "the job to end")
         assert not gate.is_set()
         assert lacking.error is None
         gate.set()
