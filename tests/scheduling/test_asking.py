@@ -55,8 +55,8 @@ def test_the_dispatcher_goes_on_meanwhile(store: Path, videos: Path, gate: threa
     pool = ScriptedPool(2)
     with Harness(store, videos, pool, budget=4 * BOUND, ledger=_Gated) as harness:
         ledger = _filled(harness, pool, [0, 1])
-        running = Reading(harness, [8])
-        job = pool.nth(len(pool.given) - 1)
+        before, running = len(pool.given), Reading(harness, [8])
+        job = pool.nth(before)
         lacking = Reading(harness, [4, 5, 6, 7])
         until(ledger.begun.is_set, "the policy to be asked")
         assert ledger.asked == "viewcache-candidates"
