@@ -17,7 +17,7 @@ __all__ = ["Candidates"]
 
 _log = logging.getLogger("viewcache.evictor")
 
-SLOW_S = 0.1
+SLOW_S = 0.25
 """A policy that takes longer to ask is asked ahead, and is not waited for longer than that."""
 FRESH_S = 10.0
 """Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
@@ -60,7 +60,7 @@ class Candidates:
         self._asked_at = 0.0
         self._asking = False
         self._question: tuple[int, Hashable] = (0, None)
-        """Bytes that the thread asks for, and the occasion; None = it asks ahead."""
+        """Bytes that the thread asks for, 0 = it asks ahead; and the occasion, if there is one."""
         self._answered: tuple[int, Hashable] = (0, None)
         """The question that was answered last."""
         self._error: ViewcacheError | None = None
@@ -72,20 +72,22 @@ class Candidates:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def take(self, need: int, spared: Set[str], most: int = 1 << 30) -> list[Copy]:
+    def take(self, need: int, spared: Set[str], most: int = 1 << 30, occasion: Hashable = None) -> list[Copy]:
         """Take the first of what was asked for ahead: so many bytes, or all; nothing where nothing is asked ahead.
 
         Args:
             need: bytes.
             spared: keys of what may not leave now; it stays in its place.
             most: copies at most.
+            occasion: as in `answer`; what was asked on it is not asked again because little is left.
         """
         with self._changed:
             if not self._is_slow:
                 return []
             taken = self._first(need, spared, most)
-            if self._bytes < self._ahead // 2 or self._clock() - self._asked_at > FRESH_S:
-                self._start()
+            again = occasion is None or self._answered[1] != occasion
+            if (again and self._bytes < self._ahead // 2) or self._clock() - self._asked_at > FRESH_S:
+                self._start(0, occasion)
             return taken
 
     def answer(self, need: int, spared: Set[str], occasion: Hashable) -> list[Copy] | None:
@@ -195,7 +197,7 @@ class Candidates:
                 if self._closed:
                     return
                 need, occasion = self._question
-                if occasion is None or self._is_slow:
+                if not need or self._is_slow:
                     need = max(need, self._ahead)
             begun = self._clock()
             error: ViewcacheError | None = None
@@ -211,7 +213,7 @@ class Candidates:
                 self._answered, self._error = (need, occasion), error
                 self._asked_at, self._asking = self._clock(), False
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.
-                self._is_slow = self._awaited or self._asked_at - begun > SLOW_S
+                self._is_slow = self._asked_at - begun > SLOW_S
                 self._telling, self._awaited = self._awaited, False
                 self._changed.notify_all()
             if self._telling:

@@ -98,8 +98,6 @@ class Dispatcher(Driver[str, Reservation]):
         """How often a reader asked or moved on, or a job ended; tells a stale finding of no room from a fresh one."""
         self._answers = 0
         """Of these, how often a policy has answered, which changes nothing in what it would answer now."""
-        self._undecided = False
-        """A policy was asked for the job that is being chosen, and has yet to answer."""
         self._tier_moves = moves
         """Objects on their way between tiers; None where nothing moves them."""
         self.failure = ""
@@ -238,8 +236,8 @@ class Dispatcher(Driver[str, Reservation]):
             self._freed()
 
     def _is_idle(self) -> bool:
-        moving = self._tier_moves is not None and self._tier_moves.is_any()
-        if self._running or self._choosing or self._board.is_waited_on() or self.evictor.is_awaited() or moving:
+        awaited = self.evictor.is_awaited() or (self._tier_moves is not None and self._tier_moves.is_any())
+        if self._running or self._choosing or self._board.is_waited_on() or awaited:
             return False
         with self._board.changed:
             return self.full or self._thread is None or next_ahead(self._board) is None
@@ -287,7 +285,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _before_start(self) -> int:
         moves = self._moves
-        self._undecided = False
+        self.undecided = False
         self._held_before = bool(self._ledger.held), self._ledger.holds
         return moves
 
@@ -299,7 +297,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _lacks_room(self, choice: NextJob[str]) -> None:
         # Final only if nobody else had, has or is about to have what could leave instead.
-        alone = not self._running and not self._undecided and self._held_before == (False, self._ledger.holds)
+        alone = not self._running and not self.undecided and self._held_before == (False, self._ledger.holds)
         if alone and self._board.is_oldest(choice.work, choice.rows):
             self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
 
@@ -309,7 +307,7 @@ class Dispatcher(Driver[str, Reservation]):
     def _make_room(self, need: int, before_s: float | None, choice: NextJob[str]) -> None:
         self._board.tight(demanded=choice.demanded)
         occasion = self._moves - self._answers, self._held_before
-        self._undecided |= self.evictor.evict(need, before_s, occasion=occasion)
+        self.undecided |= self.evictor.evict(need, before_s, occasion=occasion)
 
     def _describe(
         self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation]

@@ -94,7 +94,7 @@ class Evictor:
             asked = False
             # As many as if the policy had been asked now are looked at, but no more leave than are needed soon.
             while found < lacking and seen < share and not asked:
-                some = self._candidates.take(READY_BYTES, spared, READY_COPIES)
+                some = self._candidates.take(READY_BYTES, spared, READY_COPIES, occasion)
                 if not some and occasion is None:
                     asked, some = True, self._candidates.ask(share)
                 elif not some:

@@ -224,6 +224,24 @@ def test_who_needs_more_than_is_being_asked_for_is_told_too(monkeypatch: pytest.
         ahead.close()
 
 
+def test_asking_comes_to_an_end_where_little_can_leave() -> None:
+    """Who takes what is ready and asks for more hears after a few answers that there is no more, however slow it is."""
+    slow = Policy(2)
+    ahead = Candidates(slow.ask, slow.is_there, 100 * EACH, slow.told.release, lambda: slow.now)
+    try:
+        for occasion in ("first", "second"):
+            answers: list[list[Copy] | None] = [None]
+            while answers[-1] != []:
+                ahead.put_back(ahead.take(EACH, {copy.key for copy in slow.there.values()}, 1, occasion))
+                answers.append(ahead.answer(EACH, {copy.key for copy in slow.there.values()}, occasion))
+                assert answers[-1] is not None or slow.told.acquire(timeout=WAIT_S)
+                assert len(answers) <= 5
+            assert ahead.wait_ready(WAIT_S)
+            assert not ahead.is_awaited()
+    finally:
+        ahead.close()
+
+
 def test_an_error_goes_to_who_asked(policy: Policy, ahead: Candidates) -> None:
     """What the policy failed with is raised where an answer is asked for; on the next occasion it is asked again."""
     policy.error = Broken("no such table")
