@@ -1,17 +1,38 @@
 """Videos and tasks that need no files, for benchmarks that plan and count but decode nothing."""
 
+from pathlib import Path
+
 import numpy as np
 
-from viewcache.api.config.load import load
+from viewcache.api.config.load import Config, load
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import TaskRow, VideoRow
 from viewcache.materializer import randomness
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.recording import facts_table, key_found
 from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.settings import TaskSettings
+from viewcache.materializer.tasks.task import Task
+from viewcache.materializer.telemetry.observer import Observer
 
-__all__ = ["AskedTask", "dataset_of", "index_of", "plan_of", "task_of", "videos_of"]
+__all__ = [
+    "AskedTask",
+    "dataset_of",
+    "index_of",
+    "plan_of",
+    "recorded_files",
+    "recorded_task",
+    "task_of",
+    "videos_of",
+]
 
 AskedTask = tuple[TaskSpec, AbstractGraph]
 
@@ -105,3 +126,38 @@ def plan_of(
     first = number * epochs
     draws = np.stack([draw_epoch(seed, spec.name, epoch, len(videos)) for epoch in range(first, first + epochs)])
     return plan_generation(spec, graph, videos, draws, seed=seed, number=number, first_epoch=first, grid=grid)
+
+
+def recorded_files(catalog: Catalog, count: int, index: VideoIndex) -> Files:
+    """So many videos that all have this index, recorded as a scan records them."""
+    dataset_id, facts, blob = catalog.register_dataset("/videos"), VideoFacts.of(index), index.to_bytes()
+    uris = [f"/videos/v{k:07}.mp4" for k in range(count)]
+    looked = [(Found(uri, uri, facts.stamp), Scanned(facts, b"blob")) for uri in uris]
+    rows = [VideoRow(uri, Path(uri).stem, key_found(*each)) for uri, each in zip(uris, looked, strict=True)]
+    ids = catalog.upsert_videos(dataset_id, rows)
+    index_at = catalog.write_indexes([(row.key, blob) for row in rows])
+    catalog.record_facts(facts_table(ids, looked, index_at))
+    catalog.flush()
+    listed = [file for file, _ in looked]
+    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), listed, {}, (), max_pixels=1 << 30)
+
+
+def recorded_task(catalog: Catalog, config: Config, spec: TaskSpec, files: Files, epochs: int) -> Task:
+    """A task over these videos, recorded as opening it records it; ``epochs`` are planned at once."""
+    dataset = Dataset(spec.dataset, files, catalog)
+    sampling = spec.sampling
+    row = TaskRow(
+        name=spec.name,
+        dataset_id=dataset.dataset_id,
+        definition_key="",
+        definition="",
+        epochs=spec.epochs,
+        videos_per_batch=sampling.videos_per_batch,
+        samples_per_video=sampling.samples_per_video,
+        frames_per_clip=sampling.frames_per_video,
+        frame_stride=sampling.frame_stride,
+        seed=0,
+        drop_last=False,
+    )
+    settings = TaskSettings(0, epochs, 10**12)
+    return Task(spec, config.graph(spec), settings, catalog, dataset, catalog.ensure_task(row).task_id, Observer())

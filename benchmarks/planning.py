@@ -16,26 +16,15 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT, Figure, Result, main
-from benchmarks.invented import dataset_of, index_of
-from viewcache.api.config.load import Config, load
+from benchmarks.invented import dataset_of, index_of, recorded_files, recorded_task
+from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import TaskRow, VideoRow
-from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.discover import Found
-from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.recording import facts_table, key_found
-from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks import task as planning
 from viewcache.materializer.tasks.group import Group, shares
-from viewcache.materializer.tasks.settings import TaskSettings
-from viewcache.materializer.tasks.task import Task
-from viewcache.materializer.telemetry.observer import Observer
 
 EPOCHS, SAMPLES, FRAMES, GOP = 5, 2, 300, 150
 TASKS = {"slowfast": (32, 2), "mae": (16, 4)}
@@ -83,8 +72,8 @@ def plan_once(uses: int, tasks: int, where: str) -> Took:
     took = Took()
     config = load({"dataset": [dataset_of(name, *clip, samples=SAMPLES) for name, clip in list(TASKS.items())[:tasks]]})
     with Catalog.open(where) as catalog:
-        files = _files(catalog, uses // tasks // (EPOCHS * SAMPLES))
-        members = [_task(catalog, config, spec, files) for spec in config.tasks]
+        files = recorded_files(catalog, uses // tasks // (EPOCHS * SAMPLES), index_of(FRAMES, GOP))
+        members = [recorded_task(catalog, config, spec, files, EPOCHS) for spec in config.tasks]
         group = Group(catalog, 0, 16, lambda: _nobody_reads())
         for task, share in zip(members, shares(members), strict=True):
             task.share(share, group if share.together else None)
@@ -101,41 +90,6 @@ def plan_once(uses: int, tasks: int, where: str) -> Took:
 
 def _nobody_reads() -> Any:
     raise AssertionError("planning draws nothing for readers")
-
-
-def _files(catalog: Catalog, count: int) -> Files:
-    """So many invented videos, recorded as a scan records them."""
-    dataset_id, facts = catalog.register_dataset("/videos"), VideoFacts.of(index_of(FRAMES, GOP))
-    blob = index_of(FRAMES, GOP).to_bytes()
-    uris = [f"/videos/v{k:07}.mp4" for k in range(count)]
-    looked = [(Found(uri, uri, facts.stamp), Scanned(facts, b"blob")) for uri in uris]
-    rows = [VideoRow(uri, Path(uri).stem, key_found(*each)) for uri, each in zip(uris, looked, strict=True)]
-    ids = catalog.upsert_videos(dataset_id, rows)
-    index_at = catalog.write_indexes([(row.key, blob) for row in rows])
-    catalog.record_facts(facts_table(ids, looked, index_at))
-    catalog.flush()
-    listed = [file for file, _ in looked]
-    return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), listed, {}, (), max_pixels=1 << 30)
-
-
-def _task(catalog: Catalog, config: Config, spec: TaskSpec, files: Files) -> Task:
-    dataset = Dataset(spec.dataset, files, catalog)
-    sampling = spec.sampling
-    row = TaskRow(
-        name=spec.name,
-        dataset_id=dataset.dataset_id,
-        definition_key="",
-        definition="",
-        epochs=spec.epochs,
-        videos_per_batch=sampling.videos_per_batch,
-        samples_per_video=sampling.samples_per_video,
-        frames_per_clip=sampling.frames_per_video,
-        frame_stride=sampling.frame_stride,
-        seed=0,
-        drop_last=False,
-    )
-    settings = TaskSettings(0, EPOCHS, 10**12)
-    return Task(spec, config.graph(spec), settings, catalog, dataset, catalog.ensure_task(row).task_id, Observer())
 
 
 def _time_parts(catalog: Catalog, took: Took) -> None:

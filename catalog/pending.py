@@ -56,8 +56,9 @@ class Pending:
     @property
     def only_statistics(self) -> bool:
         """Whether all of it is of the kind that each read changes, and that may be a second old."""
-        told = any(event.kind == "error" for event in self.events.values())
-        return not (told or self.copies or self.gone or self.worlds or self.leases or self.facts)
+        if self.copies or self.gone or self.worlds or self.leases or self.facts:
+            return False
+        return not any(event.kind == "error" for event in self.events.values())
 
     @property
     def rows(self) -> int:

@@ -1,8 +1,8 @@
 """The one thread that writes: small changes gather, large ones wait their turn, each is committed.
 
 Readers and workers drop small changes and go on; they are committed together after a short linger, or at once when
-somebody flushes. The trade-off: a kill loses what was not flushed yet, at most ``LINGER_S`` of it, and recovery finds
-the objects again in the store.
+somebody flushes. The trade-off: a kill loses what was not flushed yet, ``LINGER_S`` of it, or up to ``BUSY_S`` where
+commits take long, and recovery finds the objects again in the store.
 """
 
 import logging
@@ -21,10 +21,14 @@ from viewcache.catalog.journal import Journal, Recording
 from viewcache.catalog.pending import Pending
 from viewcache.failpoints import failpoint
 
-__all__ = ["LINGER_S", "Writer"]
+__all__ = ["BUSY_S", "LINGER_S", "Writer", "linger_after"]
 
 LINGER_S = 0.05
 """How long a small change waits for company, seconds."""
+BUSY_S = 0.5
+"""How long it waits at most where commits take long, seconds."""
+_REST = 4
+"""It waits so many times as long as the last commit took."""
 STATISTICS_S = 1.0
 """How long it waits where only places of readers, times of reads and measurements changed: each read changes them."""
 _EAGER_ROWS = 1024
@@ -38,6 +42,14 @@ _ATTEMPTS = 3
 
 T = TypeVar("T")
 _log = logging.getLogger("viewcache.catalog")
+
+
+def linger_after(commit_s: float) -> float:
+    """How long a small change waits for company when the last commit took so many seconds.
+
+    A commit of one row takes as much work as one of a hundred, so commits shall take a fifth of the time and not all.
+    """
+    return min(max(LINGER_S, _REST * commit_s), BUSY_S)
 
 
 @dataclass(slots=True)
@@ -77,6 +89,7 @@ class Writer:
         self._make_room, self._idle = make_room, idle
         self._awake = threading.Condition()
         self._pending, self._due_at = Pending(), 0.0
+        self._linger_s = LINGER_S
         self._failed = Pending()
         """What could not be written and comes before everything else; the thread's own."""
         self._jobs: deque[_Change[object]] = deque()
@@ -111,7 +124,7 @@ class Writer:
             self._check_open()
             idle = not self._pending
             change(self._pending)
-            due_at = time.monotonic() + (STATISTICS_S if self._pending.only_statistics else LINGER_S)
+            due_at = time.monotonic() + (STATISTICS_S if self._pending.only_statistics else self._linger_s)
             sooner = idle or due_at < self._due_at
             if sooner:
                 self._due_at = due_at
@@ -218,6 +231,7 @@ class Writer:
         if self._failed:
             self._failed.merge(pending)
             pending, self._failed = self._failed, Pending()
+        begun = time.monotonic()
         try:
             self._commit(pending.write, numbered=pending.adds)
         except Exception as error:
@@ -227,6 +241,7 @@ class Writer:
             _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
             return False
         self._failure, self._pause_s = None, _RETRY_S[0]
+        self._linger_s = linger_after(time.monotonic() - begun)
         return True
 
     def _try_later(self) -> None:

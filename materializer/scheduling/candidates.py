@@ -1,13 +1,14 @@
-"""What would leave next, kept ready by a thread where the policy takes long to ask, so that no job waits for it.
+"""What would leave next, asked for by a thread, and kept ready where the policy takes long: no job waits for it.
 
-A policy's query looks at every copy of a tier: seconds, at a million of them. Small caches never start the thread.
+A policy's query looks at every copy of a tier: seconds, at a million of them. Who may not wait that long hears after a
+moment that there is no answer yet, goes on with other work, and is told when there is one.
 """
 
 import heapq
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.storage.ledger import Copy
@@ -17,7 +18,7 @@ __all__ = ["Candidates"]
 _log = logging.getLogger("viewcache.evictor")
 
 SLOW_S = 0.25
-"""A policy that takes longer to ask is asked ahead."""
+"""A policy that takes longer to ask is asked ahead, and is not waited for longer than that."""
 FRESH_S = 10.0
 """Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
 SHARE = 10
@@ -32,6 +33,7 @@ class Candidates:
         ask: Callable[[int], list[Copy]],
         is_there: Callable[[Copy], bool],
         budget_bytes: int,
+        answered: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is ready yet, and no thread runs.
@@ -40,11 +42,13 @@ class Candidates:
             ask: asks the policy for copies of so many bytes.
             is_there: whether a copy is still in the tier.
             budget_bytes: of the tier.
+            answered: called by the thread when there is an answer that somebody went away without.
             clock: seconds that only grow.
         """
         self._ask = ask
         self._is_there = is_there
         self._ahead = budget_bytes // SHARE
+        self._told = answered
         self._clock = clock
         self._changed = threading.Condition()
         self._ready: list[tuple[int, Copy]] = []
@@ -55,35 +59,65 @@ class Candidates:
         """Of those that are ready."""
         self._asked_at = 0.0
         self._asking = False
+        self._question: tuple[int, Hashable] = (0, None)
+        """Bytes that the thread asks for, 0 = it asks ahead; and the occasion, if there is one."""
+        self._answered: tuple[int, Hashable] = (0, None)
+        """The question that was answered last."""
+        self._error: ViewcacheError | None = None
+        """Why the policy gave no answer to it."""
+        self._awaited = self._telling = False
+        """Somebody has gone away without an answer; he is being told of it."""
         self._is_slow = False
         """Asking took long the last time."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def take(self, need: int, spared: Set[str]) -> list[Copy]:
+    def take(self, need: int, spared: Set[str], most: int = 1 << 30, occasion: Hashable = None) -> list[Copy]:
         """Take the first of what was asked for ahead: so many bytes, or all; nothing where nothing is asked ahead.
 
         Args:
             need: bytes.
             spared: keys of what may not leave now; it stays in its place.
+            most: copies at most.
+            occasion: as in `answer`; what was asked on it is not asked again because little is left.
         """
         with self._changed:
             if not self._is_slow:
                 return []
-            taken: list[Copy] = []
-            kept: list[Copy] = []
-            found = 0
-            while self._ready and found < need:
-                copy = self._pop()
-                if copy.key in spared:
-                    kept.append(copy)
-                elif self._is_there(copy):
-                    taken.append(copy)
-                    found += copy.bytes
-            self._put(kept)
-            if self._bytes < self._ahead // 2 or self._clock() - self._asked_at > FRESH_S:
-                self._start()
+            taken = self._first(need, spared, most)
+            again = occasion is None or self._answered[1] != occasion
+            if (again and self._bytes < self._ahead // 2) or self._clock() - self._asked_at > FRESH_S:
+                self._start(0, occasion)
             return taken
+
+    def answer(self, need: int, spared: Set[str], occasion: Hashable) -> list[Copy] | None:
+        """Take the first of what the policy says on an occasion, asked by the thread; None = it has yet to answer.
+
+        On the same occasion it is asked once. What it gave and was taken and put back is given again, the rest of it
+        too; when there is nothing more, that is final.
+
+        Args:
+            need: bytes.
+            spared: keys of what may not leave now.
+            occasion: changes when another answer can be expected; not None.
+
+        Raises:
+            ViewcacheError: the policy could not be asked.
+        """
+        with self._changed:
+            patience = 0.0 if self._is_slow else SLOW_S
+            while not self._is_answered(need, occasion):
+                self._start(need, occasion)  # when it is asking something else: once that is over
+                if self._closed or not self._changed.wait_for(lambda: not self._asking, patience):
+                    self._awaited = not self._closed
+                    return None
+            if self._error is not None:
+                raise self._error
+            return self._first(need, spared)
+
+    def is_awaited(self) -> bool:
+        """Whether somebody has gone away without an answer and was not told yet that there is one."""
+        return self._awaited or self._telling
 
     def put_back(self, copies: Sequence[Copy]) -> None:
         """These were taken, and stay for now."""
@@ -91,7 +125,7 @@ class Candidates:
             self._put(copies)
 
     def ask(self, need: int) -> list[Copy]:
-        """Ask the policy now; if that takes long, the thread begins to ask ahead."""
+        """Ask the policy now and wait for it; if that takes long, the thread begins to ask ahead."""
         begun = self._clock()
         found = self._ask(need)
         with self._changed:
@@ -113,6 +147,25 @@ class Candidates:
         if self._thread is not None:
             self._thread.join()
 
+    def _first(self, need: int, spared: Set[str], most: int = 1 << 30) -> list[Copy]:
+        """Take the first that are there and may leave; the lock is held."""
+        taken: list[Copy] = []
+        kept: list[Copy] = []
+        found = 0
+        while self._ready and found < need and len(taken) < most:
+            copy = self._pop()
+            if copy.key in spared:
+                kept.append(copy)
+            elif self._is_there(copy):
+                taken.append(copy)
+                found += copy.bytes
+        self._put(kept)
+        return taken
+
+    def _is_answered(self, need: int, occasion: Hashable) -> bool:
+        asked, then = self._answered
+        return then == occasion and need <= asked
+
     def _pop(self) -> Copy:
         place, copy = heapq.heappop(self._ready)
         self._taken[copy.key] = place
@@ -127,11 +180,11 @@ class Candidates:
                 heapq.heappush(self._ready, (place, copy))
                 self._bytes += copy.bytes
 
-    def _start(self) -> None:
-        """Have the thread ask; the lock is held."""
+    def _start(self, need: int = 0, occasion: Hashable = None) -> None:
+        """Have the thread ask, unless it is asking; the lock is held."""
         if self._closed or self._asking:
             return
-        self._asking = True
+        self._asking, self._question = True, (need, occasion)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="viewcache-candidates", daemon=True)
             self._thread.start()
@@ -143,16 +196,26 @@ class Candidates:
                 self._changed.wait_for(lambda: self._asking or self._closed)
                 if self._closed:
                     return
+                need, occasion = self._question
+                if not need or self._is_slow:
+                    need = max(need, self._ahead)
             begun = self._clock()
+            error: ViewcacheError | None = None
+            found: list[Copy] = []
             try:
-                found = self._ask(self._ahead)
-            except ViewcacheError as error:  # who needs room asks and is told
-                _log.warning("candidates could not be asked for ahead: %s", error, extra={"action": "evict_ahead"})
-                found = []
+                found = self._ask(need)
+            except ViewcacheError as failure:  # who needs room is told
+                _log.warning("candidates could not be asked for ahead: %s", failure, extra={"action": "evict_ahead"})
+                error = failure
             with self._changed:
                 self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
                 self._taken.clear()
+                self._answered, self._error = (need, occasion), error
                 self._asked_at, self._asking = self._clock(), False
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.
                 self._is_slow = self._asked_at - begun > SLOW_S
+                self._telling, self._awaited = self._awaited, False
                 self._changed.notify_all()
+            if self._telling:
+                self._told()
+                self._telling = False

@@ -185,7 +185,8 @@ class Board(State[str]):
         with self.changed:
             for row in rows:
                 work.set_state(row, state)
-            self.changed.notify_all()
+            if self.demands:
+                self.changed.notify_all()
 
     def fail(self, work: Work[str], rows: list[int], error: ViewcacheError) -> None:
         """Give an error to the readers that wait for any of the rows."""

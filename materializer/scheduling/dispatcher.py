@@ -19,7 +19,7 @@ from viewcache.materializer.scheduling.evictor import Evictor
 from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.rules import NextJob, Wanted, missing_keys, next_ahead
-from viewcache.materializer.scheduling.running import Running, by_work, describe, makeable, no_room
+from viewcache.materializer.scheduling.running import Running, by_work, describe, makeable, no_room, sweep
 from viewcache.materializer.scheduling.work import Position, RowState, Work
 from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -77,7 +77,8 @@ class Dispatcher(Driver[str, Reservation]):
         self._on_scanned = on_scanned
         self._board = self.state = Board(ledger)
         self.lock = self._board.changed
-        self.evictor = Evictor(ledger, tiers, self._board, self._works, self._freed, observer or Observer())
+        told = observer or Observer()
+        self.evictor = Evictor(ledger, tiers, self._board, self._works, self._freed, self._answered, told)
         """Makes room."""
         self.chooser = (chooser or Chooser)(self._board, settings)
         """Who is next."""
@@ -94,7 +95,9 @@ class Dispatcher(Driver[str, Reservation]):
         self._choosing = False
         """The dispatcher is looking for work, and may be evicting for it."""
         self._moves = 0
-        """How often a reader has asked or moved on; tells a stale finding of no room from a fresh one."""
+        """How often a reader asked or moved on, or a job ended; tells a stale finding of no room from a fresh one."""
+        self._answers = 0
+        """Of these, how often a policy has answered, which changes nothing in what it would answer now."""
         self._tier_moves = moves
         """Objects on their way between tiers; None where nothing moves them."""
         self.failure = ""
@@ -202,7 +205,7 @@ class Dispatcher(Driver[str, Reservation]):
         for running in list(self._running.values()):
             self._salvage(running)
             self._release(running)
-        return self._sweep() and clean
+        return sweep(self._tier) and clean
 
     def _wake(self) -> None:
         """Have the dispatcher look again, starting it if need be; the board's lock is held."""
@@ -226,10 +229,15 @@ class Dispatcher(Driver[str, Reservation]):
         self._moves += 1
         self.pool.wake()
 
+    def _answered(self) -> None:
+        """A policy says what may leave: what had no room is looked at again."""
+        with self._board.changed:
+            self._answers += 1
+            self._freed()
+
     def _is_idle(self) -> bool:
-        if self._running or self._choosing or self._board.is_waited_on():
-            return False
-        if self._tier_moves is not None and self._tier_moves.is_any():
+        awaited = self.evictor.is_awaited() or (self._tier_moves is not None and self._tier_moves.is_any())
+        if self._running or self._choosing or self._board.is_waited_on() or awaited:
             return False
         with self._board.changed:
             return self.full or self._thread is None or next_ahead(self._board) is None
@@ -254,7 +262,9 @@ class Dispatcher(Driver[str, Reservation]):
     def _dispatch(self) -> None:
         self._choosing = True
         try:
-            lacks_room = self.give_jobs()
+            # Each object that a worker has made leads here, and most of the time every worker is busy.
+            may_give = self._board.is_waited_on() or self.pool.busy < self.pool.size
+            lacks_room = may_give and self.give_jobs()
             self.pool.request_preemption(self.chooser.to_preempt(self.pool.begun(), at_once=lacks_room))
             self.pool.cancel(self.chooser.abandoned())
         finally:
@@ -275,6 +285,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _before_start(self) -> int:
         moves = self._moves
+        self.undecided = False
         self._held_before = bool(self._ledger.held), self._ledger.holds
         return moves
 
@@ -286,7 +297,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _lacks_room(self, choice: NextJob[str]) -> None:
         # Final only if nobody else had, has or is about to have what could leave instead.
-        alone = not self._running and self._held_before == (False, self._ledger.holds)
+        alone = not self._running and not self.undecided and self._held_before == (False, self._ledger.holds)
         if alone and self._board.is_oldest(choice.work, choice.rows):
             self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
 
@@ -295,7 +306,8 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _make_room(self, need: int, before_s: float | None, choice: NextJob[str]) -> None:
         self._board.tight(demanded=choice.demanded)
-        self.evictor.evict(need, before_s)
+        occasion = self._moves - self._answers, self._held_before
+        self.undecided |= self.evictor.evict(need, before_s, occasion=occasion)
 
     def _describe(
         self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation]
@@ -391,7 +403,7 @@ class Dispatcher(Driver[str, Reservation]):
         """Who wants a key of a job, which has nothing more to do with it."""
         with self._board.changed:  # readers that find damage look through `wanted`
             self._board.objects.making.pop(key, None)
-            return running.wanted.pop(key, [])
+            return running.take(key)
 
     def _bad(self, work: Work[str], rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
         """A video cannot give these rows: the task's policy decides; ``failure`` is what readers get if it gives up."""
@@ -400,19 +412,10 @@ class Dispatcher(Driver[str, Reservation]):
         if error is not None:
             self._board.fail(work, rows, failure or error)
 
-    def _sweep(self) -> bool:
-        """Remove what dead workers left; False if that was not possible."""
-        try:
-            self._tier.sweep()
-        except OSError as error:  # no descriptor is free just now, say: the next sweep finds it
-            _log.warning("what dead workers left stays for now: %s", error, extra={"action": "sweep_failed"})
-            return False
-        return True
-
     def _died(self, running: Running, reason: str) -> None:
         self._salvage(running)
         self._release(running)
-        self._sweep()
+        sweep(self._tier)
         job, left = running.job, running.left()
         self._tries[job.video_key] += 1
         if left and self._tries[job.video_key] >= TRIES:
@@ -440,5 +443,6 @@ class Dispatcher(Driver[str, Reservation]):
             self._put_back(running.job.number)
             # In one step, or `wait_idle` would see no job and a finding of no room from before this one ended.
             self._running.pop(running.job.number, None)
+            self._moves += 1
             self.full = full
             self._board.changed.notify_all()

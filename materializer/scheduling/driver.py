@@ -38,6 +38,8 @@ class Driver(ABC, Generic[Key, Promise]):
     """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
     full: bool
     """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+    undecided = False
+    """A policy was asked for the job that is being chosen, and has yet to answer: there may be more room soon."""
 
     def give_jobs(self) -> bool:
         """Give out all that there is to make and room for; returns whether a reader lacks room."""
@@ -91,8 +93,8 @@ class Driver(ABC, Generic[Key, Promise]):
             if self.space.free_bytes < size + need.keep_free:
                 self._make_room(size + need.keep_free, need.before_s, choice)
                 evicted = True
-            if self.space.free_bytes >= size + need.keep_free:
-                break
+            if self.space.free_bytes >= size + need.keep_free or (self.undecided and not choice.demanded):
+                break  # less would be made for readers only: one decode for all of it is worth waiting for an answer
         with self.lock:
             room = self.space.free_bytes - need.keep_free
             if room < size:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.scheduling.candidates import Candidates
@@ -19,8 +19,11 @@ __all__ = ["Evictor"]
 _log = logging.getLogger("viewcache.evictor")
 
 READY_BYTES = 16 << 20
-"""Bytes that leave at a time where it is known already what leaves next. Else more leave at once, for asking takes long
-and deleting many thousand files does, too."""
+"""Bytes that leave at a time where it is known already what leaves next. Else more leave at once, for asking takes
+long."""
+
+READY_COPIES = 64
+"""So many at most: of small ones more would be so many files that deleting them takes as long as asking."""
 
 
 class Evictor:
@@ -33,6 +36,7 @@ class Evictor:
         board: Board,
         works: Callable[[], list[Work[str]]],
         freed: Callable[[], None],
+        answered: Callable[[], None],
         observer: Observer,
     ) -> None:
         """Work on these tiers.
@@ -43,6 +47,7 @@ class Evictor:
             board: who waits for what.
             works: all work that somebody knows of.
             freed: called, with the board's lock held, when bytes were freed or an object has to be made again.
+            answered: called when a policy has answered for which `evict` did not wait.
             observer: told of evictions.
         """
         self.observer = observer
@@ -55,18 +60,24 @@ class Evictor:
             lambda need: ledger.choose(LOCAL, need, self.protected()),
             lambda copy: ledger.find(copy.key, LOCAL) is copy,
             tiers.local.budget_bytes,
+            answered,
         )
 
-    def evict(self, need: int, before_s: float | None, *, only_copied: bool = False) -> None:
-        """Free ``need`` bytes of the local tier.
+    def evict(self, need: int, before_s: float | None, *, only_copied: bool = False, occasion: Hashable = None) -> bool:
+        """Free ``need`` bytes of the local tier, as far as that goes.
 
         Args:
             need: bytes that shall be free.
             before_s: only what is needed later than that leaves, in seconds from now; None = anything that nobody
                 holds and the oldest reader does not wait for.
             only_copied: only what lies in the remote tier too.
+            occasion: who gives one does not wait for a policy that takes long, see `Candidates.answer`; None waits.
+
+        Returns:
+            Whether the policy has yet to answer: then there may be room soon, and ``answered`` is called.
         """
-        tier = self._tiers.local
+        tier, later = self._tiers.local, False
+        stays: list[Copy] = []
 
         def may_leave(copy: Copy) -> bool:
             if only_copied and self._ledger.find(copy.key, REMOTE) is None:
@@ -74,28 +85,35 @@ class Evictor:
             return before_s is None or evictable(self.next_due_in_s(copy.key), before_s)
 
         def forget() -> list[Copy]:
+            nonlocal later
             share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
             lacking = max(need - tier.free_bytes, 1)  # whoever asks has found no room
             spared = self._ledger.spared(LOCAL, self.protected())
-            leaving: list[Copy] = []
-            stays: list[Copy] = []
+            gone: list[Copy] = []
             found = seen = 0
+            asked = False
             # As many as if the policy had been asked now are looked at, but no more leave than are needed soon.
-            while found < lacking and seen < share and (some := self._candidates.take(READY_BYTES, spared)):
-                seen += sum(copy.bytes for copy in some)
-                for copy in some:
-                    if may_leave(copy):
-                        leaving.append(copy)
-                        found += copy.bytes
-                    else:
-                        stays.append(copy)
+            while found < lacking and seen < share and not asked:
+                some = self._candidates.take(READY_BYTES, spared, READY_COPIES, occasion)
+                if not some and occasion is None:
+                    asked, some = True, self._candidates.ask(share)
+                elif not some:
+                    answer = self._candidates.answer(share, spared, occasion)
+                    later, asked, some = answer is None, not answer, answer or []
+                mine = [copy for copy in some if may_leave(copy)]
+                gone += (left := self._ledger.leave(mine))  # before the policy is asked for others
+                found, seen = found + _bytes(left), seen + _bytes(some)
+                keys = {copy.key for copy in mine}
+                stays.extend(copy for copy in some if copy.key not in keys)
             self._candidates.put_back(stays)
-            gone = self._ledger.leave(leaving)
-            if found >= lacking or seen >= share:
-                return gone
-            return gone + self._ledger.leave([copy for copy in self._candidates.ask(share) if may_leave(copy)])
+            return gone
 
         self._leave(need, forget)
+        return later
+
+    def is_awaited(self) -> bool:
+        """Whether a policy has yet to answer for somebody who did not wait for it."""
+        return self._candidates.is_awaited()
 
     def close(self) -> None:
         """Ask no policy any more."""
@@ -165,3 +183,7 @@ class Evictor:
         """Seconds until an object is needed next by work that is known; None if it is not."""
         with self._board.changed:
             return min((due for work in self._works() if (due := work.next_due_in_s(key)) is not None), default=None)
+
+
+def _bytes(copies: list[Copy]) -> int:
+    return sum(copy.bytes for copy in copies)

@@ -4,10 +4,12 @@ A job is one decode of one video. It makes what somebody wants of that video now
 tasks want of it in the same time, so that tasks over the same videos decode them once (SAND §5.2).
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from viewcache.errors import Full
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
@@ -18,7 +20,11 @@ from viewcache.materializer.telemetry.stalls import Arrival, Stretch
 from viewcache.materializer.workers.job import Job, Made, Target
 from viewcache.store import LocalTier, Reservation, Written
 
-__all__ = ["Running", "by_work", "describe", "makeable", "no_room"]
+__all__ = ["Running", "by_work", "describe", "makeable", "no_room", "sweep"]
+
+_log = logging.getLogger("viewcache.dispatcher")
+
+SomeWork = TypeVar("SomeWork", bound=Work[str])
 
 
 @dataclass(slots=True)
@@ -41,6 +47,19 @@ class Running:
     """Whether the worker was started for it."""
     stretches: list[Stretch] = field(default_factory=list)
     """What the worker said of its work, in order."""
+    declared: int = 0
+    """Most raw bytes that what is left of it holds in a worker."""
+
+    def __post_init__(self) -> None:
+        """Add up what it declares: that is asked for at each choice of a job, and changes with each object only."""
+        self.declared = sum(work.held(row) for (work, row), *_ in self.wanted.values())
+
+    def take(self, key: str) -> list[Wanted[str]]:
+        """Who wants a key that it has nothing more to do with."""
+        wanted = self.wanted.pop(key, [])
+        for work, row in wanted[:1]:
+            self.declared -= work.held(row)
+        return wanted
 
     def took(self, made: Made) -> Arrival:
         """Note an object that was made; returns how it came to be, for who waited for it."""
@@ -50,19 +69,14 @@ class Running:
             self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
         return Arrival(self.given, self.fresh, tuple(self.stretches))
 
-    @property
-    def declared(self) -> int:
-        """Most raw bytes that what is left of it holds in a worker."""
-        return sum(work.held(row) for (work, row), *_ in self.wanted.values())
-
     def left(self) -> list[tuple[Work[str], list[int]]]:
         """All rows that still wait for the job."""
         return by_work(each for same in self.wanted.values() for each in same)
 
 
-def by_work(wanted: Iterable[Wanted[str]]) -> list[tuple[Work[str], list[int]]]:
+def by_work(wanted: Iterable[tuple[SomeWork, int]]) -> list[tuple[SomeWork, list[int]]]:
     """The same rows, for each work."""
-    found: dict[int, tuple[Work[str], list[int]]] = {}
+    found: dict[int, tuple[SomeWork, list[int]]] = {}
     for work, row in wanted:
         found.setdefault(id(work), (work, []))[1].append(row)
     return list(found.values())
@@ -93,8 +107,9 @@ def describe(
     first = [makeable(wanted[key]) for key in in_order_of_need(wanted, urgent)]
     work, row = first[0]
     source = work.source(row)
-    recipes = [replace(work.recipe(row), due=due) for due, (work, row) in enumerate(first)]
-    clips = tuple(replace(recipe, codec=codec_of(recipe)) for recipe in recipes)
+    recipes = {(id(work), row): recipe for work, rows in by_work(first) for row, recipe in work.recipes(rows).items()}
+    ordered = [recipes[id(work), row] for work, row in first]
+    clips = tuple(replace(recipe, due=due, codec=codec_of(recipe)) for due, recipe in enumerate(ordered))
     return Job(
         number=number,
         uri=source.uri,
@@ -115,3 +130,13 @@ def no_room(work: Work[str], rows: Sequence[int], tier: LocalTier) -> Full:
     what = f"{len(rows)} objects of up to {work.bound(rows[0])} bytes"
     used = f"{tier.used_bytes} of {tier.budget_bytes} bytes are in use"
     return Full(f"no room for {what}: {used} and nothing can be evicted; raise cache.budget")
+
+
+def sweep(tier: LocalTier) -> bool:
+    """Remove what dead workers left; False if that was not possible."""
+    try:
+        tier.sweep()
+    except OSError as error:  # no descriptor is free just now, say: the next sweep finds it
+        _log.warning("what dead workers left stays for now: %s", error, extra={"action": "sweep_failed"})
+        return False
+    return True

@@ -189,6 +189,10 @@ class Makeable(Work[str]):
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
 
+    def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
+        """How the objects of some rows are made, by row: one job's, which many works find out together."""
+        return {row: self.recipe(row) for row in rows}
+
     @abstractmethod
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""

@@ -5,6 +5,7 @@ In the order of work:
 - ``job``: what a worker is asked and what it answers
 - ``intermediates``: a worker's view of intermediates
 - ``make``: decode once, give every frame to all that need it
+- ``post``: a socket with messages on it
 - ``worker``: the body of a worker, process or thread
 - ``pool``: workers as the dispatcher sees them; worker processes, watched and replaced
 - ``thread_pool``: workers that are threads of this process

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 import os
+import select
 import signal
 import socket
 import struct
@@ -18,13 +19,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.limits import private_bytes
 from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.post import Post
 
 __all__ = ["Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
 
@@ -32,6 +33,9 @@ _log = logging.getLogger("viewcache.pool")
 
 DEPTH = 4
 """Most jobs that one worker has begun: the one it is on, and those that are paused for it."""
+
+MEASURED_S = 0.05
+"""How old a measurement of a worker's memory may be: a job is chosen in a fraction of what reading /proc takes."""
 
 GRACE_S = 30.0
 """Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
@@ -82,7 +86,7 @@ class Held:
 class Worker(ABC):
     """One that runs jobs, and the jobs that it has begun, the one it is on last."""
 
-    connection: Connection | None = None
+    post: Post | None = None
     """What becomes readable when it says something; None = it wakes the pool."""
 
     def __init__(self) -> None:
@@ -194,6 +198,9 @@ class Pool(ABC):
         self._workers: list[Worker] = []
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
+        self._waiting = select.poll()
+        """On the pipe, and on what worker processes say."""
+        self._waiting.register(self._wake_out, select.POLLIN)
 
     @abstractmethod
     def _start(self) -> Worker:
@@ -247,11 +254,14 @@ class Pool(ABC):
 
     def _started(self) -> Worker:
         try:
-            return self._start()
+            worker = self._start()
         except (OSError, RuntimeError) as error:  # threads that cannot be started are a RuntimeError
             raise Full(
                 f"no worker could be started: {error}; close files, or raise the limit (ulimit -n, -u)"
             ) from error
+        if worker.post is not None:
+            self._waiting.register(worker.post, select.POLLIN)
+        return worker
 
     def _least(self, preemptible: Set[int]) -> Worker | None:
         """The worker with the fewest paused jobs of those that may be interrupted."""
@@ -278,10 +288,11 @@ class Pool(ABC):
 
     def poll(self, timeout_s: float) -> list[Event]:
         """Wait for news of the workers, at most ``timeout_s`` seconds."""
-        connections = [worker.connection for worker in self._workers if worker.connection is not None]
-        if self._wake_out in wait([*connections, self._wake_out], timeout=timeout_s):
+        ready = {fd for fd, _ in self._waiting.poll(1e3 * timeout_s)}
+        if self._wake_out in ready:
             os.read(self._wake_out, 4096)
-        events = [event for worker in list(self._workers) for event in self._receive(worker)] + self._hung()
+        said = [worker for worker in self._workers if worker.post is None or worker.post.fileno() in ready]
+        events = [event for worker in said for event in self._receive(worker)] + self._hung()
         if self._observer is not None:
             for event in events:
                 self._observer.on_event(event)
@@ -306,6 +317,8 @@ class Pool(ABC):
 
     def _remove_dead(self, worker: Worker, before: str) -> list[Event]:
         self._workers.remove(worker)
+        if worker.post is not None:
+            self._waiting.unregister(worker.post)
         reason = before + worker.end()
         _log.warning("a worker ended: %s", reason, extra={"action": "worker_died"})
         return [Event(EventKind.DIED, job, reason=reason, worker=worker.id) for job in worker.jobs]
@@ -325,7 +338,7 @@ class Pool(ABC):
 class _Process(Worker):
     """A child process."""
 
-    connection: Connection
+    post: Post
 
     def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
         super().__init__()
@@ -334,6 +347,7 @@ class _Process(Worker):
             self._open(ours, theirs, memory_bytes, op_modules, grace_s)
         self._idle_bytes: int | None = None
         """Its size when it had loaded all that it needs, and before any job; None until it says so."""
+        self._held_bytes, self._measured_at = 0, -math.inf
 
     def _open(
         self,
@@ -353,7 +367,7 @@ class _Process(Worker):
             str(os.getpid()),
             *op_modules,
         )
-        self.connection = Connection(ours.detach())
+        self.post = Post(socket.socket(fileno=ours.detach()))
 
     @property
     def id(self) -> int:
@@ -361,14 +375,16 @@ class _Process(Worker):
 
     def held_bytes(self) -> int:
         """Its anonymous memory above its size before any job."""
-        return 0 if self._idle_bytes is None else max(0, private_bytes(self.process.pid) - self._idle_bytes)
+        now = time.monotonic()
+        if self._idle_bytes is not None and now - self._measured_at > MEASURED_S:
+            self._held_bytes, self._measured_at = max(0, private_bytes(self.process.pid) - self._idle_bytes), now
+        return self._held_bytes
 
     def send(self, what: Job | int) -> None:
-        self.connection.send(what)
+        self.post.send(what)
 
     def receive(self) -> Iterator[Message]:
-        while self.connection.poll():
-            message = self.connection.recv()
+        for message in self.post.receive():
             if isinstance(message, int):
                 self._idle_bytes, self.silent_since = message, time.monotonic()
             else:
@@ -379,7 +395,7 @@ class _Process(Worker):
         if self.process.poll() is None:
             self.process.kill()
         status = self.process.wait()
-        self.connection.close()
+        self.post.close()
         if status < 0:
             with contextlib.suppress(ValueError):
                 return f"process {self.process.pid} was killed by {signal.Signals(-status).name}"

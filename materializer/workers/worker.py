@@ -7,14 +7,15 @@ A worker process is run by the pool as `python -m viewcache.materializer.workers
 """
 
 import os
+import socket
 import sys
-from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from viewcache.materializer import ops
 from viewcache.materializer.limits import limit_worker, private_bytes
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.make import make
+from viewcache.materializer.workers.post import Post
 
 __all__ = ["Channel", "main", "serve"]
 
@@ -86,9 +87,9 @@ def main() -> None:
     op_modules = sys.argv[4:]
     limit_worker(memory_bytes, parent=parent)
     ops.load_modules(op_modules)
-    connection = Connection(fd)
-    connection.send(private_bytes(os.getpid()))  # what jobs take is counted from here
-    serve(connection)
+    post = Post(socket.socket(fileno=fd))
+    post.send(private_bytes(os.getpid()))  # what jobs take is counted from here
+    serve(post)
 
 
 if __name__ == "__main__":

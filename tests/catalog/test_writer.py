@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests import forked
 from tests.catalog.samples import copy, draws, execute, plan, registered, select
@@ -19,7 +21,7 @@ from viewcache.catalog.engine import Session
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow
-from viewcache.catalog.writer import Writer
+from viewcache.catalog.writer import BUSY_S, LINGER_S, Writer, linger_after
 
 
 @pytest.fixture
@@ -76,6 +78,15 @@ def test_many_small_changes_are_few_commits(
     catalog.flush()
     assert commits.count < 100
     assert catalog.load_copies().num_rows == 500
+
+
+@given(commit_s=st.floats(0, 1e3), longer_s=st.floats(0, 1e3))
+def test_commits_take_a_part_of_the_time(commit_s: float, longer_s: float) -> None:
+    """The longer a commit took, the longer changes gather for the next, and never so long that a kill loses much."""
+    waits = linger_after(commit_s)
+    assert LINGER_S <= waits <= BUSY_S
+    assert waits <= linger_after(commit_s + longer_s)
+    assert waits == BUSY_S or commit_s <= (commit_s + waits) / 5 * (1 + 1e-9)
 
 
 def test_later_changes_see_earlier_ones(catalog: Catalog) -> None:

@@ -90,6 +90,8 @@ class ScriptedPool(WorkerPool):
         """Numbers of jobs that were asked to yield."""
         self._events: deque[Event] = deque()
         self._news = threading.Condition()
+        self._woken = False
+        """Since the last poll."""
         self.polls = 0
         """How often the dispatcher has come for news."""
         self.deaf = False
@@ -116,16 +118,18 @@ class ScriptedPool(WorkerPool):
             self.asked += [job.number for job in self.running if job.number in preemptible - set(self.asked)]
 
     def wake(self) -> None:
-        """End a poll."""
+        """End a poll, this one or the next."""
         with self._news:
+            self._woken = True
             self._news.notify_all()
 
     def poll(self, timeout_s: float) -> list[Event]:
         """What the test said meanwhile."""
         with self._news:
             self.polls += 1
-            if not self._events:
+            if not self._events and not self._woken:
                 self._news.wait(timeout_s)
+            self._woken = False
             events = [] if self.deaf else list(self._events)
             self._events.clear()
             for event in events:

@@ -37,10 +37,19 @@ class Policy:
         self.now = 0.0
         self.error: Exception | None = None
         self.slow = slow
+        self.told = threading.Semaphore(0)
+        """Released when there is an answer that somebody went away without."""
+        self.begun = threading.Semaphore(0)
+        """Released when it is asked."""
+        self.gate: threading.Event | None = None
+        """Until it is set the thread gets no answer."""
 
     def ask(self, need: int) -> list[Copy]:
         """The first copies that are there."""
         self.asked_by.append(threading.current_thread().name)
+        self.begun.release()
+        if self.gate is not None and self.asked_by[-1] == "viewcache-candidates":
+            assert self.gate.wait(WAIT_S)
         if self.error is not None:
             raise self.error
         self.now += 1.0 if self.slow else 0.0
@@ -60,7 +69,7 @@ def policy() -> Policy:
 @pytest.fixture
 def ahead(policy: Policy) -> Iterator[Candidates]:
     """A tenth of the copies is asked for ahead."""
-    made = Candidates(policy.ask, policy.is_there, 100 * EACH, lambda: policy.now)
+    made = Candidates(policy.ask, policy.is_there, 100 * EACH, policy.told.release, lambda: policy.now)
     yield made
     made.close()
 
@@ -73,7 +82,7 @@ def numbers(copies: list[Copy]) -> list[int]:
 def test_a_quick_policy_is_asked_when_it_is_needed() -> None:
     """Small caches have no further thread."""
     quick = Policy(9, slow=False)
-    ahead = Candidates(quick.ask, quick.is_there, 90, lambda: quick.now)
+    ahead = Candidates(quick.ask, quick.is_there, 90, quick.told.release, lambda: quick.now)
     assert ahead.take(EACH, set()) == []
     assert numbers(ahead.ask(2 * EACH)) == [0, 1]
     assert ahead.take(EACH, set()) == []
@@ -161,11 +170,99 @@ def test_a_policy_that_fails(policy: Policy, ahead: Candidates, caplog: pytest.L
     assert ahead.take(EACH, set()) == []
 
 
+def test_who_does_not_wait_is_told(policy: Policy, ahead: Candidates) -> None:
+    """Who asks on an occasion gets no answer from a slow policy at first, is told, and then has all of it."""
+    gate = threading.Event()
+    policy.gate = gate
+    ahead.ask(EACH)  # it is slow, and from here on the thread asks, behind the gate
+    assert ahead.answer(2 * EACH, set(), "now") is None
+    assert ahead.is_awaited()
+    gate.set()
+    assert policy.told.acquire(timeout=WAIT_S)
+    while (found := ahead.answer(2 * EACH, set(), "now")) is None:  # the first was asked ahead, for nobody
+        assert policy.told.acquire(timeout=WAIT_S)
+    assert numbers(found) == [0, 1]
+    assert numbers(ahead.answer(10 * EACH, set(), "now") or []) == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_an_answer_is_final_until_something_happens() -> None:
+    """On one occasion a policy is asked once, what was put back is given again, and then there is nothing more."""
+    quick = Policy(3, slow=False)
+    ahead = Candidates(quick.ask, quick.is_there, 90, quick.told.release, lambda: quick.now)
+    try:
+        found = _patiently(ahead, quick, 9 * EACH, "now")
+        assert numbers(found) == [0, 1, 2]
+        ahead.put_back(found[1:])
+        assert numbers(_patiently(ahead, quick, EACH, "now")) == [1]
+        assert numbers(_patiently(ahead, quick, 9 * EACH, "now")) == [2]
+        assert _patiently(ahead, quick, EACH, "now") == []
+        assert len(quick.asked_by) == 1
+        assert numbers(_patiently(ahead, quick, EACH, "later")) == [0]
+        assert quick.asked_by == 2 * ["viewcache-candidates"]
+    finally:
+        ahead.close()
+    assert not ahead.is_awaited()
+
+
+def test_who_needs_more_than_is_being_asked_for_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the thread is asking meanwhile, nobody waits for an answer that nobody is asked for."""
+    monkeypatch.setattr(candidates, "SLOW_S", WAIT_S)
+    quick = Policy(9, slow=False)
+    quick.gate = threading.Event()
+    ahead = Candidates(quick.ask, quick.is_there, 90, quick.told.release, lambda: quick.now)
+    try:
+        asker = threading.Thread(target=ahead.answer, args=(EACH, set(), "now"))
+        asker.start()
+        assert quick.begun.acquire(timeout=WAIT_S)
+        opener = threading.Timer(0.05, quick.gate.set)  # while the next one waits, or before: it is the same to him
+        opener.start()
+        assert len(_patiently(ahead, quick, 5 * EACH, "now")) >= 4  # all but the asker's
+        asker.join()
+        opener.join()
+        assert not ahead.is_awaited()
+    finally:
+        ahead.close()
+
+
+def test_asking_comes_to_an_end_where_little_can_leave() -> None:
+    """Who takes what is ready and asks for more hears after a few answers that there is no more, however slow it is."""
+    slow = Policy(2)
+    ahead = Candidates(slow.ask, slow.is_there, 100 * EACH, slow.told.release, lambda: slow.now)
+    try:
+        for occasion in ("first", "second"):
+            answers: list[list[Copy] | None] = [None]
+            while answers[-1] != []:
+                ahead.put_back(ahead.take(EACH, {copy.key for copy in slow.there.values()}, 1, occasion))
+                answers.append(ahead.answer(EACH, {copy.key for copy in slow.there.values()}, occasion))
+                assert answers[-1] is not None or slow.told.acquire(timeout=WAIT_S)
+                assert len(answers) <= 5
+            assert ahead.wait_ready(WAIT_S)
+            assert not ahead.is_awaited()
+    finally:
+        ahead.close()
+
+
+def test_an_error_goes_to_who_asked(policy: Policy, ahead: Candidates) -> None:
+    """What the policy failed with is raised where an answer is asked for; on the next occasion it is asked again."""
+    policy.error = Broken("no such table")
+    with pytest.raises(Broken, match="no such table"):
+        _patiently(ahead, policy, EACH, "now")
+    policy.error = None
+    assert numbers(_patiently(ahead, policy, EACH, "later")) == [0]
+
+
+def _patiently(ahead: Candidates, policy: Policy, need: int, occasion: str) -> list[Copy]:
+    """The answer, asked for again whenever there is one."""
+    while (found := ahead.answer(need, set(), occasion)) is None:
+        assert policy.told.acquire(timeout=WAIT_S)
+    return found
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_order_is_the_policys(seed: int) -> None:
     """Whatever is taken, put back, held and gone: nothing comes twice, and always the first that may leave."""
     chance, policy = random.Random(seed), Policy(60)
-    ahead = Candidates(policy.ask, policy.is_there, 1000 * EACH, lambda: policy.now)
+    ahead = Candidates(policy.ask, policy.is_there, 1000 * EACH, policy.told.release, lambda: policy.now)
     ahead.ask(EACH)
     assert ahead.wait_ready(WAIT_S)  # all 60 are ready
     for _ in range(30):
