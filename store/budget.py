@@ -54,7 +54,7 @@ class Budget:
     def free_bytes(self) -> int:
         """What `reserve` would still grant."""
         free = max(0, self.budget_bytes - self.counted_bytes)
-        return free - free % self._unit
+        return self._asked(free)
 
     def resize(self, budget_bytes: int) -> None:
         """Set the bytes for objects and unfinished ones together; what is over them stays until it is evicted."""
@@ -84,7 +84,12 @@ class Budget:
             self._used = max(0, self._used - size)
 
     def _rounded(self, size: int) -> int:
+        """What is promised to who asks for so many bytes."""
         return -(-size // self._unit) * self._unit
+
+    def _asked(self, free: int) -> int:
+        """The most that can be asked for of so many free bytes."""
+        return free - free % self._unit
 
     def _end(self, reservation: "Reservation", written: int) -> None:
         self._check_process()

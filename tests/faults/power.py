@@ -23,7 +23,7 @@ from viewcache.materializer.storage.recover import Recovered, copy_row, recover
 from viewcache.store import ArrayMeta, LocalTier, write_object
 from viewcache.store.format import physical_of
 
-__all__ = ["Disk", "content", "key_of", "opened", "recovering", "writing"]
+__all__ = ["Disk", "content", "key_of", "opened", "recovering", "run", "writing"]
 
 SHAPE = (2, 40, 50)
 DRAWN = 4
