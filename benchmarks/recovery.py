@@ -42,7 +42,7 @@ def bench(args: Namespace) -> Iterator[Result]:
         for count in args.objects:
             at = Path(folder) / str(count)
             _invent(at, count)
-            command = [sys.executable, "-m", "benchmarks.recovery", "--one", str(at), str(count + ODD)]
+            command = [sys.executable, "-m", "benchmarks.recovery", "--one", str(at)]
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
             found = json.loads(done.stdout.splitlines()[-1])
             rows[f"{count:,}"] = tuple(round(each, 2) for each in found.values())
@@ -100,7 +100,7 @@ def _record(catalog: Catalog, keys: list[str], like: Written) -> None:
     catalog.flush()
 
 
-def measure(folder: Path, count: int) -> dict[str, float]:
+def measure(folder: Path) -> dict[str, float]:
     """Open the cache, read a batch, wait for the end of its recovery, and say what that took."""
     spent = {"catalog": 0.0, "storage": 0.0}
 
@@ -119,8 +119,7 @@ def measure(folder: Path, count: int) -> dict[str, float]:
     begun, before = time.perf_counter(), time.process_time()
     with viewcache.open(_config(folder)) as cache:
         opened = time.perf_counter()
-        while len(cache.owner.ledger) < count - ODD // 2 and hasattr(cache.owner, "recovery"):
-            cache.owner.recovery.wait(0.01)
+        cache.owner.recovery.wait()
         done, cpu = time.perf_counter(), time.process_time() - before
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         cache.read("t", 0, 0)
@@ -158,6 +157,6 @@ def arguments(parser: ArgumentParser) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(measure(Path(sys.argv[2]), int(sys.argv[3]))))
+        print(json.dumps(measure(Path(sys.argv[2]))))
     else:
         main(__doc__, bench, arguments)

@@ -97,6 +97,14 @@ class LocalTier(Tier):
                 if is_physical(physical):
                     yield physical, self._taken(entry.path)
 
+    def iter_groups(self) -> Iterator[tuple[str, set[str]]]:
+        """See `Tier.iter_groups`; no object is looked at."""
+        self._check_process()
+        for prefix in _entries(f"{self.root}/{_OBJECTS}"):
+            if _PREFIX.fullmatch(prefix.name) is not None:
+                names = (entry.name for entry in _entries(prefix.path))
+                yield prefix.name, {name for name in names if is_physical(f"{_OBJECTS}/{prefix.name}/{name}")}
+
     def delete(self, physical: str, counted: int | None = None) -> int:
         """Remove one object; others see it whole or not at all.
 

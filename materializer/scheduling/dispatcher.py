@@ -155,6 +155,11 @@ class Dispatcher(Driver[str, Reservation]):
         """Let look-ahead leave so many bytes of the budget free: a task with larger batches has joined."""
         self.demand_reserve = demand_reserve
 
+    def counted(self) -> None:
+        """All that lies in the local tier is counted now: until then nothing is made."""
+        with self._board.changed:
+            self._freed()
+
     def forget(self, task_id: int) -> None:
         """Make nothing ahead for a task any more; jobs that only it wanted are given up."""
         with self._board.changed:
@@ -227,9 +232,8 @@ class Dispatcher(Driver[str, Reservation]):
         self.pool.wake()
 
     def _is_idle(self) -> bool:
-        if self._running or self._choosing or self._board.is_waited_on():
-            return False
-        if self._tier_moves is not None and self._tier_moves.is_any():
+        moving = self._tier_moves is not None and self._tier_moves.is_any()
+        if moving or self._running or self._choosing or self._board.is_waited_on():
             return False
         with self._board.changed:
             return self.full or self._thread is None or next_ahead(self._board) is None
@@ -252,6 +256,8 @@ class Dispatcher(Driver[str, Reservation]):
             self._board.stop(error)
 
     def _dispatch(self) -> None:
+        if not self._tier.is_counted():  # who looks for room would evict
+            return
         self._choosing = True
         try:
             lacks_room = self.give_jobs()

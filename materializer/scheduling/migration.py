@@ -134,7 +134,7 @@ class Mover:
 
     def _start(self, room: int) -> list[_Move]:
         """What is moved next: up before down, the soonest needed first."""
-        if room <= 0 or time.monotonic() < self._paused_until:
+        if room <= 0 or time.monotonic() < self._paused_until or not self._tiers.local.is_counted():
             return []
         moves: list[_Move] = []
         for candidates in (self._into_memory, self._into_local, self._out_of_local):

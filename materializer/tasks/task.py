@@ -311,7 +311,8 @@ class Task:
         positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
         order = Order(ids[:, :positions], np.minimum(settled, positions))
         plan, again = with_substitutes(plan, known, order, self.seed, self.task_id, by_video=together)
-        active = self._record(plan, order)
+        with self._catalog.naming:
+            active = self._record(plan, order)
         now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
         record_policies(self._catalog, active, now, known)
         return active
@@ -365,7 +366,7 @@ class Task:
 
         The replacement of a clip depends on its place alone, not on when its damage was found (law 3).
         """
-        with self._planning, self.group.lock if self.group is not None else nullcontext():
+        with self._planning, self.group.lock if self.group is not None else nullcontext(), self._catalog.naming:
             plan = active.plan
             if self.spec.dataset.on_bad_video == OnBadVideo.RAISE or len(plan.videos) < 2:
                 return BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
@@ -402,7 +403,7 @@ class Task:
         Nobody has seen a clip of it: its packets are looked at before the first one is made.
         """
         span = self.spec.sampling.span
-        with self._planning, self.group.lock if self.group is not None else nullcontext():
+        with self._planning, self.group.lock if self.group is not None else nullcontext(), self._catalog.naming:
             for active in list(self._generations.values()):
                 plan = active.plan
                 rows = np.flatnonzero(plan.video == plan.videos.row_of.get(video_id, -1))
