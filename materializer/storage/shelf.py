@@ -1,7 +1,7 @@
 """The copies in one tier by key, of which those that the catalog had at the start become objects when somebody asks.
 
-A million of them stay columns of numbers and text: 0.3 kB each where an object of Python with its chunk table takes a
-whole one, and a second to load where making them all takes twenty.
+They stay columns of numbers and text, since making an object of Python with its chunk table of each would be most of
+the work of a start, and few of them are asked for.
 """
 
 from collections.abc import Iterator, KeysView
