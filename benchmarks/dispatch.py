@@ -36,13 +36,15 @@ from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import Position
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
-from viewcache.materializer.storage.ledger import Copy, Ledger
+from viewcache.materializer.storage.ledger import Ledger
+from viewcache.materializer.storage.shelf import Copy, Shelf
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers import pool as pools
-from viewcache.materializer.workers.job import FolderTarget, Job, Made
+from viewcache.materializer.workers.job import FolderTarget, Job
 from viewcache.materializer.workers.pool import Event, WorkerPool
 from viewcache.store import ArrayMeta, LocalTier, Written, write_object
+from viewcache.store.tier import LOCAL
 
 EPOCHS, FRAMES, GOP = 5, 250, 50
 POLICIES = ("demand", "sand", "refcount", "lru", "fifo", "cost_benefit")
@@ -255,7 +257,8 @@ def _policies(run: Run, stack: ExitStack) -> dict[str, dict[str, float]]:
 
 def _policy(site: _Site, policy: str, seconds: float, chance: random.Random) -> dict[str, float]:
     ledger = _Timed(site.catalog, Eviction(site.catalog, find_policy(policy, all_policies(None))))
-    ledger.adopt(site.ledger.copies().values())
+    site.catalog.flush()
+    ledger.adopt(Shelf.recorded(site.catalog, LOCAL))
     site.ledger, active, watch = ledger, site.active, _Watch()
     dispatcher = site.dispatcher(watch, reserve=8 * active.plan.bound)
     dispatcher.progressed(active, Position(1, 0, 0.3))
@@ -295,7 +298,6 @@ def _fill(site: _Site, count: int, seed: int) -> None:
     """Let clips of all epochs lie in the store, as many as that, and let it be full of them."""
     active = site.active
     rows = np.random.default_rng(seed).permutation(len(active))[:count].tolist()
-    copies: list[Copy] = []
     records: list[CopyRow] = []
     for start in range(0, count, LINKS):
         first, *others = rows[start : start + LINKS]
@@ -304,13 +306,12 @@ def _fill(site: _Site, count: int, seed: int) -> None:
         for row in (first, *others):
             key = active.key(row)
             object_id, mine = int(active.object_ids[row]), replace(written, key=key, physical=_place(key))
-            copies.append(Copy(object_id, key, Made(key, mine, {}).stored, mine.bytes))
             records.append(_row(object_id, mine))
     for start in range(0, count, BATCH):
         site.catalog.mark_ready(records[start : start + BATCH])
     site.catalog.flush()
-    site.ledger.adopt(copies)
-    used = sum(copy.bytes for copy in copies)
+    site.ledger.adopt(Shelf.recorded(site.catalog, LOCAL))
+    used = sum(row.bytes for row in records)
     site.tier.settle(used)
     site.tier.resize(used + 8 * active.plan.bound)
 

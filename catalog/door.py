@@ -5,6 +5,7 @@ return at once and are committed within a moment (``flush`` waits); the others r
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from socket import gethostname
@@ -60,6 +61,8 @@ class Catalog(Leaving, Videos):
         upkeep = self._upkeep.tick if self._upkeep else lambda: None
         self._writer = Writer(opened.engine, opened.journal, name, opened.make_room, upkeep) if writable else None
         self.backlog: Callable[[], int] = self._writer.backlog if self._writer else lambda: 0
+        self.naming = threading.RLock()
+        """Held by who looks for the ids of objects and records those that have none, so that no key gets two."""
 
     @classmethod
     def open(
@@ -287,6 +290,10 @@ class Catalog(Leaving, Videos):
     def load_copies(self) -> pa.Table:
         """Every copy, ``schemas.COPY`` by (object_id, tier)."""
         return self._query("read_copies")
+
+    def recount_copies(self, counted: pa.Table) -> None:
+        """Correct how many bytes copies take: (object_id, tier, bytes) of those that differ."""
+        self._call(lambda session: session.run("recount_copies", given=counted))
 
     def copies_of_videos(self, video_ids: Sequence[int]) -> pa.Table:
         """(object_id, key, tier, physical, bytes) of the copies of these videos' objects, for changed files."""

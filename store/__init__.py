@@ -8,6 +8,7 @@ In the order of work:
 - ``buffers``: aligned, reusable memory for pixels
 - ``budget``: the law of every tier: used and reserved bytes stay within the budget
 - ``temporary``: names of unfinished folders, and whether their maker lives
+- ``blocks``: what files take of a disk: whole blocks, and a folder for each object
 - ``spans``: which ranges of a shard to ask for at once
 - ``shard_writer``: a shard's bytes, chunk by chunk, into any open file
 - ``shard_reader``: chunks out of a shard, checked, from wherever it lies

@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from viewcache.errors import Misuse, WrongProcess
+from viewcache.errors import Broken, Misuse, WrongProcess
 
 __all__ = ["Budget", "Reservation"]
 
@@ -33,6 +33,8 @@ class Budget:
         self._lock = threading.Lock()
         self._used = 0
         self._reserved = 0
+        self._counting = False
+        self._failure: Exception | None = None
 
     @property
     def used_bytes(self) -> int:
@@ -53,21 +55,23 @@ class Budget:
     @property
     def free_bytes(self) -> int:
         """What `reserve` would still grant."""
-        free = max(0, self.budget_bytes - self.counted_bytes)
-        return free - free % self._unit
+        return 0 if self._counting else self._asked(max(0, self.budget_bytes - self.counted_bytes))
 
     def resize(self, budget_bytes: int) -> None:
         """Set the bytes for objects and unfinished ones together; what is over them stays until it is evicted."""
         self.budget_bytes = budget_bytes
 
     def reserve(self, size: int) -> "Reservation | None":
-        """Promise ``size`` bytes (see `bound_bytes`), or None where the budget has no room: then evict, or wait."""
+        """Promise ``size`` bytes (see `bound_bytes`), or None where the budget has no room: then evict, or wait.
+
+        Nothing is promised while it is not known how much lies here.
+        """
         self._check_process()
         if size < 1:
             raise Misuse(f"a reservation of {size} bytes makes no sense; reserve what bound_bytes says")
         size = self._rounded(size)
         with self._lock:
-            if self._used + self._reserved + size > self.budget_bytes:
+            if self._counting or self._used + self._reserved + size > self.budget_bytes:
                 return None
             self._reserved += size
         return Reservation(self, size)
@@ -78,13 +82,42 @@ class Budget:
         with self._lock:
             self._used = used_bytes
 
+    def begin_count(self) -> None:
+        """What lies here is being counted, and may be more than `used_bytes` until that is over."""
+        self._counting = True
+
+    def add_found(self, size: int) -> None:
+        """Count bytes of objects that were found; less than 0 of those that were counted and are not there."""
+        with self._lock:
+            self._used = max(0, self._used + size)
+
+    def end_count(self, failure: Exception | None = None) -> None:
+        """All that lies here is counted, or it never will be because of ``failure``."""
+        self._failure = failure
+        self._counting = failure is not None
+
+    def is_counted(self) -> bool:
+        """Whether all that lies here is counted.
+
+        Raises:
+            Broken: it cannot be.
+        """
+        if self._failure is not None:
+            raise Broken(f"cannot count what lies in {self.url}: {self._failure}; open the cache again")
+        return not self._counting
+
     def _give_back(self, size: int) -> None:
         """Bytes of a deleted object."""
         with self._lock:
             self._used = max(0, self._used - size)
 
     def _rounded(self, size: int) -> int:
+        """What is promised to who asks for so many bytes."""
         return -(-size // self._unit) * self._unit
+
+    def _asked(self, free: int) -> int:
+        """The most that can be asked for of so many free bytes."""
+        return free - free % self._unit
 
     def _end(self, reservation: "Reservation", written: int) -> None:
         self._check_process()

@@ -5,6 +5,7 @@ reservation. The trade-off: an object is two files in a folder of its own, which
 range of one big file, which would save two calls.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, Broken, Full
 from viewcache.failpoints import failpoint
+from viewcache.store.blocks import BLOCK, block_bytes, folder_bytes, whole_blocks
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical, is_physical
 from viewcache.store.marker import MARKER, UNFINISHED, write_marker
 from viewcache.store.reader import read_into, scan_object, verify_object
@@ -46,7 +48,7 @@ class LocalTier(Tier):
         Args:
             root: folder, created with mode 0700 where it is missing. Other files beside ours (the catalog's) are
                 left alone.
-            budget_bytes: for objects and temporary files together.
+            budget_bytes: for objects and temporary files together, in whole blocks and with a folder each.
             name: of the tier in the catalog.
 
         Raises:
@@ -62,6 +64,7 @@ class LocalTier(Tier):
             if isinstance(error, Full):
                 raise
             raise Broken(f"cannot make a store of {self.root}: {error.strerror}; check that it is writable") from error
+        self._block = block_bytes(self.root)
 
     def read(self, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
         """Read an object, or some of its inner chunks, into ``out``; see `read_into`."""
@@ -84,7 +87,7 @@ class LocalTier(Tier):
         return verify_object(self.root, physical, table)
 
     def iter_objects(self) -> Iterator[tuple[str, int]]:
-        """All ``(physical, bytes on disk)``, in no order; what vanishes meanwhile is skipped."""
+        """All ``(physical, bytes that it takes)``, in no order; what vanishes meanwhile is skipped."""
         self._check_process()
         for prefix in _entries(f"{self.root}/{_OBJECTS}"):
             if _PREFIX.fullmatch(prefix.name) is None:
@@ -92,7 +95,15 @@ class LocalTier(Tier):
             for entry in _entries(prefix.path):
                 physical = f"{_OBJECTS}/{prefix.name}/{entry.name}"
                 if is_physical(physical):
-                    yield physical, _folder_bytes(entry.path)
+                    yield physical, self._taken(entry.path)
+
+    def iter_groups(self) -> Iterator[tuple[str, set[str]]]:
+        """See `Tier.iter_groups`; no object is looked at."""
+        self._check_process()
+        for prefix in _entries(f"{self.root}/{_OBJECTS}"):
+            if _PREFIX.fullmatch(prefix.name) is not None:
+                names = (entry.name for entry in _entries(prefix.path))
+                yield prefix.name, {name for name in names if is_physical(f"{_OBJECTS}/{prefix.name}/{name}")}
 
     def delete(self, physical: str, counted: int | None = None) -> int:
         """Remove one object; others see it whole or not at all.
@@ -112,7 +123,7 @@ class LocalTier(Tier):
         self._check_process()
         dying = f"{self.root}/{temporary_name(check_physical(physical))}"
         place = f"{self.root}/{physical}"
-        size = _folder_bytes(place) if counted is None else counted
+        size = self._taken(place) if counted is None else counted
         try:
             os.rename(place, dying)
         except FileNotFoundError:
@@ -139,9 +150,30 @@ class LocalTier(Tier):
         self._check_process()
         removed = 0
         for entry in abandoned(self.root, dead_pid):
-            removed += _folder_bytes(entry.path)
+            removed += self._taken(entry.path)
             _remove(entry.path)
         return removed
+
+    def _taken(self, path: str) -> int:
+        """What a folder of files takes, or a file; 0 if it is gone. Links are not followed."""
+        try:
+            if not os.path.isdir(path) or os.path.islink(path):
+                return whole_blocks(os.lstat(path).st_size, self._block)
+            total = folder_bytes(path)
+        except FileNotFoundError:
+            return 0
+        for entry in _entries(path):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_file(follow_symlinks=False):
+                    total += whole_blocks(entry.stat(follow_symlinks=False).st_size, self._block)
+        return total
+
+    def _rounded(self, size: int) -> int:
+        # What is asked for has room for smaller blocks, if this disk gives larger ones: two files and a folder.
+        return size + 3 * max(0, self._block - BLOCK)
+
+    def _asked(self, free: int) -> int:
+        return max(0, free - self._rounded(0))
 
     def _lay_out(self) -> None:
         root = Path(self.root)
@@ -217,20 +249,6 @@ def _entries(path: str) -> list["os.DirEntry[str]"]:
             return list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _folder_bytes(path: str) -> int:
-    """Bytes of the files in a folder without following links; of the thing itself if it is a file."""
-    total = 0
-    entries = _entries(path)
-    for entry in entries:
-        try:
-            total += entry.stat(follow_symlinks=False).st_size if entry.is_file(follow_symlinks=False) else 0
-        except FileNotFoundError:
-            continue
-    if not entries and os.path.isfile(path):
-        total = os.lstat(path).st_size
-    return total
 
 
 def _remove(path: str) -> None:

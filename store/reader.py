@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import ChunkDamaged, Full
+from viewcache.store.blocks import taken_bytes
 from viewcache.store.format import (
     MAX_METADATA_BYTES,
     METADATA_NAME,
@@ -112,9 +113,9 @@ def scan_object(root: Root, physical: str) -> FoundObject:
             table = locate_chunks(partial(read_exactly, file, path), path, meta, digest, 0, size)
         finally:
             os.close(file)
+        return FoundObject(key, physical, meta, table, taken_bytes(root, folder, size, len(text)))
     except OSError as error:
         raise _explain(error, path) from error
-    return FoundObject(key, physical, meta, table, size + len(text))
 
 
 def verify_object(root: Root, physical: str, table: ChunkTable | None = None) -> FoundObject:

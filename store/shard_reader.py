@@ -71,7 +71,7 @@ class FoundObject:
     meta: ArrayMeta
     table: ChunkTable
     bytes: int
-    """That it takes: shard and ``zarr.json``; in memory, the pages of both."""
+    """That it takes, see `viewcache.store.Written.bytes`."""
 
     @property
     def stored(self) -> Stored:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Full, Misuse
+from viewcache.store.blocks import OBJECT_BOUND
 from viewcache.store.checksum import crc32c
 from viewcache.store.codec import codec
 from viewcache.store.format import (
@@ -27,7 +28,16 @@ from viewcache.store.format import (
 )
 from viewcache.store.shard_reader import FoundObject
 
-__all__ = ["ShardWriter", "Written", "bound_bytes", "inner_chunks", "packed_shard", "write_exactly", "written_of"]
+__all__ = [
+    "ShardWriter",
+    "Written",
+    "bound_bytes",
+    "inner_chunks",
+    "packed_shard",
+    "shard_bound",
+    "write_exactly",
+    "written_of",
+]
 
 Bytes = NDArray[np.uint8]
 Blob = bytes  # the type's own name is a field's below
@@ -43,7 +53,8 @@ class Written:
     physical: str
     """Its place in the tier, ``objects/ab/ab…``."""
     bytes: int
-    """That it takes: shard and ``zarr.json``; in memory, the pages of both."""
+    """That it takes: in a folder the blocks of shard and ``zarr.json`` and the folder's own, in memory the pages, in a
+    bucket their lengths."""
     raw_bytes: int
     """Of the array in memory."""
     codec: str
@@ -61,9 +72,14 @@ class Written:
 
 def bound_bytes(meta: ArrayMeta, key: str) -> int:
     """The most bytes that writing this object takes in any tier at any time: what to reserve before it."""
+    metadata = len(dump_metadata(meta, key, 0)) + remote_entries_bytes(meta.chunks)
+    return shard_bound(meta) + metadata + OBJECT_BOUND
+
+
+def shard_bound(meta: ArrayMeta) -> int:
+    """The most bytes that a shard has."""
     per_chunk = aligned(codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
-    shard = meta.chunks * per_chunk + index_size(meta.chunks)
-    return shard + len(dump_metadata(meta, key, 0)) + remote_entries_bytes(meta.chunks)
+    return meta.chunks * per_chunk + index_size(meta.chunks)
 
 
 def inner_chunks(array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> Iterable[Bytes]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from viewcache.errors import ChunkDamaged
 from viewcache.store.budget import Budget
 from viewcache.store.buffers import aligned_empty
-from viewcache.store.format import ArrayMeta, ChunkTable
+from viewcache.store.format import ArrayMeta, ChunkTable, check_physical
 from viewcache.store.shard_reader import FoundObject, Stored, read_each
 from viewcache.store.shard_writer import Written
 
@@ -106,6 +106,14 @@ class Tier(Budget, ABC):
     @abstractmethod
     def iter_objects(self) -> Iterator[tuple[str, int]]:
         """All ``(physical, bytes that it takes)``, in no order; what vanishes meanwhile is skipped."""
+
+    def iter_groups(self) -> Iterator[tuple[str, set[str]]]:
+        """Keys of all objects, in groups: (their first two digits, keys), each group once, in no order."""
+        groups: dict[str, set[str]] = {}
+        for physical, _ in self.iter_objects():
+            key = check_physical(physical)
+            groups.setdefault(key[:2], set()).add(key)
+        yield from groups.items()
 
     @abstractmethod
     def delete(self, physical: str, counted: int | None = None) -> int:

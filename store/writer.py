@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from viewcache.errors import Broken, ChunkDamaged, Full, Misuse
 from viewcache.failpoints import failpoint
+from viewcache.store.blocks import taken_bytes
 from viewcache.store.format import METADATA_NAME, ArrayMeta, dump_metadata, physical_of
 from viewcache.store.marker import MARKER, write_marker
 from viewcache.store.reader import scan_object, verify_object
 from viewcache.store.shard_reader import FoundObject
-from viewcache.store.shard_writer import ShardWriter, Written, bound_bytes, inner_chunks, write_exactly, written_of
+from viewcache.store.shard_writer import ShardWriter, Written, inner_chunks, shard_bound, write_exactly, written_of
 from viewcache.store.temporary import temporary_name
 
 __all__ = ["ObjectWriter", "find_written", "sync_folder", "write_object"]
@@ -84,7 +85,7 @@ class ObjectWriter:
             self._make_folder()
             failpoint("store.temp-made")
             self._file = os.open(f"{self._folder}/{meta.shard_name}", _CREATE, 0o600)
-            os.posix_fallocate(self._file, 0, bound_bytes(meta, key) - len(dump_metadata(meta, key, 0)))
+            os.posix_fallocate(self._file, 0, shard_bound(meta))
             self._shard = ShardWriter(self._file, 0, key, meta)
         except BaseException as error:
             self.abort()
@@ -147,6 +148,7 @@ class ObjectWriter:
                 sync_folder(self._folder)
             failpoint("store.before-rename")
             self._keep_marker()
+            taken = taken_bytes(self._root, self._folder, length, len(text))
             found = self._publish()
             failpoint("store.after-rename")
         except BaseException as error:
@@ -155,7 +157,7 @@ class ObjectWriter:
         if found is not None:
             self.abort()
         self._folder = ""
-        mine = FoundObject(self._key, self._physical, self._meta, table, length + len(text))
+        mine = FoundObject(self._key, self._physical, self._meta, table, taken)
         return written_of(found or mine, time.perf_counter() - self._started, existed=found is not None)
 
     def abort(self) -> None:

@@ -20,7 +20,13 @@ from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
-from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace, section_of, trace_of
+from viewcache.materializer.simulation.simulated_uses import (
+    OBJECT_BYTES,
+    GenerationUses,
+    UseTrace,
+    section_of,
+    trace_of,
+)
 from viewcache.materializer.tasks.opening import share_among
 from viewcache.materializer.tasks.task import Task
 
@@ -191,9 +197,10 @@ def _pace(task: Task, catalog: Catalog) -> float:
 
 
 def _disk_share(catalog: Catalog) -> float:
-    """Bytes on disk for a byte of pixels, of the objects that were made; 1 if there are none."""
+    """Bytes of packed pixels for a byte of pixels, of the objects that were made; 1 if there are none."""
     row = catalog.query("stored_share").to_pylist()[0]
-    return row["bytes"] / row["pixel_bytes"] if row["pixel_bytes"] else 1.0
+    packed = max(0, row["bytes"] - row["copies"] * OBJECT_BYTES)
+    return packed / row["pixel_bytes"] if row["pixel_bytes"] else 1.0
 
 
 def _read_all(tasks: Sequence[Task], paces: Sequence[float], epochs: int | None) -> tuple[UseTrace, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
 from viewcache.api.session.placed import placed
-from viewcache.api.session.storage import Storage, forget_volatile, open_storage
+from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
@@ -27,7 +27,7 @@ from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.spec import DatasetSpec, Durability, TaskSpec
-from viewcache.materializer.storage.recover import bind_store
+from viewcache.materializer.storage.recover import Recovered, bind_store
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
@@ -77,15 +77,17 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "O
         catalog.set_setting(CLEAN, "no")
         storage = open_storage(config, catalog, local, clean=clean)
         owner = Owner(storage, catalog, local, lock, gate)
+        storage.recovery.start(owner.counted)
         owner.open_tasks(owner.config.tasks, progress)
         plan_again(catalog, owner.opened)
     except BaseException:
         if storage is not None:
+            storage.recovery.close()
             storage.tiers.close()
         if owner is not None:
             owner.end_headers()
             owner.observer.close()
-        _let_go(catalog, lock, clean=storage is not None)
+        _let_go(catalog, lock, clean=storage is not None and storage.recovery.is_over)
         raise
     return owner
 
@@ -116,8 +118,8 @@ class Owner:
         self.tiers = storage.tiers
         self.ledger = storage.ledger
         """What lies where, and who reads it."""
-        self.recovered = storage.recovered
-        """What was found in the local tier."""
+        self.recovery = storage.recovery
+        """Makes the catalog and the local tier agree after an unclean end."""
         self.observer: Observer = self._observer()
         """Told of jobs, reads, plans and evictions."""
         self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.has, self.observer)
@@ -140,6 +142,11 @@ class Owner:
     def _observer(self) -> Observer:
         path = self.config.cache.trace
         return Observer() if path is None else Trace(path, lambda: counter_tracks(self.snapshot()))
+
+    @property
+    def recovered(self) -> Recovered:
+        """What was found in the local tier so far."""
+        return self.recovery.result
 
     # Tasks ---------------------------------------------------------------------------------------------------------
 
@@ -271,6 +278,15 @@ class Owner:
                 self.dispatcher, self.mover = dispatcher, mover
             return self.dispatcher
 
+    def counted(self) -> None:
+        """The local tier is counted, or never will be: what there is no room for leaves, and jobs may begin."""
+        if self.recovery.is_over:
+            shrink(self.tiers, self.ledger)
+        with self._starting:
+            dispatcher = self.dispatcher
+        if dispatcher is not None:
+            dispatcher.counted()
+
     def _reserve(self) -> int:
         return max((task.demand_reserve(task.batch_bound()[0]) for task in self.opened), default=0)
 
@@ -314,6 +330,7 @@ class Owner:
     def close(self, leave_s: float) -> None:
         """End planner, movers and workers, wait for callers at most ``leave_s`` seconds, commit and let go."""
         self.end_headers()
+        self.recovery.close()
         self.look_ahead.close()
         with self._starting:
             dispatcher, mover = self.dispatcher, self.mover
@@ -325,7 +342,7 @@ class Owner:
         self.tiers.close()
         forget_volatile(self.catalog, self.tiers)
         self.observer.close()
-        _let_go(self.catalog, self._lock, clean=clean and not self.tiers.orphans)
+        _let_go(self.catalog, self._lock, clean=clean and self.recovery.is_over and not self.tiers.orphans)
 
 
 def _counts(spent: Spent) -> TaskCounts:

@@ -11,12 +11,12 @@ from viewcache.errors import ViewcacheError
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.ledger import Ledger
-from viewcache.materializer.storage.recover import Recovered, recover
+from viewcache.materializer.storage.recover import Recovery, recover
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.store import LocalTier, Tier, open_tier
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Storage", "forget_volatile", "open_storage"]
+__all__ = ["Storage", "forget_volatile", "open_storage", "shrink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Storage:
     """With the default budget filled in."""
     ledger: Ledger
     tiers: Tiers
-    recovered: Recovered
-    """What was found in the local tier."""
+    recovery: Recovery
+    """Of the local tier; if it is not over, it is to be started."""
 
     def codecs(self, catalog: Catalog, byte_s: Callable[[], float]) -> CodecChooser:
         """What chooses codecs, given what says what a byte of the budget is worth."""
@@ -52,11 +52,11 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     """
     eviction = Eviction.of(catalog, config.cache.eviction)
     moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
-    found = recover(catalog, local, LOCAL, clean=clean)
+    ledger = Ledger(catalog, [spec.name for spec in config.cache.tiers], eviction)
+    recovery = recover(catalog, local, ledger, clean=clean, wait=False)
     config = config.with_used_bytes(local.used_bytes)
     local.resize(config.cache.local.budget_bytes)
     opened: list[Tier] = []
-    copies = list(found.copies)
     try:
         for spec in config.cache.tiers:
             if spec.name == LOCAL:
@@ -66,20 +66,18 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             opened.append(tier)
             if tier.volatile or moved.get(spec.name, spec.url) != spec.url:
                 forget_tier(catalog, spec.name)
-            copies += recover(catalog, tier, spec.name, clean=clean).copies
+            recover(catalog, tier, ledger, clean=clean)
     except BaseException:
         for tier in opened:
             tier.close()
         raise
     catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
-    ledger = Ledger(catalog, [tier.name for tier in opened], eviction)
-    ledger.adopt(copies)
     tiers = Tiers(opened, ledger)
     for tier in opened:
         if tier.away:
-            tiers.leave_alone(tier.name, recovered=not found.walked)
-    _shrink(tiers, ledger)
-    return Storage(config, ledger, tiers, found)
+            tiers.leave_alone(tier.name, recovered=not recovery.result.walked)
+    shrink(tiers, ledger)
+    return Storage(config, ledger, tiers, recovery)
 
 
 def forget_volatile(catalog: Catalog, tiers: Tiers) -> None:
@@ -99,8 +97,8 @@ def forget_tier(catalog: Catalog, name: str) -> None:
         catalog.flush()
 
 
-def _shrink(tiers: Tiers, ledger: Ledger) -> None:
-    """Evict what a budget that was lowered since the last run has no room for."""
+def shrink(tiers: Tiers, ledger: Ledger) -> None:
+    """Evict what a budget that was lowered since the last run has no room for, as far as it is counted."""
     for name in tiers.names():
         if tiers[name].away:
             continue  # the next start does it

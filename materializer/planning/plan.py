@@ -23,6 +23,7 @@ from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.spec import Coordination, TaskSpec
+from viewcache.store.blocks import OBJECT_BOUND
 
 __all__ = ["GenerationPlan", "check_size", "clip_bound", "plan_batch", "plan_generation"]
 
@@ -33,7 +34,7 @@ MOST_CLIPS = 1 << 24
 """Clips of one generation. While it is planned a clip takes about 400 bytes of memory, so this is below 7 GB."""
 
 METADATA_BOUND = 8192
-"""Bytes that an object's zarr.json, shard index and checksums may take at most, besides 16 a frame."""
+"""Bytes that an object's zarr.json, shard index and checksums may have at most, besides 16 a frame."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ N = TypeVar("N", int, NDArray[np.float64])
 
 def clip_bound(clip_bytes: N, frames: N) -> N:
     """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
-    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND
+    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND + OBJECT_BOUND
 
 
 def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:

@@ -270,7 +270,7 @@ class Singles:
     def _object_ids(self, wanted: Sequence[SingleFrame]) -> dict[str, int]:
         """Id of each frame's object by key; new ones get a row in the catalog."""
         fresh = {each.recipe.key: each for each in wanted}
-        with _registering:
+        with _registering, self._catalog.naming:
             ids = {key: self._ids[key] for key in fresh if key in self._ids}
             missing = [key for key in fresh if key not in ids]
             if missing:

@@ -255,9 +255,10 @@ class Keeper:
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
                     )
         keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
-        ids, known = ids_of(self._catalog, keys)
-        fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-        self._catalog.record_objects(intermediate_rows(fresh))
+        with self._catalog.naming:
+            ids, known = ids_of(self._catalog, keys)
+            fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
+            self._catalog.record_objects(intermediate_rows(fresh))
         for object_id, (key, _, recipe) in zip(ids.tolist(), recipes, strict=True):
             objects[key] = (*objects[key], IntermediateObject(object_id, key, recipe))
         return objects, sources

@@ -36,10 +36,8 @@ _log = logging.getLogger("viewcache.dispatcher")
 
 TRIES = 3
 """How often a video is given to a worker when workers die on it."""
-
 TRIAL_EVERY = 16
 """Of so many jobs one tries all codecs on an object."""
-
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
@@ -75,12 +73,11 @@ class Dispatcher(Driver[str, Reservation]):
         """Bytes of the budget that look-ahead leaves to readers."""
         self._on_bad_clip = on_bad_clip
         self._on_scanned = on_scanned
-        self._board = self.state = Board(ledger)
-        self.lock = self._board.changed
-        told = observer or Observer()
-        self.evictor = Evictor(ledger, tiers, self._board, self._works, self._freed, self._answered, told)
+        self._board = board = self.state = Board(ledger)
+        self.lock = board.changed
+        self.evictor = Evictor(ledger, tiers, board, self._works, self._freed, self._answered, observer or Observer())
         """Makes room."""
-        self.chooser = (chooser or Chooser)(self._board, settings)
+        self.chooser = (chooser or Chooser)(board, settings)
         """Who is next."""
         self.full = False
         self._thread: threading.Thread | None = None
@@ -157,6 +154,11 @@ class Dispatcher(Driver[str, Reservation]):
     def leave_to_readers(self, demand_reserve: int) -> None:
         """Let look-ahead leave so many bytes of the budget free: a task with larger batches has joined."""
         self.demand_reserve = demand_reserve
+
+    def counted(self) -> None:
+        """All that lies in the local tier is counted now: until then nothing is made."""
+        with self._board.changed:
+            self._freed()
 
     def forget(self, task_id: int) -> None:
         """Make nothing ahead for a task any more; jobs that only it wanted are given up."""
@@ -260,6 +262,8 @@ class Dispatcher(Driver[str, Reservation]):
             self._board.stop(error)
 
     def _dispatch(self) -> None:
+        if not self._tier.is_counted():  # who looks for room would evict
+            return
         self._choosing = True
         try:
             # Each object that a worker has made leads here, and most of the time every worker is busy.
@@ -314,10 +318,9 @@ class Dispatcher(Driver[str, Reservation]):
     ) -> int:
         self._jobs += 1
         intermediates, held = hold_intermediates(self._ledger, map(makeable, wanted.values()))
-        codecs = self._settings.codecs
+        target, codecs, urgent = self._settings.target, self._settings.codecs, missing_keys(self._board)
         trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
-        urgent = missing_keys(self._board)
-        job = describe(self._jobs, wanted, self._settings.target, codecs.for_recipe, intermediates, urgent, trial=trial)
+        job = describe(self._jobs, wanted, target, codecs.for_recipe, intermediates, urgent, trial=trial)
         self._running[job.number] = Running(job, wanted, promises, held)
         return job.number
 
@@ -378,9 +381,8 @@ class Dispatcher(Driver[str, Reservation]):
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
         self.chooser.learn(running)
-        codec = next((intermediate.stored.codec for intermediate in running.job.intermediates), "raw")
-        trials = trial_rows(report.trials)
-        self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trials)
+        codec = next((each.stored.codec for each in running.job.intermediates), "raw")
+        self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trial_rows(report.trials))
         for copy in running.held:
             if copy.key in report.damaged:
                 _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})

@@ -42,9 +42,6 @@ WINDOW = 1024
 NEAR = 64
 """How many for what is brought back into the local tier: reading a remote copy itself is no mistake, only slower."""
 
-PAGES = 2 * 4096
-"""Memory gives out whole pages; bytes that an object may take more for it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
@@ -137,7 +134,7 @@ class Mover:
 
     def _start(self, room: int) -> list[_Move]:
         """What is moved next: up before down, the soonest needed first."""
-        if room <= 0 or time.monotonic() < self._paused_until:
+        if room <= 0 or time.monotonic() < self._paused_until or not self._tiers.local.is_counted():
             return []
         moves: list[_Move] = []
         for candidates in (self._into_memory, self._into_local, self._out_of_local):
@@ -286,4 +283,4 @@ class Mover:
 def _bound(copy: Copy) -> int:
     """Most bytes that an object takes in any tier and codec."""
     stored = copy.stored
-    return clip_bound(math.prod(stored.shape), 4 * max(stored.shape[0], len(stored.table.offsets))) + PAGES
+    return clip_bound(math.prod(stored.shape), 4 * max(stored.shape[0], len(stored.table.offsets)))

@@ -2,11 +2,13 @@
 
 In the order of work:
 
+- ``shelf``: the copies of one tier, as columns until somebody asks for one
 - ``ledger``: what lies in the store and who reads it
 - ``leases``: objects that are kept from leaving until a given time
 - ``tiers``: the tiers of an open cache: reading from where a copy lies
 - ``codecs``: which codec an object gets, by measured costs
 - ``eviction``: the active policy is asked; what happens when it fails
+- ``found``: objects that the store has and the catalog does not tell of
 - ``recover``: make catalog and store agree at start
 - ``removal``: copies leave a cache that nobody has open
 - ``gc``: `viewcache gc`: what no plan needs

@@ -12,7 +12,7 @@ from time import time
 from viewcache.catalog import Catalog
 from viewcache.catalog.replay import REBUILT
 from viewcache.errors import ChunkDamaged
-from viewcache.materializer.storage.recover import copy_row, scan_each
+from viewcache.materializer.storage.found import copy_row, scan_each
 from viewcache.materializer.storage.removal import remove
 from viewcache.store import FoundObject, Tier
 from viewcache.store.temporary import TEMPORARY, abandoned

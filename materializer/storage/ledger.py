@@ -10,14 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
 from viewcache.errors import Broken, ViewcacheError
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
-from viewcache.store import Stored, Written
+from viewcache.materializer.storage.shelf import Copy, Shelf
+from viewcache.store import Written
 
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
@@ -35,19 +35,6 @@ _ALL = 1 << 62
 """More bytes than any tier has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """One object in one tier."""
-
-    object_id: int
-    key: str
-    stored: Stored
-    """What the tier's reader wants."""
-    bytes: int
-    """That it takes there."""
-    tier: str = LOCAL
-
-
 class Ledger:
     """Copies by content key, and the catalog behind them. Thread-safe."""
 
@@ -61,9 +48,10 @@ class Ledger:
         """
         self._catalog = catalog
         self._lock = threading.Lock()
-        self._copies: dict[str, dict[str, Copy]] = {tier: {} for tier in tiers}
-        """Tier → key → copy."""
+        self._copies = {tier: Shelf(tier) for tier in tiers}
         self._keys: dict[int, str] = {}
+        self._left: dict[str, set[str]] = {}
+        """Tier that is being looked through → keys of what has left it since that began."""
         self._holds: Counter[tuple[str, str]] = Counter()
         """By tier and key."""
         self.holds = 0
@@ -92,18 +80,43 @@ class Ledger:
         """Whether a tier is not passed over just now."""
         return self._down.get(tier, 0.0) < time.monotonic()
 
-    def _reachable(self) -> Iterator[dict[str, Copy]]:
+    def _reachable(self) -> Iterator[Shelf]:
         """The copies of each tier that can be read, the fastest first."""
         if not self._down:
             return iter(self._copies.values())
         return (copies for tier, copies in self._copies.items() if self.is_reachable(tier))
 
-    def adopt(self, copies: Iterable[Copy]) -> None:
-        """Take over what earlier runs left."""
+    def adopt(self, shelf: Shelf) -> None:
+        """Take over what earlier runs left in a tier, as the catalog has it."""
         with self._lock:
-            for copy in copies:
-                self._copies[copy.tier][copy.key] = copy
+            self._copies[shelf.tier] = shelf
+            self._keys.update(zip(shelf.recorded_ids, shelf.recorded_keys, strict=True))
+
+    def look_through(self, tier: str, *, over: bool = False) -> None:
+        """Remember from now on what leaves a tier, for `found`; no more when that is over."""
+        with self._lock:
+            self._left.pop(tier, None)
+            if not over:
+                self._left[tier] = set()
+
+    def found(self, rows: Iterable[tuple[Copy, CopyRow]]) -> list[Copy]:
+        """Take in copies that lie in a tier and had no row, and record them; returns those that have not left since."""
+        with self._lock:
+            taken = [each for each in rows if each[0].key not in self._left.get(each[0].tier, ())]
+            for copy, _ in taken:
+                self._copies[copy.tier].put(copy)
                 self._keys[copy.object_id] = copy.key
+            self._catalog.mark_ready([row for _, row in taken])
+        return [copy for copy, _ in taken]
+
+    def lost(self, tier: str, keys: Iterable[str]) -> list[Copy]:
+        """Forget copies of which nothing lies in a tier, and return them; what has left already is left out."""
+        shelf = self._copies[tier]
+        with self._lock:
+            copies = [copy for copy in map(shelf.get, keys) if copy is not None]
+        gone = self._forget(copies, "missing", unless_held=False)
+        self._catalog.mark_gone([copy.object_id for copy in gone], "missing", tier=tier)
+        return gone
 
     def has(self, key: str) -> bool:
         """Whether an object is in the store, in any tier that can be read."""
@@ -111,7 +124,13 @@ class Ledger:
 
     def find(self, key: str, tier: str) -> Copy | None:
         """An object's copy in one tier."""
-        return self._copies.get(tier, {}).get(key)
+        with self._lock:
+            shelf = self._copies.get(tier)
+            return None if shelf is None else shelf.get(key)
+
+    def lies_in(self, key: str, tier: str) -> bool:
+        """Whether an object has a copy in a tier."""
+        return key in self._copies[tier]
 
     def __len__(self) -> int:
         """Number of objects in the store."""
@@ -120,7 +139,9 @@ class Ledger:
     def copies(self, tier: str = LOCAL) -> dict[str, Copy]:
         """What lies in a tier now, by key."""
         with self._lock:
-            return dict(self._copies[tier])
+            shelf = self._copies[tier]
+            keys = list(shelf.keys())
+            return {key: copy for key in keys if (copy := shelf.get(key)) is not None}
 
     @property
     def held(self) -> set[str]:
@@ -198,7 +219,7 @@ class Ledger:
             self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
-        return next((copies[key] for copies in self._reachable() if key in copies), None)
+        return next((copy for shelf in self._reachable() if (copy := shelf.get(key)) is not None), None)
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""
@@ -213,7 +234,7 @@ class Ledger:
         """A copy was published: readers may have it at once, the catalog's row follows with the next batch."""
         with self._lock:
             self._tick += 1
-            self._copies[copy.tier][copy.key] = copy
+            self._copies[copy.tier].put(copy)
             self._keys[copy.object_id] = copy.key
             row = CopyRow(
                 object_id=copy.object_id,
@@ -244,7 +265,9 @@ class Ledger:
                 leased = self._leases.keys()
                 gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds and copy.key not in leased]
             for copy in gone:
-                del self._copies[copy.tier][copy.key]
+                self._copies[copy.tier].remove(copy.key)
+                if copy.tier in self._left:
+                    self._left[copy.tier].add(copy.key)
                 self._read[copy.tier].pop(copy.object_id, None)
                 if not any(copy.key in copies for copies in self._copies.values()):
                     del self._keys[copy.object_id]
@@ -305,12 +328,12 @@ class Ledger:
         kept = self.spared(tier, protected)
         with self._lock:
             copies = self._copies[tier]
-            spared = [copies[key].object_id for key in kept & copies.keys()]
+            spared = [copy.object_id for copy in map(copies.get, kept) if copy is not None]
         chosen = self._behind(tier, need, spared) if behind else self._eviction.choose(tier, need, spared)
         with self._lock:
             self._chosen.update(((tier, victim.object_id), victim) for victim in chosen)
             keys = [self._keys.get(victim.object_id, "") for victim in chosen]
-            return [copies[key] for key in keys if key in copies]
+            return [copy for copy in map(copies.get, keys) if copy is not None]
 
     def _behind(self, tier: str, need: int, spared: Sequence[int]) -> list[Victim]:
         """Choose when the catalog cannot be written: it offers what has left, and does not know what was made since.
@@ -320,7 +343,7 @@ class Ledger:
         offered = self._eviction.choose(tier, _ALL, spared)
         known = {*spared, *self._catalog.query("read_copy_ids", tier=tier)["object_id"].to_pylist()}
         with self._lock:
-            by_id = {copy.object_id: copy for copy in self._copies[tier].values()}
+            by_id = {copy.object_id: copy for copy in self._copies[tier]}
         offered += [Victim(each, "made while the catalog was full", None) for each in by_id if each not in known]
         chosen, freed = [], 0
         for victim in offered:

@@ -1,29 +1,31 @@
 """Make catalog and store agree at start (SAND §5.5): adopt what was published but not recorded, forget what is gone.
 
-After a clean end nothing is walked. After any other, every object folder is looked at once; bytes are checked when they
-are read. What a catalog has lost is planned again, from its draws and the configuration: content keys are the same, so
-plans find what is there. Idempotent: killed in the middle, it is done again.
+After a clean end nothing is walked. After any other, every folder is listed once: an object that has a row is not
+looked at, for its bytes are checked when they are read. Of a large store that is done while the cache is read already;
+nothing is made meanwhile, since the budget is not known (docs/design/0027). What a catalog has lost is planned again,
+from its draws and the configuration: content keys are the same, so plans find what is there. Idempotent: killed in the
+middle, it is done again.
 """
 
 import logging
-import re
+import threading
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import CopyRow, ObjectKind
+from viewcache.catalog import Catalog
 from viewcache.catalog.replay import REBUILT
-from viewcache.errors import BadInput, ChunkDamaged, StoreUnreachable
+from viewcache.errors import BadInput, StoreUnreachable
 from viewcache.failpoints import failpoint
-from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.storage.ledger import Copy
-from viewcache.store import ChunkTable, FoundObject, LocalTier, Stored, Tier
+from viewcache.materializer.storage.found import adopt, copy_row, scan_orphans
+from viewcache.materializer.storage.ledger import Copy, Ledger
+from viewcache.materializer.storage.shelf import Shelf
+from viewcache.store import LocalTier, Tier, physical_of
 
-__all__ = ["Recovered", "bind_store", "check_bound", "copy_row", "recover", "scan_each"]
+__all__ = ["Recovered", "Recovery", "bind_store", "check_bound", "recover"]
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -33,18 +35,23 @@ STORE_ID = "store_id"
 STORE_ROOT = "store_root"
 """Setting of the catalog: where that store was first."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
-"""What the kind of an object and the key of its video look like."""
+COUNTED = "counted"
+"""Setting of the catalog: by which rule its rows count the bytes of the local tier."""
+
+RULE = "blocks"
+"""That of this release; before it were the lengths of files, and no setting."""
 
 BATCH = 1024
 """Objects that are looked up in the catalog at once."""
+
+AT_ONCE = 20_000
+"""So many recorded objects are walked before the cache is open, in a second or less; of more it is open meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """What was found at start."""
 
-    copies: tuple[Copy, ...]
     walked: bool
     """Whether the store was walked because the last end was not clean."""
     adopted: int = 0
@@ -110,166 +117,171 @@ def _another_store(root: str) -> BadInput:
     )
 
 
-def recover(catalog: Catalog, tier: Tier, name: str, *, clean: bool) -> Recovered:
-    """Reconcile one tier.
+def recover(catalog: Catalog, tier: Tier, ledger: Ledger, *, clean: bool, wait: bool = True) -> "Recovery":
+    """Reconcile one tier, and let the ledger know what lies there.
 
     Args:
         catalog: what we know.
         tier: what is there; its count of used bytes is set. Of one that is away, or goes away meanwhile, the catalog's
             rows are trusted: what is wrong with them is found by the read that needs it, or by a later start.
-        name: of the tier in the catalog.
+        ledger: takes over what is found.
         clean: the last owner closed the catalog, so its rows can be trusted.
+        wait: for the end; else a walk of many objects is left to the caller, who starts it.
     """
-    trusted = clean and not catalog.quarantined and catalog.setting(REBUILT) != "yes"
-    if tier.away:
-        return _by_rows(catalog, tier, name)
+    swept = 0
     try:
-        return _reconciled(catalog, tier, name, trusted=trusted)
-    except StoreUnreachable as error:  # it answered when it was opened
-        _log.warning("tier %s is taken as the catalog has it: %s", name, error, extra={"action": "tier_down"})
-        tier.mark_away()
-        return _by_rows(catalog, tier, name)
+        swept = 0 if tier.away else tier.sweep()
+    except StoreUnreachable as error:
+        _away(tier, error)
+    if isinstance(tier, LocalTier):
+        _count_anew(catalog, tier)
+    shelf = Shelf.recorded(catalog, tier.name)
+    tier.settle(shelf.recorded_bytes)
+    ledger.adopt(shelf)
+    rebuilt = bool(catalog.quarantined) or catalog.setting(REBUILT) == "yes"
+    walked = not tier.away and (rebuilt or not clean)
+    recovery = Recovery(catalog, tier, ledger, shelf, Recovered(walked, swept_bytes=swept))
+    if not recovery.is_over and (wait or rebuilt or len(shelf) <= AT_ONCE):
+        recovery.run()
+    return recovery
 
 
-def _by_rows(catalog: Catalog, tier: Tier, name: str, swept: int = 0) -> Recovered:
-    """What lies in a tier as the catalog has it."""
-    copies = _recorded(catalog, name)
-    tier.settle(sum(copy.bytes for copy in copies))
-    return Recovered(tuple(copies), walked=False, swept_bytes=swept)
+def _away(tier: Tier, error: StoreUnreachable) -> None:
+    """It answered when it was opened."""
+    _log.warning("tier %s is taken as the catalog has it: %s", tier.name, error, extra={"action": "tier_down"})
+    tier.mark_away()
 
 
-def _reconciled(catalog: Catalog, tier: Tier, name: str, *, trusted: bool) -> Recovered:
-    swept = tier.sweep()
-    if trusted:
-        return _by_rows(catalog, tier, name, swept)
-    copies = {copy.stored.physical: copy for copy in _recorded(catalog, name)}
-    there = dict(tier.iter_objects())
-    missing = [physical for physical in copies if physical not in there]
-    catalog.mark_gone([copies.pop(physical).object_id for physical in missing], "missing", tier=name)
-    orphans = [physical for physical in there if physical not in copies]
-    deleted = unknown = 0
-    for k in range(0, len(orphans), BATCH):
-        found, broken = _scan_orphans(tier, orphans[k : k + BATCH])
-        deleted += len(tier.each(tier.delete, broken))
-        ids, fresh = _adopt(catalog, found)
-        unknown += fresh
-        catalog.mark_ready([copy_row(ids[each.key], name, each) for each in found])
-        copies |= {each.physical: Copy(ids[each.key], each.key, each.stored, each.bytes, name) for each in found}
-        failpoint("recover.adopted")
-    adopted = len(orphans) - deleted
-    # By row, as `delete` will give it back: an object that was cut short since counts what it had.
-    tier.settle(sum(copy.bytes for copy in copies.values()))
-    catalog.flush()
-    failpoint("recover.reconciled")
-    if orphans or missing:
-        _log.warning(
-            "the last run did not end cleanly: %d objects adopted, %d of them not known, %d forgotten, %d deleted",
-            adopted,
-            unknown,
-            len(missing),
-            deleted,
-            extra={"action": "recovered"},
-        )
-    return Recovered(tuple(copies.values()), True, adopted, len(missing), deleted, swept, unknown)
+def _count_anew(catalog: Catalog, tier: LocalTier) -> None:
+    """Correct rows that count by the rule of an earlier release; once, so each object may be looked at."""
+    if catalog.setting(COUNTED) == RULE:
+        return
+    rows = catalog.query("read_stored", tier=tier.name).select(["object_id", "physical", "bytes"])
+    there = dict(tier.iter_objects()) if rows.num_rows else {}
+    columns = (rows[name].to_pylist() for name in rows.column_names)
+    wrong = [(each, there[place]) for each, place, size in zip(*columns, strict=True) if there.get(place, size) != size]
+    if wrong:
+        ids, sizes = (pa.array(column, pa.int64()) for column in zip(*wrong, strict=True))
+        counted = pa.table({"object_id": ids, "tier": pa.array([tier.name] * len(wrong)), "bytes": sizes})
+        catalog.recount_copies(counted)
+        _log.warning("%d objects were counted anew, in blocks of the disk", len(wrong), extra={"action": "recounted"})
+    catalog.set_setting(COUNTED, RULE)
 
 
-def _recorded(catalog: Catalog, tier: str) -> list[Copy]:
-    copies = []
-    for row in catalog.query("read_stored", tier=tier).to_pylist():
-        shape = tuple(int(side) for side in row["shape"].split("x"))
-        stored = Stored(
-            row["physical"], shape, row["chunk_rows"], row["codec"], ChunkTable.from_bytes(row["table_blob"])
-        )
-        copies.append(Copy(row["object_id"], row["key"], stored, row["bytes"], tier))
-    return copies
+class Recovery:
+    """The walk through one tier: `run` does it now, `start` in a thread. Of a trusted tier it is over at once."""
 
-
-def scan_each(tier: Tier, physicals: Sequence[str]) -> list[FoundObject | ChunkDamaged]:
-    """What each of several objects says of itself, or what is wrong with it."""
-
-    def look(physical: str) -> FoundObject | ChunkDamaged:
-        try:
-            return tier.scan(physical)
-        except ChunkDamaged as damage:
-            return damage.with_traceback(None)  # it would hold what was read
-
-    return tier.each(look, physicals)
-
-
-def _scan_orphans(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
-    """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
-    found: list[FoundObject] = []
-    broken: list[str] = []
-    for physical, each in zip(physicals, scan_each(tier, physicals), strict=True):
-        try:
-            if isinstance(each, ChunkDamaged):
-                raise each
-            _described(0, each)
-        except ChunkDamaged as damage:
-            _log.warning("an object that was not whole is deleted: %s", damage, extra={"action": "delete"})
-            broken.append(physical)
+    def __init__(self, catalog: Catalog, tier: Tier, ledger: Ledger, shelf: Shelf, result: Recovered) -> None:
+        """Walk nothing yet; ``result.walked`` says whether it is to be done."""
+        self.result = result
+        """What was found so far."""
+        self._catalog, self._tier, self._ledger, self._shelf = catalog, tier, ledger, shelf
+        self._closing = False
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        if result.walked:
+            tier.begin_count()
+            ledger.look_through(tier.name)
         else:
-            found.append(each)
-    return found, broken
+            self._over.set()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the catalog and the tier agree."""
+        return self._over.is_set()
 
-def _adopt(catalog: Catalog, found: list[FoundObject]) -> tuple[dict[str, int], int]:
-    """Key → id of each object, and how many of them the catalog did not know until now."""
-    known = catalog.objects_by_key([each.key for each in found])
-    ids = dict(zip(known["key"].to_pylist(), known["object_id"].to_pylist(), strict=True))
-    fresh = [each for each in found if each.key not in ids]
-    if fresh:
-        first = catalog.next_object_id(len(fresh))
-        ids |= {each.key: first + k for k, each in enumerate(fresh)}
-        catalog.adopt_objects(
-            pa.Table.from_pylist([_described(ids[each.key], each) for each in fresh], schema=schemas.FOUND)
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for that; False when the time is over."""
+        return self._over.wait(timeout_s)
+
+    def start(self, then: Callable[[], None]) -> None:
+        """Walk in a thread, and call ``then`` at its end, well or ill; of a tier that was walked, do nothing."""
+        if not self.is_over:
+            self._thread = threading.Thread(target=self._run, args=(then,), name="viewcache-recovery", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop a walk that is under way: the next start does it again."""
+        self._closing = True
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, then: Callable[[], None]) -> None:
+        try:
+            self.run()
+            then()
+        except Exception as error:  # whatever it is, who waits for room must be told
+            _log.exception("the store could not be looked through", extra={"action": "recovery_failed"})
+            self._tier.end_count(error)
+            then()
+
+    def run(self) -> None:
+        """Walk to the end."""
+        try:
+            self._walk()
+        except StoreUnreachable as error:
+            _away(self._tier, error)
+            self.result = replace(self.result, walked=False)
+        if self._closing:
+            return
+        self._catalog.flush()
+        failpoint("recover.reconciled")
+        self._ledger.look_through(self._tier.name, over=True)
+        self._tier.end_count()
+        self._over.set()
+        found = self.result
+        if found.adopted or found.deleted or found.forgotten:
+            _log.warning(
+                "the last run did not end cleanly: %d objects adopted, %d of them not known, %d forgotten, %d deleted",
+                found.adopted,
+                found.unknown,
+                found.forgotten,
+                found.deleted,
+                extra={"action": "recovered"},
+            )
+
+    def _walk(self) -> None:
+        recorded: dict[str, list[str]] = {}
+        for key in self._shelf.recorded_keys:
+            recorded.setdefault(key[:2], []).append(key)
+        orphans: list[str] = []
+        lost: list[str] = []
+        for prefix, names in self._tier.iter_groups():
+            lost += [key for key in recorded.pop(prefix, ()) if key not in names]
+            orphans += [key for key in names if not self._ledger.lies_in(key, self._tier.name)]
+            while len(orphans) >= BATCH and not self._closing:
+                self._take_in(orphans[:BATCH])
+                del orphans[:BATCH]
+            if self._closing:
+                return
+        lost += [key for keys in recorded.values() for key in keys]
+        for first in range(0, len(lost), BATCH):
+            self._forget(lost[first : first + BATCH])
+        self._take_in(orphans)
+
+    def _take_in(self, keys: list[str]) -> None:
+        """Objects without a row get one, or are deleted if they are not whole."""
+        if not keys:
+            return
+        tier, name = self._tier, self._tier.name
+        found, broken = scan_orphans(tier, [physical_of(key) for key in keys])
+        tier.each(lambda physical: tier.delete(physical, 0), broken)
+        ids, unknown = adopt(self._catalog, found)
+        copies = [Copy(ids[each.key], each.key, each.stored, each.bytes, name) for each in found]
+        rows = [copy_row(ids[each.key], name, each) for each in found]
+        taken = self._ledger.found(zip(copies, rows, strict=True))
+        # By row, as `delete` will give it back.
+        tier.add_found(sum(copy.bytes for copy in taken))
+        self.result = replace(
+            self.result,
+            adopted=self.result.adopted + len(taken),
+            deleted=self.result.deleted + len(broken),
+            unknown=self.result.unknown + unknown,
         )
-    return ids, len(fresh)
+        failpoint("recover.adopted")
 
-
-def _described(object_id: int, found: FoundObject) -> dict[str, object]:
-    """What an object says of itself; its cost is a guess until a plan names it.
-
-    Raises:
-        ChunkDamaged: it says something that no object of ours says, so another program wrote it.
-    """
-    attributes, cost = found.meta.attributes, CostModel()
-    frames, recipe = attributes.get("frames"), attributes.get("recipe", [])
-    kind, video_key = attributes.get("kind", "clip"), attributes.get("video_key", "")
-    if not all(isinstance(text, str) and _PLAIN.fullmatch(text) for text in (kind, video_key)):
-        raise ChunkDamaged(f"{found.physical}: kind or video_key in its attributes is not a plain word")
-    if not (isinstance(recipe, list) and all(isinstance(step, dict) for step in recipe)):
-        raise ChunkDamaged(f"{found.physical}: the recipe in its attributes is not a list of steps")
-    if frames is not None and not (isinstance(frames, list) and all(map(_is_frame, frames))):
-        raise ChunkDamaged(f"{found.physical}: the frames in its attributes are not a list of frame numbers")
-    size = found.meta.raw_bytes
-    return {
-        "object_id": object_id,
-        "key": found.key,
-        "kind": kind,
-        "video_key": video_key,
-        "depth": len(recipe),
-        "est_bytes": size,
-        # Native planes at 4:2:0: one and a half bytes a pixel.
-        "cost_s": size / 1.5 * cost.decode_s_per_pixel if kind == ObjectKind.FRAMES else size * cost.make_s_per_byte,
-        "shape": "x".join(map(str, found.meta.shape)),
-        "frame_list": frames,
-    }
-
-
-def _is_frame(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 31
-
-
-def copy_row(object_id: int, tier: str, found: FoundObject) -> CopyRow:
-    """The catalog's row of a copy that was found."""
-    return CopyRow(
-        object_id=object_id,
-        tier=tier,
-        physical=found.physical,
-        bytes=found.bytes,
-        codec=found.meta.codec,
-        chunk_rows=found.meta.chunk[0],
-        table_blob=found.table.to_bytes(),
-        crc=found.table.digest(),
-    )
+    def _forget(self, keys: list[str]) -> None:
+        """Rows whose object is not there go."""
+        gone = self._ledger.lost(self._tier.name, keys)
+        self._tier.add_found(-sum(copy.bytes for copy in gone))
+        self.result = replace(self.result, forgotten=self.result.forgotten + len(gone))

@@ -1,6 +1,5 @@
 """Ids of the objects of a task's plans: asked of the catalog by content key, and claimed where it knows none."""
 
-import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -17,22 +16,17 @@ __all__ = ["Numbering"]
 
 
 class Numbering:
-    """Gives the objects of one task's plans their ids, and records those that are new. Thread-safe.
-
-    Between the question which objects the catalog knows and the moment when it knows the others, nobody else may ask:
-    no key gets two ids.
-    """
+    """Gives the objects of one task's plans their ids, and records those that are new. Thread-safe."""
 
     def __init__(self, catalog: Catalog, task_id: int) -> None:
         """Number for a task."""
         self._catalog = catalog
         self._task_id = task_id
         self._cost = CostModel()
-        self._lock = threading.Lock()
 
     def some(self, plan: GenerationPlan, rows: NDArray[np.int64], object_ids: NDArray[np.int64]) -> None:
         """Put the ids of some rows' objects into ``object_ids``, (n,)."""
-        with self._lock:
+        with self._catalog.naming:
             object_ids[rows], known = ids_of(self._catalog, plan.keys[rows])
             self._catalog.record_objects(plan_objects(plan, rows, object_ids, known, self._cost))
 
@@ -47,7 +41,7 @@ class Numbering:
         recorded = self._catalog.load_use_ids(self._task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
         fresh = len(recorded) != int(used.sum())
         needs = frame_needs(plan, index_of) if fresh else None  # takes longest, so it is done before others must wait
-        with self._lock:
+        with self._catalog.naming:
             object_ids, known = ids_of(self._catalog, plan.keys)
             if fresh or not np.array_equal(recorded, object_ids[used]):
                 needs = needs or frame_needs(plan, index_of)

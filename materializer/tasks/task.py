@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.errors import BadVideo, Broken, Closed, ViewcacheError, ViewNotFound
+from viewcache.errors import Broken, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
@@ -405,7 +405,7 @@ class Task:
             together = self._settings.together
             try:
                 chosen = self._replacing.substitute(clips, rows, why, twins, self._guard, by_video=together)
-            except BadVideo as error:
+            except ViewcacheError as error:
                 return error
             self.early.note(chosen)
             return None

@@ -5,16 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests import forked
 from tests.catalog.samples import copy, select
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.policies import SHIPPED, Policy
 from viewcache.materializer.storage import ledger as ledger_module
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.leases import Leases
 from viewcache.materializer.storage.ledger import Copy, Ledger
+from viewcache.materializer.storage.shelf import Shelf
 from viewcache.store import ArrayMeta, ChunkTable, LocalTier, Stored
 from viewcache.store.tier import LOCAL
 
@@ -33,6 +35,16 @@ def put(ledger: Ledger, tier: LocalTier, *numbers: int) -> None:
         table = ChunkTable.from_bytes(written.table)
         stored = Stored(written.physical, SHAPE, written.chunk_rows, written.codec, table)
         ledger.add(Copy(number, key(number), stored, written.bytes), written)
+
+
+def name(catalog: Catalog, *numbers: int) -> None:
+    """Let the catalog know objects, as a plan does."""
+    rows: list[dict[str, Any]] = [
+        {"object_id": number, "key": key(number), "kind": "clip", "video_key": "", "depth": 0, "est_bytes": 1}
+        | {"cost_s": 1.0, "shape": "x".join(map(str, SHAPE)), "frame_list": [0]}
+        for number in numbers
+    ]
+    catalog.adopt_objects(pa.Table.from_pylist(rows, schema=schemas.FOUND))
 
 
 def read(ledger: Ledger, *numbers: int) -> None:
@@ -127,13 +139,12 @@ def test_a_lease_of_an_earlier_run_protects_nothing(where: str, tier: LocalTier)
     """Whoever held it is gone with the process that gave it, on PostgreSQL too."""
     with Catalog.open(where) as catalog:
         ledger = Ledger(catalog)
+        name(catalog, 1)
         put(ledger, tier, 1)
         ledger.lease("a", [key(1)], 1e9)
-        left = ledger.hold([key(1)])
-    assert left is not None
     with Catalog.open(where) as catalog:
         ledger = Ledger(catalog)
-        ledger.adopt(left)
+        ledger.adopt(Shelf.recorded(catalog, LOCAL))
         assert select(catalog, "select count(*) from leases") == [(0,)]
         assert leaving(ledger) == [1]
 
@@ -147,18 +158,17 @@ def test_reads_are_counted(where: str, tier: LocalTier) -> None:
     """The order of reads is the order of `lru`, also after reopening; only what was read after counts as newer."""
     with Catalog.open(where) as catalog:
         ledger = lru(catalog)
+        name(catalog, 1, 2, 3, 4)
         put(ledger, tier, 1, 2, 3, 4)
         read(ledger, 3)
         read(ledger, 1, 2)
-        kept = ledger.hold([key(k) for k in (1, 2, 3, 4)])
-        assert kept is not None
-        ledger.release(kept)
+        read(ledger, 1, 2, 3, 4)
         read(ledger, 2)
         read(ledger, 1)
         ledger.note_reads()
     with Catalog.open(where) as catalog:
         ledger = lru(catalog)
-        ledger.adopt(kept)
+        ledger.adopt(Shelf.recorded(catalog, LOCAL))
         read(ledger, 3)
         put(ledger, tier, 5)
         assert leaving(ledger) == [4, 2, 1, 3, 5]

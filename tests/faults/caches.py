@@ -1,8 +1,6 @@
 """Small caches for tests that hurt them: tiny clips, a configuration, and what must hold when a cache is at rest."""
 
-import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import numpy as np
 
 import viewcache
 from tests.clips import encode
+from tests.disk import allocated, counted
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.materializer.reading.batch import Batch
@@ -84,14 +83,8 @@ def objects_of(store: Path) -> dict[str, Path]:
 
 
 def store_bytes(store: Path) -> int:
-    """Bytes of files under ``objects`` and ``tmp``, as they are now; what vanishes meanwhile counts nothing."""
-    total = 0
-    for part in ("objects", "tmp"):
-        for folder, _, names in os.walk(store / part):  # unlike glob it does not mind what vanishes
-            for name in names:
-                with suppress(FileNotFoundError):
-                    total += os.stat(os.path.join(folder, name)).st_size
-    return total
+    """What objects and unfinished ones take of the disk now, each with its folder; what vanishes counts nothing."""
+    return sum(allocated(folder) for folder in (*store.glob("objects/*/*"), *store.glob("tmp/*")))
 
 
 def assert_at_rest(store: Path, *, apart_from: Collection[str] = ()) -> Mapping[str, int]:
@@ -106,10 +99,7 @@ def assert_at_rest(store: Path, *, apart_from: Collection[str] = ()) -> Mapping[
     """
     with Catalog.open(str(store)) as catalog:
         rows = {row["key"]: row["bytes"] for row in catalog.query("read_stored", tier="local").to_pylist()}
-    folders = {
-        key: sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-        for key, folder in objects_of(store).items()
-    }
+    folders = {key: counted(folder) for key, folder in objects_of(store).items()}
     folders, recorded = ({key: one[key] for key in one if key not in apart_from} for one in (folders, rows))
     assert folders == recorded
     assert not list((store / "tmp").iterdir())

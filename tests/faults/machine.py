@@ -37,7 +37,7 @@ from viewcache.materializer.scheduling.dispatcher import TRIES
 from viewcache.materializer.workers import start
 from viewcache.store import read_slots
 
-ROOMY = 68_112
+ROOMY = 142_608
 """Bytes with which a batch can be read while the clips of another are held."""
 
 BUDGETS = (MINIMUM, ROOMY, 2 * MINIMUM, 10**8)

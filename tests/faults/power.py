@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from tests.catalog.samples import registered
 from tests.scheduling.harness import until
 from viewcache.catalog import Catalog, schemas
-from viewcache.materializer.storage.recover import Recovered, copy_row, recover
+from viewcache.materializer.storage.found import copy_row
+from viewcache.materializer.storage.ledger import Ledger
+from viewcache.materializer.storage.recover import recover
 from viewcache.store import ArrayMeta, LocalTier, write_object
 from viewcache.store.format import physical_of
 
-__all__ = ["Disk", "content", "key_of", "opened", "recovering", "writing"]
+__all__ = ["Disk", "content", "key_of", "opened", "recovering", "run", "writing"]
 
 SHAPE = (2, 40, 50)
 DRAWN = 4
@@ -87,11 +89,13 @@ def content(number: int) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def opened(store: Path) -> Iterator[tuple[Catalog, LocalTier, Recovered]]:
+def opened(store: Path) -> Iterator[tuple[Catalog, LocalTier, Ledger]]:
     """A cache as a run opens it, after an end that was not clean."""
     tier = LocalTier(store, 10**9)
     with Catalog.open(store) as catalog:
-        yield catalog, tier, recover(catalog, tier, "local", clean=False)
+        ledger = Ledger(catalog)
+        recover(catalog, tier, ledger, clean=False)
+        yield catalog, tier, ledger
 
 
 def writing(store: Path, first: int, durable: bool, said: Connection) -> None:

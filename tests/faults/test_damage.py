@@ -10,6 +10,7 @@ import pytest
 import viewcache
 from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, read_all
 from tests.faults.damage import KINDS, shard_of
+from tests.faults.site import MINIMUM
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import ChunkDamaged
@@ -68,7 +69,7 @@ def test_chunks_swapped_between_two_objects(tmp_path: Path, videos: Path, truth:
 
 def test_whole_store_deleted_while_open(tmp_path: Path, videos: Path, truth: Truth) -> None:
     """Every object vanishes under an open cache, several times over: reads go on and the budget is not used up."""
-    budget = 2 * 45_408  # two batches at most: a count that leaks would be exhausted at once
+    budget = 2 * MINIMUM  # two batches at most: a count that leaks would be exhausted at once
     with viewcache.open(config(tmp_path, videos, budget=budget)) as cache:
         for _ in range(5):
             for folder in objects_of(tmp_path).values():

@@ -25,7 +25,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import ProgressRow
 from viewcache.catalog.replay import REBUILT
 from viewcache.failpoints import VARIABLE
-from viewcache.materializer.storage.recover import copy_row
+from viewcache.materializer.storage.found import copy_row
 from viewcache.store import ArrayMeta, LocalTier, write_object
 
 VIDEOS, EPOCHS, GENERATIONS = 4, 2, 3

@@ -28,7 +28,7 @@ from viewcache.failpoints import VARIABLE
 from viewcache.store import verify_object
 from viewcache.store.format import METADATA_NAME
 
-SMALL = 68_112
+SMALL = 142_608
 """Bytes: one and a half batches, so that every batch evicts something."""
 
 COMMITS = ((1, "before"), (2, "after"), (3, "before"), (3, "after"), (4, "before"))

@@ -44,7 +44,7 @@ def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
     root = Path(__file__).resolve().parents[2]
     for stop in (lines, lines + 1, None):
         child = forked.Popen(
-            [sys.executable, "-c", CHILD, json.dumps(_little(tmp_path / "little", videos, 230_000))],
+            [sys.executable, "-c", CHILD, json.dumps(_little(tmp_path / "little", videos, 480_000))],
             stdout=subprocess.PIPE,
             text=True,
             cwd=root,
@@ -61,6 +61,6 @@ def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
             child.communicate(timeout=60)
             assert child.returncode == 0
     made = "select object_id from copies union select object_id from evictions"
-    with viewcache.open(_little(tmp_path / "little", videos, 230_000)) as cache:
+    with viewcache.open(_little(tmp_path / "little", videos, 480_000)) as cache:
         kinds = sql(cache, f"select distinct kind from objects where object_id in ({made})")
     assert {("frames",), ("aug",)} & set(kinds), "intermediates were made"

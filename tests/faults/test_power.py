@@ -86,9 +86,9 @@ def assert_kept(disk: Disk, tally: Tally, scratch: Path) -> None:
     """Objects, draws and journal are as they were acknowledged, as far as the level promises."""
     out = np.empty(SHAPE, np.uint8)
     with disk.on():
-        with opened(disk.store) as (catalog, tier, recovered):
+        with opened(disk.store) as (catalog, tier, ledger):
             assert not catalog.quarantined
-            copies = {copy.key: copy for copy in recovered.copies}
+            copies = ledger.copies()
             for number in tally.acknowledged:
                 copy = copies.get(key_of(number))
                 try:
@@ -101,7 +101,7 @@ def assert_kept(disk: Disk, tally: Tally, scratch: Path) -> None:
                 else:
                     assert np.array_equal(out, content(number)), number
             assert _drawn(catalog) >= set(tally.acknowledged)
-            assert tier.used_bytes == sum(copy.bytes for copy in recovered.copies)
+            assert tier.used_bytes == sum(copy.bytes for copy in copies.values())
         copied = scratch / f"{disk.kind}{tally.cuts}"
         copied.mkdir()
         shutil.copy(CatalogFiles(disk.store).journal, copied)

@@ -10,7 +10,7 @@ from tests.scheduling.harness import WAIT_S
 from tests.tiny import places
 
 
-@pytest.mark.parametrize("budget", [10**8, 150_000], ids=["room for all", "room for half a generation"])
+@pytest.mark.parametrize("budget", [10**8, 320_000], ids=["room for all", "room for half a generation"])
 @pytest.mark.parametrize("kind", ["processes", "threads"])
 def test_no_reader_waits_at_a_boundary(tmp_path: Path, videos: Path, kind: str, budget: int) -> None:
     """A reader slower than the workers finds every clip of every later generation made, its first batch included."""

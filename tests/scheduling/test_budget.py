@@ -13,7 +13,7 @@ from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
 from viewcache.materializer.storage.ledger import Copy, Ledger
 
-MINIMUM = 45_408
+MINIMUM = 95_072
 """Bytes that one batch of the tests' task takes at most."""
 
 Truth = dict[tuple[int, int], str]
@@ -75,8 +75,8 @@ def test_a_budget_below_the_minimum_is_refused(store: Path, videos: Path) -> Non
 @pytest.mark.parametrize(
     ("budget", "workers"),
     [
-        *((MINIMUM, 2), (MINIMUM + 11_352, 1), (2 * MINIMUM, 2)),
-        *(pytest.param(*each, marks=pytest.mark.long) for each in [(MINIMUM, 1), (MINIMUM + 11_352, 2)]),
+        *((MINIMUM, 2), (MINIMUM + 23_768, 1), (2 * MINIMUM, 2)),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in [(MINIMUM, 1), (MINIMUM + 23_768, 2)]),
     ],
 )
 def test_small_budgets_make_progress(store: Path, videos: Path, truth: Truth, budget: int, workers: int) -> None:

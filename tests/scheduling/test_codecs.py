@@ -125,7 +125,7 @@ def test_a_cache_that_chooses_serves_the_same(tmp_path: Path, videos: Path) -> N
     """Whatever is chosen, also when a second run knows more than the first, every batch is the same (law 3)."""
     with viewcache.open(config(tmp_path / "raw", videos)) as cache:
         truth = dict(read_all(cache))
-    tight = config(tmp_path / "auto", videos, codec="auto", budget=50_000)
+    tight = config(tmp_path / "auto", videos, codec="auto", budget=104_000)
     for _ in range(2):
         with viewcache.open(tight) as cache:
             assert dict(read_all(cache)) == truth

@@ -59,7 +59,7 @@ def test_going_away_in_the_middle(tmp_path: Path, videos: Path, cycles: int) -> 
         begun = time.monotonic()
         kind, ending = KINDS[number // len(ENDINGS) % len(KINDS)], ENDINGS[number % len(ENDINGS)]
         store = tmp_path / str(number // 20)
-        with viewcache.open(config(store, videos, worker_kind=kind, budget=150_000)) as cache:
+        with viewcache.open(config(store, videos, worker_kind=kind, budget=310_000)) as cache:
             _cycle(cache, ending, chance.randint(1, 3))
             ledger, tier = cache.owner.ledger, cache.tier
         assert not ledger.held

@@ -33,7 +33,7 @@ from viewcache.materializer.workers.make import make
 from viewcache.store import read_into
 
 EPOCHS, SAMPLES = 4, 3
-ROOM_OF_A_CLIP = 21_000
+ROOM_OF_A_CLIP = 33_400
 """Bytes that the budget counts for a clip, metadata included."""
 
 

@@ -46,7 +46,7 @@ def traced(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("traced")
     path = folder / "trace.json"
     more = {"trace": str(path), "worker_kind": request.param}
-    with viewcache.open(config(folder / "store", videos, budget=68_112, **more)) as cache:
+    with viewcache.open(config(folder / "store", videos, budget=142_608, **more)) as cache:
         places = [(epoch, i) for epoch in range(2) for i in range(cache.task("t").iterations(epoch))]
         batches = [cache.read("t", *place) for place in places]
         until(lambda: not cache.owner.observer.running, "all jobs to end")
@@ -110,7 +110,7 @@ def test_evictions_plans_and_counters_are_there(traced: Traced) -> None:
     assert counters[-1]["args"].keys()
     for event in counters:
         if event["name"] == "bytes":
-            assert event["args"]["used"] + event["args"]["reserved"] <= event["args"]["budget"] == 68_112
+            assert event["args"]["used"] + event["args"]["reserved"] <= event["args"]["budget"] == 142_608
 
 
 def test_objects_on_their_way_are_there(tmp_path: Path, videos: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.disk import counted
 from tests.store.objects import Bytes, Put, pixels, stored_of
 from viewcache import store
 from viewcache.errors import Misuse
@@ -54,7 +55,7 @@ def test_every_codec_and_shape_comes_back(
     found = store.verify_object(shared_tier.root, written.physical, stored.table)
     assert (found.stored, found.meta, found.bytes, found.key) == (stored, meta, written.bytes, key)
     folder = Path(shared_tier.root, written.physical)
-    assert written.bytes == sum(file.stat().st_size for file in folder.iterdir()) <= store.bound_bytes(meta, key)
+    assert written.bytes == counted(folder) <= store.bound_bytes(meta, key)
     assert all(offset % ALIGNMENT == 0 for offset in stored.table.offsets)
 
 

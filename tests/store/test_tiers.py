@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disk import counted
 from viewcache import store
 from viewcache.errors import BadInput
 from viewcache.store.region import punch
@@ -39,7 +40,7 @@ class TestLocalTier(TierContract):
         dead = Path(tier.root, "tmp", f"{'a' * 32}.{2**22 + 1}.5-abcdef")
         dead.mkdir()
         (dead / "c.0.0").write_bytes(bytes(70))
-        return 70
+        return counted(dead)
 
 
 class TestMemoryTier(TierContract):

@@ -29,7 +29,7 @@ from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 CLIPS = 32
 """Of all epochs of the task."""
 
-SMALL = 250_000
+SMALL = 520_000
 """Bytes of a folder that holds about half of them."""
 
 Truth = dict[tuple[int, int], str]

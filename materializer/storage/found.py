@@ -1,0 +1,114 @@
+"""What the store has and the catalog does not tell of: objects describe themselves, and are given rows by that.
+
+Whatever an object says is looked at before it is believed, since another program may have written it.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.records import CopyRow, ObjectKind
+from viewcache.errors import ChunkDamaged
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.store import FoundObject, Tier
+
+__all__ = ["adopt", "copy_row", "scan_each", "scan_orphans"]
+
+_log = logging.getLogger("viewcache.recover")
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
+"""What the kind of an object and the key of its video look like."""
+
+
+def scan_each(tier: Tier, physicals: Sequence[str]) -> list[FoundObject | ChunkDamaged]:
+    """What each of several objects says of itself, or what is wrong with it."""
+
+    def look(physical: str) -> FoundObject | ChunkDamaged:
+        try:
+            return tier.scan(physical)
+        except ChunkDamaged as damage:
+            return damage.with_traceback(None)  # it would hold what was read
+
+    return tier.each(look, physicals)
+
+
+def scan_orphans(tier: Tier, physicals: Sequence[str]) -> tuple[list[FoundObject], list[str]]:
+    """Objects that no row tells of: those that are whole and describe themselves, and the places of the others."""
+    found: list[FoundObject] = []
+    broken: list[str] = []
+    for physical, each in zip(physicals, scan_each(tier, physicals), strict=True):
+        try:
+            if isinstance(each, ChunkDamaged):
+                raise each
+            _described(0, each)
+        except ChunkDamaged as damage:
+            _log.warning("an object that was not whole is deleted: %s", damage, extra={"action": "delete"})
+            broken.append(physical)
+        else:
+            found.append(each)
+    return found, broken
+
+
+def adopt(catalog: Catalog, found: list[FoundObject]) -> tuple[dict[str, int], int]:
+    """Give objects that no row tells of their ids, by key; and say how many the catalog did not know until now."""
+    with catalog.naming:
+        known = catalog.objects_by_key([each.key for each in found])
+        ids = dict(zip(known["key"].to_pylist(), known["object_id"].to_pylist(), strict=True))
+        fresh = [each for each in found if each.key not in ids]
+        if fresh:
+            first = catalog.next_object_id(len(fresh))
+            ids |= {each.key: first + k for k, each in enumerate(fresh)}
+            rows = [_described(ids[each.key], each) for each in fresh]
+            catalog.adopt_objects(pa.Table.from_pylist(rows, schema=schemas.FOUND))
+    return ids, len(fresh)
+
+
+def _described(object_id: int, found: FoundObject) -> dict[str, object]:
+    """What an object says of itself; its cost is a guess until a plan names it.
+
+    Raises:
+        ChunkDamaged: it says something that no object of ours says, so another program wrote it.
+    """
+    attributes, cost = found.meta.attributes, CostModel()
+    frames, recipe = attributes.get("frames"), attributes.get("recipe", [])
+    kind, video_key = attributes.get("kind", "clip"), attributes.get("video_key", "")
+    if not all(isinstance(text, str) and _PLAIN.fullmatch(text) for text in (kind, video_key)):
+        raise ChunkDamaged(f"{found.physical}: kind or video_key in its attributes is not a plain word")
+    if not (isinstance(recipe, list) and all(isinstance(step, dict) for step in recipe)):
+        raise ChunkDamaged(f"{found.physical}: the recipe in its attributes is not a list of steps")
+    if frames is not None and not (isinstance(frames, list) and all(map(_is_frame, frames))):
+        raise ChunkDamaged(f"{found.physical}: the frames in its attributes are not a list of frame numbers")
+    size = found.meta.raw_bytes
+    return {
+        "object_id": object_id,
+        "key": found.key,
+        "kind": kind,
+        "video_key": video_key,
+        "depth": len(recipe),
+        "est_bytes": size,
+        # Native planes at 4:2:0: one and a half bytes a pixel.
+        "cost_s": size / 1.5 * cost.decode_s_per_pixel if kind == ObjectKind.FRAMES else size * cost.make_s_per_byte,
+        "shape": "x".join(map(str, found.meta.shape)),
+        "frame_list": frames,
+    }
+
+
+def _is_frame(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
+def copy_row(object_id: int, tier: str, found: FoundObject) -> CopyRow:
+    """The catalog's row of a copy that was found."""
+    return CopyRow(
+        object_id=object_id,
+        tier=tier,
+        physical=found.physical,
+        bytes=found.bytes,
+        codec=found.meta.codec,
+        chunk_rows=found.meta.chunk[0],
+        table_blob=found.table.to_bytes(),
+        crc=found.table.digest(),
+    )
