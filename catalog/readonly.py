@@ -168,7 +168,8 @@ def _on_duckdb(
     from viewcache.catalog.duck import locked_down
 
     confine(limits, files=64)
-    config = {**locked_down(limits.memory_bytes // 2, 2), "temp_directory": ""}
+    # A quarter is for what DuckDB does not count, and for the rows that come back.
+    config = {**locked_down(limits.memory_bytes * 3 // 4, 2), "temp_directory": ""}
     connection = duckdb.connect(target["database"], read_only=True, config=dict(config))
     try:
         connection.execute("begin transaction read only")

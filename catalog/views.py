@@ -37,6 +37,7 @@ ORDER = (
     "object_demand",
     "objects",
     "frames",
+    "frame_runs",
     "views",
 )
 """Every public relation, those that others read first."""

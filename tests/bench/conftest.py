@@ -6,13 +6,13 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks import epoch, harness, planning
+from benchmarks import epoch, harness, planning, questions
 from tests import forked
 
 
 @pytest.fixture(autouse=True)
 def _apart() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (epoch, harness, planning):
+        for module in (epoch, harness, planning, questions):
             stack.enter_context(patch.object(module, "subprocess", forked))
         yield

@@ -5,14 +5,18 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.catalog.conftest import database_url
 from tests.catalog.samples import copy, execute, plan, registered
 from viewcache import errors
-from viewcache.catalog import Catalog, QueryLimits, read_snapshot, readonly, run_queries, run_query
+from viewcache.catalog import Catalog, QueryLimits, read_snapshot, readonly, run_queries, run_query, snapshot
 from viewcache.catalog.files import CatalogFiles
 
 COUNT = "select kind, state, count(*) as n, sum(bytes) as bytes from objects group by all order by all"
@@ -138,18 +142,21 @@ def test_a_catalog_that_is_owned(filled: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_young_snapshot_answers_again(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second question costs the owner no copy; an old one is not shown, nor one from the future."""
-    monkeypatch.setattr(readonly, "REUSED_S", 600.0)
     ask = "select count(*) as n from copies"
+    published = CatalogFiles(filled).snapshot
     with Catalog.open(filled) as catalog:
         first = run_query(filled, ask)
-        catalog.mark_ready([copy(7)])
-        catalog.flush()
-        assert run_query(filled, ask) == first
-        snapshot = CatalogFiles(filled).snapshot
-        for moved_s in (-700, 700):
-            os.utime(snapshot, (time.time() + moved_s,) * 2)
+        (count,) = first.table()["n"].to_pylist()
+        # The reader's clock is set by the snapshot's own time: how long the test takes changes no age.
+        for added, (age_s, anew) in enumerate([(1.9, False), (2.1, True), (-1.0, True)], 1):
+            catalog.mark_ready([copy(6 + added)])
+            catalog.flush()
+            now = published.stat().st_mtime + age_s
+            clock = SimpleNamespace(time=partial(float, now), monotonic=time.monotonic, sleep=time.sleep)
+            monkeypatch.setattr(snapshot, "time", clock)
             again = run_query(filled, ask)
-            assert again.table()["n"].to_pylist() == [first.table()["n"][0].as_py() + 1]
+            assert again.table()["n"].to_pylist() == [count + added if anew else count]
+            assert (again == first) is not anew
 
 
 def test_nobody_answers(filled: Path) -> None:
@@ -339,3 +346,44 @@ def test_snapshots_of_postgresql_do_not_exist(empty_database: str) -> None:
     """There people read the database itself."""
     with Catalog.open(empty_database) as catalog, pytest.raises(errors.Misuse, match="connect to PostgreSQL"):
         catalog.publish_snapshot()
+
+
+def test_frames_of_many_objects_fit_in_little_memory(folder: Path) -> None:
+    """Asking for frames takes memory by objects, not by frames: 3,200,000 of them, in a tenth of the usual limit."""
+    clips, videos = 100_000, 2_000
+    with Catalog.open(folder) as catalog:
+        _, ids = registered(catalog, videos)
+        first = catalog.next_object_id(clips)
+        catalog.record_objects(
+            pa.table(
+                {
+                    "object_id": np.arange(first, first + clips),
+                    "key": [f"{k:032x}" for k in range(clips)],
+                    "kind": ["clip"] * clips,
+                    "video_id": np.resize(ids, clips),
+                    "depth": np.ones(clips, np.int32),
+                    "est_bytes": np.ones(clips, np.int64),
+                    "cost_s": np.ones(clips),
+                    "keep": np.ones(clips, bool),
+                    "shape": ["32x3x8x8"] * clips,
+                    "frame_start": np.arange(clips, dtype=np.int32) * 37 % 239,
+                    "frame_stride": np.full(clips, 2, np.int32),
+                    "frame_count": np.full(clips, 32, np.int32),
+                    "frame_list": pa.nulls(clips, pa.list_(pa.int32())),
+                }
+            )
+        )
+        catalog.mark_ready([copy(k) for k in range(first, first + 1000)])
+    limits = QueryLimits(memory_bytes=100 << 20)
+    ready, runs, one = run_queries(
+        folder,
+        [
+            "select ready, count(*) as frames from frames group by ready order by ready",
+            "select sum(frames * objects) as shown from frame_runs",
+            "select count(*) as frames from frames where video = '7'",
+        ],
+        limits,
+    )
+    assert ready.table()["frames"].to_pylist() == [32 * (clips - 1000), 32 * 1000]
+    assert runs.table()["shown"].to_pylist() == [32 * clips]
+    assert one.table()["frames"].to_pylist() == [32 * clips // videos]

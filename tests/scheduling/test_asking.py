@@ -11,7 +11,7 @@ from viewcache.errors import Full
 from viewcache.materializer.scheduling import dispatcher
 from viewcache.materializer.storage.ledger import Copy, Ledger
 
-BOUND = 11_352
+BOUND = 23_768
 """Most bytes of a clip of the tests' task."""
 
 
