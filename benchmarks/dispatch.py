@@ -14,7 +14,7 @@ import threading
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -194,8 +194,9 @@ def _thread_s() -> dict[str, float]:
     """CPU seconds of the threads of this process that are known by name."""
     tick, found = os.sysconf("SC_CLK_TCK"), {}
     for thread in threading.enumerate():
-        fields = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
-        found[thread.name] = (int(fields[11]) + int(fields[12])) / tick
+        with suppress(FileNotFoundError):  # it has just ended, as threads do that only start something
+            fields = Path(f"/proc/self/task/{thread.native_id}/stat").read_text().rpartition(")")[2].split()
+            found[thread.name] = (int(fields[11]) + int(fields[12])) / tick
     return found
 
 
