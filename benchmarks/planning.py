@@ -23,6 +23,7 @@ from benchmarks.invented import dataset_of, index_of, recorded_files, recorded_t
 from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.tasks import numbering
 from viewcache.materializer.tasks import task as planning
 from viewcache.materializer.tasks.group import Group, shares
 
@@ -111,8 +112,8 @@ def _time_parts(catalog: Catalog, took: Took) -> None:
         ("clips", planning, "plan_generation"),
         ("keys", GenerationPlan.keys, "func"),
         ("ids", catalog, "objects_by_key"),
-        ("frames and packets", planning, "frame_needs"),
-        ("rows", planning, "plan_tables"),
+        ("frames and packets", numbering, "frame_needs"),
+        ("rows", numbering, "plan_tables"),
         ("record", catalog, "record_plan"),
     ):
         setattr(holder, name, timed(part, getattr(holder, name)))
