@@ -16,7 +16,7 @@ from viewcache.catalog import Catalog, records
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput, ViewcacheError
-from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files
+from viewcache.materializer.dataset.listing import Progress, files_of, list_files
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary
@@ -194,8 +194,9 @@ def _look_ahead(config: Config, progress: Progress | None) -> None:
     if cache.catalog == "duckdb" and CatalogFiles(Path(cache.local.url)).database.exists():
         with suppress(ViewcacheError), Catalog.open(cache.local.url, create=False) as catalog:
             for dataset in dict.fromkeys(files_of(task.dataset) for task in config.tasks):
-                guarded = guarded_among(config.tasks, dataset)
-                list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
+                # A drawn file that was replaced is not taken in here: the plan is to tell of it.
+                drawn = {row.name for row in catalog.load_tasks()}
+                list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=drawn)
 
 
 def _opened(

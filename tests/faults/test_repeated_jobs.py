@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.disk import counted
 from tests.faults.caches import objects_of
 from tests.scheduling.harness import Harness
 from viewcache.catalog import Catalog
 from viewcache.materializer.workers.job import FolderTarget, Job, Made
 from viewcache.materializer.workers.pool import WorkerPool
+from viewcache.store import physical_of
 
 ROWS = range(16)
 """All of the plan: every video, twice an epoch."""
@@ -81,6 +83,4 @@ def test_jobs_are_done_again(
     with Catalog.open(str(again)) as catalog:
         stored = catalog.query("read_stored", tier="local").to_pylist()
     assert sorted(row["key"] for row in stored) == sorted(expected)
-    assert {row["key"]: row["bytes"] for row in stored} == {
-        key: sum(map(len, files.values())) for key, files in expected.items()
-    }
+    assert {row["key"]: row["bytes"] for row in stored} == {key: counted(again / physical_of(key)) for key in expected}
