@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
-from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.headers import Headers, Looked
-from viewcache.materializer.dataset.recording import facts_table, key_found
+from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
@@ -290,9 +289,8 @@ class Files:
 
     def _learn_header(self, looked: Sequence[Looked]) -> None:
         """Go by what was found of files that were only listed."""
-        blobs = [(key_found(file, found), found.index) for _, file, found in looked if found.index]
-        offsets = iter(self._catalog.write_indexes(blobs))
-        for row, file, found in looked:
+        index_at = write_found_indexes(self._catalog, [(file, found) for _, file, found in looked])
+        for (row, file, found), at in zip(looked, index_at, strict=True):
             key, facts = key_found(file, found), found.facts
             if key != self.keys[row] and facts is not None:  # replaced since it was listed, and nobody has seen it
                 with self._lock:
@@ -300,16 +298,14 @@ class Files:
                     self.row_of_key[key] = row
                     self._bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
                     self._etags[row] = facts.stamp.etag
-            self.learn(row, found, next(offsets) if found.index else None)
+            self.learn(row, found, at)
 
     def _record(self, looked: Sequence[Looked]) -> None:
         """Let the catalog know what was learned of files that were only listed."""
         ids = [int(self.ids[row]) for row, *_ in looked]
         places = self._index_at[[row for row, *_ in looked]].tolist()
         index_at = [None if at < 0 else at for at in places]
-        self._catalog.record_facts(facts_table(ids, [(file, found) for _, file, found in looked], index_at))
-        self._catalog.flush()
-        failpoint("dataset.found")
+        record_found(self._catalog, ids, [(file, found) for _, file, found in looked], index_at)
 
 
 def _native_bytes(pix_fmt: str, width: int, height: int) -> int:

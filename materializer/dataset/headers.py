@@ -7,7 +7,6 @@ batch, and what plans a whole generation for all of them.
 import contextlib
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import Broken, Closed, ViewcacheError
 from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.recording import Batches
 from viewcache.materializer.dataset.scan import AT_ONCE, scan_queue
 from viewcache.materializer.media.facts import Scanned
 
@@ -26,8 +26,6 @@ _log = logging.getLogger("viewcache.dataset")
 Looked = tuple[int, Found, Scanned]
 """The row of a file, the file as it was listed, and what was found."""
 
-TAKEN_IN_AT_ONCE = 1_000
-"""Files of which it is recorded in one transaction what was found, at the most."""
 TAKE_IN_EVERY_S = 1.0
 """How long what was found waits to be recorded; with the process it would be lost, and be read again."""
 
@@ -159,22 +157,15 @@ class Headers:
                 self._changed.notify_all()
 
     def _read(self) -> None:
-        part: list[Looked] = []
-        since = time.monotonic()
         running = scan_queue(self._take, self._max_pixels, workers=self._workers, over=lambda: self._closed)
-        with contextlib.closing(running) as answers:
+        with Batches(self._record, TAKE_IN_EVERY_S) as batches, contextlib.closing(running) as answers:
             for answer in answers:
                 looked = [(self._rows[file.uri], file, found) for file, found in answer]
                 self._learn(looked)
                 with self._changed:
                     self._left.difference_update(row for row, *_ in looked)
                     self._changed.notify_all()
-                part += looked
-                if len(part) >= TAKEN_IN_AT_ONCE or time.monotonic() - since >= TAKE_IN_EVERY_S:
-                    ready, part, since = part, [], time.monotonic()
-                    self._record(ready)
-        if part:
-            self._record(part)
+                batches.add(looked)
 
     def _take(self) -> list[Found]:
         """The files that a process is given next; none if all are taken."""

@@ -6,7 +6,6 @@ its row, so that its name is not given again and its content is recognized.
 
 import logging
 import re
-import time
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -21,7 +20,7 @@ from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.discover import Found, discover
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.names import names_for
-from viewcache.materializer.dataset.recording import facts_table, key_found, video_key
+from viewcache.materializer.dataset.recording import Batches, key_found, record_found, video_key, write_found_indexes
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
@@ -38,8 +37,6 @@ Progress = Callable[[int, int, str], None]
 
 LISTED_AT_ONCE = 10_000
 """New files whose names are recorded in one transaction."""
-FOUND_AT_ONCE = 1_000
-"""Files of which it is recorded in one transaction what was found, at the most."""
 READ_AT_OPEN = 2_000
 """New files whose headers are read before a dataset is open: that takes a second. Of more, these are read:"""
 FIRST_READ = 128
@@ -218,18 +215,11 @@ class _Listing:
                 todo = [each for each in todo if each.uri not in later]
         if progress is not None and known:
             progress(known, len(self.found), "")
-        part: list[tuple[Found, Scanned]] = []
-        since = time.monotonic()
-        try:
+        with Batches(self._record, RECORD_EVERY_S) as batches:
             for done, (file, found) in enumerate(self._looked(todo, workers), known + 1):
-                part.append((file, found))
+                batches.add([(file, found)])
                 if progress is not None:
                     progress(done, len(self.found), self.known.name(file.uri) or file.path)
-                if len(part) >= FOUND_AT_ONCE or time.monotonic() - since >= RECORD_EVERY_S:
-                    ready, part, since = part, [], time.monotonic()
-                    self._record(ready)
-        finally:
-            self._record(part)
         if todo:
             self.known = _Known(self.catalog.load_videos(self.dataset_id))
 
@@ -245,17 +235,9 @@ class _Listing:
         yield from scan(fresh, self.spec.max_pixels, full=full, workers=workers)
 
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
-        if not part:
-            return
         self.warnings += self._warn_of_changed(part)
-        offsets = iter(
-            self.catalog.write_indexes([(key_found(*each), each[1].index) for each in part if each[1].index])
-        )
         ids = [self.known.of(file.uri, "video_id") for file, _ in part]
-        index_at = [next(offsets) if found.index else None for _, found in part]
-        self.catalog.record_facts(facts_table(ids, part, index_at))
-        self.catalog.flush()
-        failpoint("dataset.found")
+        record_found(self.catalog, ids, part, write_found_indexes(self.catalog, part))
 
     def _warn_of_changed(self, looked: Iterable[tuple[Found, Scanned]]) -> list[str]:
         """Say which files have other content now than when they were drawn; a warning and a row for each task.

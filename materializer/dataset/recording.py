@@ -1,18 +1,25 @@
 """What was found of files, as rows of the catalog, and the content keys that they go by."""
 
 import hashlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from viewcache.catalog import schemas
+from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo
+from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.source import Stamp
 
-__all__ = ["facts_table", "key_found", "video_key"]
+__all__ = ["Batches", "facts_table", "key_found", "record_found", "video_key", "write_found_indexes"]
+
+RECORDED_AT_ONCE = 1_000
+"""Files of which it is recorded in one transaction what was found, at the most."""
 
 _AS_THEY_ARE = tuple(name for name in VideoFacts._fields if name in schemas.FACTS.names)
 """What a file's facts and its row call the same."""
@@ -35,6 +42,60 @@ def video_key(uri: str, stamp: Stamp) -> str:
 def key_found(file: Found, found: Scanned) -> str:
     """The content key of what was found: a file may be replaced between the listing and the look into it."""
     return video_key(file.uri, file.stamp if found.facts is None else found.facts.stamp)
+
+
+Item = TypeVar("Item")
+
+
+class Batches(Generic[Item]):
+    """Gathers what is found of files and has it recorded in batches; use it as a context manager.
+
+    What was gathered when the block ends, well or ill, is recorded then.
+    """
+
+    def __init__(self, record: Callable[[Sequence[Item]], None], every_s: float) -> None:
+        """Have ``record`` take a batch when it is full, or when ``every_s`` seconds have passed since the last one."""
+        self._record = record
+        self._every_s = every_s
+        self._found: list[Item] = []
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Gather."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Record the rest."""
+        self._hand_on()
+
+    def add(self, found: Iterable[Item]) -> None:
+        """Gather some more."""
+        self._found += found
+        if len(self._found) >= RECORDED_AT_ONCE or time.monotonic() - self._since >= self._every_s:
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        ready, self._found, self._since = self._found, [], time.monotonic()
+        if ready:
+            self._record(ready)
+
+
+def write_found_indexes(catalog: Catalog, looked: Sequence[tuple[Found, Scanned]]) -> list[int | None]:
+    """Keep the packet indexes of what was looked into; where each lies, None for files that have none."""
+    offsets = iter(catalog.write_indexes([(key_found(*each), each[1].index) for each in looked if each[1].index]))
+    return [next(offsets) if found.index else None for _, found in looked]
+
+
+def record_found(
+    catalog: Catalog,
+    video_ids: Sequence[int],
+    looked: Sequence[tuple[Found, Scanned]],
+    index_at: Sequence[int | None],
+) -> None:
+    """Let the catalog know what was found of files, see `facts_table`; it is committed when this returns."""
+    catalog.record_facts(facts_table(video_ids, looked, index_at))
+    catalog.flush()
+    failpoint("dataset.found")
 
 
 def facts_table(

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,9 +25,10 @@ from tests.faults.caches import FRAMES, config, digest_of, encode_one, encode_vi
 from viewcache.api.config.load import load
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.errors import BadInput, BadVideo, Closed
+from viewcache.errors import BadInput, BadVideo, Closed, Full
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.dataset import headers, listing
+from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.tasks import early
 from viewcache.materializer.tasks import task as tasks
@@ -288,6 +290,24 @@ def test_closing_does_not_wait_for_headers(
     monkeypatch.undo()
     with opened_task(tmp_path / "s", folder) as task:
         assert len(task.generation(0).plan) == COUNT * 2 * 2
+
+
+def test_what_was_read_before_an_error_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: None, folder: Path
+) -> None:
+    """Too many files are open after the first headers: who waits is told, and those are not read again."""
+
+    def failing(take: Any, max_pixels: int, *, workers: int, over: Any) -> Iterator[Any]:
+        (first, *_) = take()
+        yield list(scan([first], max_pixels, full=False))
+        raise Full("too many open files")
+
+    monkeypatch.setattr(headers, "scan_queue", failing)
+    with opened_task(tmp_path / "s", folder) as task, pytest.raises(Full, match="too many open files"):
+        task.generation(0)
+    with Catalog.open(str(tmp_path / "s")) as catalog:
+        statuses = Counter(catalog.load_videos(task.dataset.dataset_id)["status"].to_pylist())
+    assert statuses == {"ok": 2, "listed": COUNT - 2}, "one at open, and one before the error"
 
 
 def test_a_small_dataset_is_planned_when_it_is_read(tmp_path: Path, folder: Path) -> None:
