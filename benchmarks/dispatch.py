@@ -36,14 +36,14 @@ from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import Position
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
-from viewcache.materializer.storage.ledger import Ledger
+from viewcache.materializer.storage.ledger import Ledger, written_row
 from viewcache.materializer.storage.shelf import Copy, Shelf
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers import pool as pools
 from viewcache.materializer.workers.job import FolderTarget, Job
 from viewcache.materializer.workers.pool import Event, WorkerPool
-from viewcache.store import ArrayMeta, LocalTier, Written, write_object
+from viewcache.store import ArrayMeta, LocalTier, Written, physical_of, write_object
 from viewcache.store.tier import LOCAL
 
 EPOCHS, FRAMES, GOP = 5, 250, 50
@@ -208,7 +208,10 @@ def _copies(run: Run, stack: ExitStack) -> dict[str, float]:
     site = _Site.make(run.folder, run.videos, 10**12, stack)
     written = _write(site, 0)
     made = [(int(each), site.active.key(row)) for row, each in enumerate(site.active.object_ids)]
-    rows = [_row(object_id, replace(written, key=key, physical=_place(key))) for object_id, key in made]
+    rows = [
+        written_row(object_id, LOCAL, replace(written, key=key, physical=physical_of(key)), object_id)
+        for object_id, key in made
+    ]
     before = time.perf_counter(), time.process_time()
     for start in range(0, len(rows), BATCH):
         site.catalog.mark_ready(rows[start : start + BATCH])
@@ -218,29 +221,10 @@ def _copies(run: Run, stack: ExitStack) -> dict[str, float]:
     return {"copies": len(rows), "wall_s": wall, "cpu_s": cpu}
 
 
-def _row(object_id: int, written: Written) -> CopyRow:
-    return CopyRow(
-        object_id=object_id,
-        tier="local",
-        physical=written.physical,
-        bytes=written.bytes,
-        codec=written.codec,
-        chunk_rows=written.chunk_rows,
-        table_blob=written.table,
-        crc=written.crc,
-        created_tick=object_id,
-        access_tick=object_id,
-    )
-
-
 def _write(site: _Site, row: int) -> Written:
     recipe = site.active.recipe(row)
     meta = ArrayMeta(recipe.shape, recipe.chunk_shape, "raw", {})
     return write_object(site.folder, recipe.key, np.zeros(recipe.shape, np.uint8), meta)
-
-
-def _place(key: str) -> str:
-    return f"objects/{key[:2]}/{key}"
 
 
 # Policies -------------------------------------------------------------------------------------------------------------
@@ -303,11 +287,11 @@ def _fill(site: _Site, count: int, seed: int) -> None:
     for start in range(0, count, LINKS):
         first, *others = rows[start : start + LINKS]
         written = _write(site, first)
-        _link(site.folder, written.physical, [_place(active.key(row)) for row in others])
+        _link(site.folder, written.physical, [physical_of(active.key(row)) for row in others])
         for row in (first, *others):
             key = active.key(row)
-            object_id, mine = int(active.object_ids[row]), replace(written, key=key, physical=_place(key))
-            records.append(_row(object_id, mine))
+            object_id, mine = int(active.object_ids[row]), replace(written, key=key, physical=physical_of(key))
+            records.append(written_row(object_id, LOCAL, mine, object_id))
     for start in range(0, count, BATCH):
         site.catalog.mark_ready(records[start : start + BATCH])
     site.catalog.flush()

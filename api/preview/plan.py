@@ -193,9 +193,8 @@ def _look_ahead(config: Config, progress: Progress | None) -> None:
     cache = config.cache
     if cache.catalog == "duckdb" and CatalogFiles(Path(cache.local.url)).database.exists():
         with suppress(ViewcacheError), Catalog.open(cache.local.url, create=False) as catalog:
+            drawn = {row.name for row in catalog.load_tasks()}  # no replaced file of these is taken in: the plan tells
             for dataset in dict.fromkeys(files_of(task.dataset) for task in config.tasks):
-                # A drawn file that was replaced is not taken in here: the plan is to tell of it.
-                drawn = {row.name for row in catalog.load_tasks()}
                 list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=drawn)
 
 

@@ -4,6 +4,7 @@ It is a function of the task, the videos and the recorded draws alone, so a proc
 and gets the same keys. It lives in arrays; objects of Python exist only for the clips that are being made.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -113,9 +114,9 @@ class GenerationPlan:
         """Raw bytes of one clip."""
         return int(np.prod(self.shape))
 
-    @property
+    @cached_property
     def bound(self) -> int:
-        """Most bytes that one clip's object takes on disk."""
+        """Most bytes that one clip's object takes on disk; asked for with each clip of each job."""
         return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
 
     def rows(self, epoch: int, iteration: int) -> range:
@@ -197,9 +198,15 @@ class GenerationPlan:
 
     def recipe(self, row: int) -> Recipe:
         """All that a worker needs to make one clip, but the video."""
-        program, drawn = self.program(row), self.drawn(row)
-        frames = self.frames(np.array([row]))[0]
-        return Recipe(self.key(row), program, drawn, frames, self.shape, int(self.seq[row]), self.bound)
+        return self.recipes([row])[row]
+
+    def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
+        """The same for some clips, by row: their frames are found out together."""
+        at = np.array(rows)
+        return {
+            row: Recipe(self.key(row), self.program(row), self.drawn(row), frames, self.shape, seq, self.bound)
+            for row, frames, seq in zip(rows, self.frames(at), self.seq[at].tolist(), strict=True)
+        }
 
 
 N = TypeVar("N", int, NDArray[np.float64])

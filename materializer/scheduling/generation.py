@@ -80,6 +80,10 @@ class PlannedClips(Makeable):
         """How a row's clip is made."""
         return self.plan.recipe(row)
 
+    def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
+        """How the clips of some rows are made, by row; their frames are found out together."""
+        return self.plan.recipes(rows)
+
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
         return Copy(int(self.object_ids[row]), made.key, made.stored, made.written.bytes)
@@ -118,9 +122,6 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         # Sorted first halves of the keys: a key is found without a dict of a million strings.
         self._halves = plan.keys.view("<u8").reshape(-1, 2)[:, 0]
         self._by_half = np.argsort(self._halves, kind="stable")
-        # These are asked for with each clip of each job: of a plan they are found out once.
-        self._bound = plan.bound
-        self._held = [self._bound * program.streams for program in plan.resolved.programs]
 
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         """Go on with other videos for some rows; the others keep their states."""
@@ -181,14 +182,6 @@ class ActiveGeneration(Schedule[str], PlannedClips):
     def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.asarray(self.plan.video[rows])
 
-    def bound(self, row: int) -> int:
-        """Most bytes that a row's clip takes on disk."""
-        return self._bound
-
-    def held(self, row: int) -> int:
-        """Most raw bytes that a worker holds while it makes a row: streams that are averaged are whole clips."""
-        return self._held[int(self.plan.resolved.program[row])]
-
     def edges_left(self) -> list[tuple[int, int]]:
         """The soonest row of each video of which clips are worth making ahead, and the edges that are left of it."""
         rows, counts = self._soonest_of_videos()
@@ -197,12 +190,3 @@ class ActiveGeneration(Schedule[str], PlannedClips):
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
         """Intermediates that a row's clip may be made from."""
         return () if self.keeping is None else self.keeping.intermediates.get(self.video(row), ())
-
-    def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
-        """How the clips of some rows are made, by row; their frames are found out together."""
-        plan, at = self.plan, np.array(rows)
-        each = zip(rows, plan.frames(at), plan.seq[at].tolist(), strict=True)
-        return {
-            row: Recipe(plan.key(row), plan.program(row), plan.drawn(row), frames, plan.shape, due, self._bound)
-            for row, frames, due in each
-        }

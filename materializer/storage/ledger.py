@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Copy", "Ledger"]
+__all__ = ["Copy", "Ledger", "written_row"]
 
 _log = logging.getLogger("viewcache.ledger")
 
@@ -33,6 +33,22 @@ READS_AT_ONCE = 4096
 
 _ALL = 1 << 62
 """More bytes than any tier has."""
+
+
+def written_row(object_id: int, tier: str, written: Written, tick: int) -> CopyRow:
+    """The catalog's row of a copy that was just written."""
+    return CopyRow(
+        object_id=object_id,
+        tier=tier,
+        physical=written.physical,
+        bytes=written.bytes,
+        codec=written.codec,
+        chunk_rows=written.chunk_rows,
+        table_blob=written.table,
+        crc=written.crc,
+        created_tick=tick,
+        access_tick=tick,
+    )
 
 
 class Ledger:
@@ -236,18 +252,7 @@ class Ledger:
             self._tick += 1
             self._copies[copy.tier].put(copy)
             self._keys[copy.object_id] = copy.key
-            row = CopyRow(
-                object_id=copy.object_id,
-                tier=copy.tier,
-                physical=written.physical,
-                bytes=written.bytes,
-                codec=written.codec,
-                chunk_rows=written.chunk_rows,
-                table_blob=written.table,
-                crc=written.crc,
-                created_tick=self._tick,
-                access_tick=self._tick,
-            )
+            row = written_row(copy.object_id, copy.tier, written, self._tick)
         self._catalog.mark_ready([row])
 
     def drop(self, copy: Copy, reason: str) -> bool:
