@@ -72,7 +72,9 @@ def read(cache: Cache, count: int) -> Seen:
 
 
 def known(cache: Cache) -> dict[str, list[tuple[object, ...]]]:
-    """What the catalog says, in an order of its own."""
+    """What the catalog says, in an order of its own, when all is made ahead that is to be."""
+    cache.owner.look_ahead.wait_idle()
+    assert cache.owner.dispatcher is None or cache.owner.dispatcher.wait_idle(60)
     cache.catalog.flush()
     return {name: sorted(select(cache.catalog, sql), key=str) for name, sql in RELATIONS.items()}
 
