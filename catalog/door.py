@@ -56,7 +56,9 @@ class Catalog(Leaving, Videos):
         """For ``open``."""
         self._opened, self._pid, self._closed = opened, os.getpid(), False
         self.quarantined = opened.quarantined
-        self._upkeep = snapshot.Upkeep(opened.engine, opened.layout) if opened.layout and writable else None
+        self._upkeep: snapshot.Upkeep | None = None
+        if opened.layout and writable:
+            self._upkeep = snapshot.Upkeep(opened.engine, opened.layout, self._between)
         name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
         upkeep = self._upkeep.tick if self._upkeep else lambda: None
         self._writer = Writer(opened.engine, opened.journal, name, opened.make_room, upkeep) if writable else None
@@ -107,6 +109,8 @@ class Catalog(Leaving, Videos):
         self._closed = True
         if self._writer is not None:
             self._writer.close()
+        if self._upkeep is not None:
+            self._upkeep.close()
         self._opened.close()
 
     def __enter__(self) -> "Catalog":
@@ -376,7 +380,8 @@ class Catalog(Leaving, Videos):
         """
         if self._upkeep is None:
             raise errors.Misuse("only a writable DuckDB catalog has a snapshot; connect to PostgreSQL itself")
-        return self._own().between(self._upkeep.publish)
+        self.flush()
+        return self._upkeep.publish()
 
     def _check(self) -> None:
         if os.getpid() != self._pid:
@@ -399,6 +404,9 @@ class Catalog(Leaving, Videos):
     @property
     def _blobs(self) -> BlobFile | None:
         return self._opened.blobs
+
+    def _between(self, work: Callable[[], None]) -> None:
+        self._own().between(work)
 
     def _note(self, change: Callable[[Pending], None]) -> None:
         self._own().note(change)

@@ -33,6 +33,9 @@ _REOPEN_S = 5.0
 _CHECKPOINT_S = 5.0
 """How long a checkpoint is tried while other transactions are in its way, seconds."""
 
+_NEVER = "1024TB"
+"""Size of a log that DuckDB would fold into its file by itself, in a commit: `snapshot.Upkeep` decides when."""
+
 _THREADS = 1
 """Each query runs on the thread that asks, and on no other. DuckDB's own threads take the GIL to let go of an Arrow
 table that Python gave, while the asker spins until they have: seen to hang for good in a process with busy threads.
@@ -70,11 +73,10 @@ class DuckEngine(Engine):
             CatalogDamaged: the file or its log cannot be read.
         """
         self._path, self._read_only = path, read_only
-        self._config = locked_down(memory_bytes, _THREADS)
+        self._config = locked_down(memory_bytes, _THREADS) | {"checkpoint_threshold": _NEVER}
         self._lock = threading.Lock()
         self._reopened = threading.Condition(self._lock)
         self._root = self._connect()
-        self._life = 0
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         self._keep_log_private()
@@ -116,7 +118,7 @@ class DuckEngine(Engine):
 
     def _cursor(self) -> tuple[duckdb.DuckDBPyConnection, int]:
         with self._lock, self._translated():  # it is closed when opening it again has failed
-            return self._root.cursor(), self._life
+            return self._root.cursor(), self.life
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -147,7 +149,7 @@ class DuckEngine(Engine):
     ) -> pa.Table:
         """See ``Engine.query``."""
         while True:
-            life = self._life
+            life = self.life
             try:
                 with contextlib.closing(self._cursor()[0]) as cursor:
                     return _DuckSession(self, cursor).select(load(name, "duckdb"), parameters, given, only)
@@ -159,7 +161,7 @@ class DuckEngine(Engine):
         """Whether a life is over; where the database was lost, the writer is given the time to open it again."""
         with self._reopened:
             patience = 0.0 if self._read_only or not self.lost else _REOPEN_S
-            return self._reopened.wait_for(lambda: self._life != life, patience)
+            return self._reopened.wait_for(lambda: self.life != life, patience)
 
     @contextlib.contextmanager
     def stream_ordered(
@@ -188,19 +190,21 @@ class DuckEngine(Engine):
     def checkpoint(self) -> None:
         """See ``Engine.checkpoint``."""
         until = time.monotonic() + _CHECKPOINT_S
-        while not self._try_checkpoint(last=time.monotonic() >= until):
+        while not self._try_checkpoint():
+            if time.monotonic() >= until:
+                raise errors.Timeout(f"catalog {self._path}: no checkpoint within {_CHECKPOINT_S} s, others use it")
             time.sleep(_CHECKPOINT_S / 1000)
 
-    def _try_checkpoint(self, *, last: bool) -> bool:
-        """False if DuckDB refuses it for now, unless this is the last try.
+    def _try_checkpoint(self) -> bool:
+        """False if DuckDB refuses it for now.
 
-        It refuses while anything holds its checkpoint lock, which some reads do for a moment, too.
+        It refuses while anything holds its checkpoint lock: a transaction that writes, and for a moment some reads.
         """
         with contextlib.closing(self._cursor()[0]) as cursor, self._translated():
             try:
                 uninterrupted(lambda: cursor.execute("checkpoint"))
             except duckdb.TransactionException as error:
-                if last or "Cannot CHECKPOINT" not in str(error):
+                if "Cannot CHECKPOINT" not in str(error):
                     raise
                 return False
         return True
@@ -211,7 +215,7 @@ class DuckEngine(Engine):
             self._root.close()
             self._reach()
             self._root = self._connect()
-            self._life += 1
+            self.life += 1
             self.lost = False
             self._reopened.notify_all()
 

@@ -78,10 +78,12 @@ class Engine(ABC):
 
     Attributes:
         lost: the database gave up on this handle; ``reopen`` before the next use.
+        life: how often it was opened again.
     """
 
     dialect: ClassVar[str]
     lost: bool = False
+    life: int = 0
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Session]:
@@ -124,6 +126,7 @@ class Engine(ABC):
         """Fold the log into the database file, where there is one.
 
         Raises:
+            Timeout: other transactions were in its way for seconds.
             CatalogDamaged: it failed and the handle is lost; committed rows are not.
         """
 

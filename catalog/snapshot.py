@@ -1,15 +1,21 @@
 """How another process reads a DuckDB catalog that is owned: a copy of the file, published on request.
 
-DuckDB lets no second process in, so whoever wants to read touches ``snapshot.request``; the owner's writer thread sees
-it within half a second, folds its log into the file and lets a child process copy it. The copy must be made by a
-child: the owner would drop DuckDB's lock by opening and closing its own file.
+DuckDB lets no second process in, so whoever wants to read touches ``snapshot.request``; the owner's writer sees it
+within half a second and folds its log into the file, and a thread beside it lets a child process copy that. The copy
+must be made by a child: the owner would drop DuckDB's lock by opening and closing its own file.
+
+Commits go on beside the copy: they write to the log, and to blocks of the file that nothing refers to yet. Only a
+checkpoint changes what the head of the file leads to, and all checkpoints are made here, never beside a copy.
 """
 
 import contextlib
+import logging
 import math
 import os
 import subprocess
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from viewcache import errors
@@ -24,54 +30,125 @@ _POLL_S = 0.02
 _REFILL_EVERY_S = 30.0
 """How often the reserve is looked after, seconds."""
 _COPY_LIMIT_S = 600
+LOG_BYTES = 16 << 20
+"""A larger log is folded into the file, so that the next open after a kill has no more to read."""
+_AGAIN_S = 30.0
+"""Pause after a checkpoint that failed, seconds."""
+_COPIES = 3
+"""Tries of one snapshot where the database is opened again meanwhile."""
+_log = logging.getLogger("viewcache.catalog")
 
 
 class Upkeep:
-    """What the owner does between transactions; every method runs on the writer's thread."""
+    """What the owner does beside its transactions: checkpoints, snapshots, and the reserve for a full disk."""
 
-    def __init__(self, engine: Engine, layout: CatalogFiles):
-        """For the owner of the database in ``layout``."""
-        self._engine, self._layout = engine, layout
+    def __init__(self, engine: Engine, layout: CatalogFiles, between: Callable[[Callable[[], None]], None]):
+        """For the owner of the database in ``layout``.
+
+        Args:
+            engine: of that database.
+            layout: its files.
+            between: runs a function on the writer's thread while no transaction is open, and waits for it.
+        """
+        self._engine, self._layout, self._between = engine, layout, between
         self._refill_at = time.monotonic() + _REFILL_EVERY_S
+        self._fold_at = 0.0
+        self._pool = ThreadPoolExecutor(1, "viewcache-catalog-upkeep")
+        self._work: Future[None] | None = None
+        self._copying: subprocess.Popen[bytes] | None = None
+        self._closed = False
 
     def tick(self) -> None:
-        """Publish a snapshot if one was asked for; hold back disk again once there is some."""
-        if self._layout.request.exists():
-            # Taken away first: who asks while the copy is made wants a newer one.
-            self._layout.request.unlink(missing_ok=True)
-            self.publish()
+        """Start what is due; the writer's thread calls this between transactions, and goes on at once."""
         if time.monotonic() >= self._refill_at:
             self._refill_at = time.monotonic() + _REFILL_EVERY_S
             disk = os.statvfs(self._layout.folder)
             if disk.f_bavail * disk.f_frsize > 4 * files.RESERVE_BYTES:
                 files.refill_reserve(self._layout)
+        if self._work is None or self._work.done():
+            if self._layout.request.exists():
+                self._work = self._pool.submit(self._told, self._answer)
+            elif time.monotonic() >= self._fold_at and _size(self._layout.log) > LOG_BYTES:
+                self._work = self._pool.submit(self._told, self._fold)
 
     def publish(self) -> Path:
-        """Copy the database as it is now to where others read it; no transaction may be open.
+        """Copy the database as it is now to where others read it.
 
         Raises:
             Full: no space for the copy.
+            Closed: the catalog was closed meanwhile.
         """
-        self.checkpoint()
-        fresh = self._layout.snapshot.with_suffix(".tmp")
-        copy = subprocess.run(
+        try:
+            published = self._pool.submit(self._publish, time.time_ns())
+        except RuntimeError as error:
+            raise errors.Closed("this catalog was closed; open the cache again") from error
+        return published.result()
+
+    def close(self) -> None:
+        """End what goes on; the writer is closed already."""
+        self._closed = True
+        if self._copying is not None:
+            self._copying.kill()
+        self._pool.shutdown()
+
+    def _told(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except errors.Closed:
+            return
+        except Exception as error:
+            self._fold_at = time.monotonic() + _AGAIN_S
+            if not self._closed:
+                _log.error("catalog upkeep failed: %s", error, extra={"action": "catalog_upkeep"})
+
+    def _answer(self) -> None:
+        # Taken away first: who asks while the copy is made wants a newer one. Who touched it until then is served.
+        with open(self._layout.request, "rb") as request:
+            self._layout.request.unlink()
+            asked_ns = os.fstat(request.fileno()).st_mtime_ns
+        self._publish(asked_ns)
+
+    def _publish(self, asked_ns: int) -> Path:
+        """Make a snapshot for who asked until then: that is what its time says."""
+        for _ in range(_COPIES):
+            self._fold()
+            life, fresh = self._engine.life, self._layout.snapshot.with_suffix(".tmp")
+            self._copy(fresh)
+            if not self._engine.lost and life == self._engine.life:  # in this order: the life goes on last
+                os.chmod(fresh, 0o600)
+                os.utime(fresh, ns=(asked_ns, asked_ns))
+                failpoint("catalog.snapshot-before-rename")
+                os.rename(fresh, self._layout.snapshot)
+                return self._layout.snapshot
+        raise errors.CatalogDamaged(f"no snapshot of {self._layout.database}: it was opened again and again meanwhile")
+
+    def _copy(self, fresh: Path) -> None:
+        self._copying = subprocess.Popen(
             ["cp", "--reflink=auto", "--", str(self._layout.database), str(fresh)],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_COPY_LIMIT_S,
-            check=False,
+            stderr=subprocess.PIPE,
             umask=0o077,
         )
-        if copy.returncode:
+        with self._copying as copying:
+            if self._closed:
+                copying.kill()
+            try:
+                _, said = copying.communicate(timeout=_COPY_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                copying.kill()
+                said = f"not copied in {_COPY_LIMIT_S} s".encode()
+        if copying.returncode:
             fresh.unlink(missing_ok=True)
-            raise errors.Full(f"no snapshot of {self._layout.database}: {copy.stderr.decode(errors='replace').strip()}")
-        os.chmod(fresh, 0o600)
-        failpoint("catalog.snapshot-before-rename")
-        os.rename(fresh, self._layout.snapshot)
-        return self._layout.snapshot
+            if self._closed:
+                raise errors.Closed("this catalog was closed; open the cache again")
+            raise errors.Full(f"no snapshot of {self._layout.database}: {said.decode(errors='replace').strip()}")
 
-    def checkpoint(self) -> None:
+    def _fold(self) -> None:
         """Fold the log into the file; a database that is lost on the way is opened again."""
+        self._between(self._checkpoint)
+
+    def _checkpoint(self) -> None:
+        # Not beside a transaction, though DuckDB would allow it: the commit would make a log that others may read.
         failpoint("catalog.before-checkpoint")
         try:
             self._engine.checkpoint()
@@ -81,6 +158,14 @@ class Upkeep:
                 self._engine.reopen()
             raise
         failpoint("catalog.after-checkpoint")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 if there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float = 0.0) -> Path:
@@ -109,7 +194,7 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float 
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
         with contextlib.suppress(FileNotFoundError):
-            if layout.snapshot.stat().st_mtime_ns >= asked and not layout.request.exists():
+            if layout.snapshot.stat().st_mtime_ns >= asked:
                 return layout.snapshot
         time.sleep(_POLL_S)
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
@@ -125,7 +210,10 @@ def _age_s(snapshot: Path) -> float:
 
 
 def _request(layout: CatalogFiles) -> int:
-    """Ask for a snapshot; when that was, nanoseconds by the file system's clock."""
+    """Ask for a snapshot; the time that it must have at least, nanoseconds.
+
+    That is later than the time of any snapshot and request before, though the clock may have been set back since.
+    """
     while True:
         try:
             fd = os.open(layout.request, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -135,7 +223,11 @@ def _request(layout: CatalogFiles) -> int:
                 "be written"
             ) from error
         try:
-            os.utime(fd)
+            asked = time.time_ns()
+            with contextlib.suppress(FileNotFoundError):
+                asked = max(asked, layout.snapshot.stat().st_mtime_ns + 1)
+            asked = max(asked, os.fstat(fd).st_mtime_ns)
+            os.utime(fd, ns=(asked, asked))
             status = os.fstat(fd)
         finally:
             os.close(fd)

@@ -196,7 +196,11 @@ class Task:
 
     def is_early(self, number: int) -> bool:
         """Whether batches of a generation are planned one by one, because planning all of it takes long."""
-        if self._settings.together or number in self._failed or self.planned(number) is not None:
+        return not self._settings.together and self._is_large(number)
+
+    def _is_large(self, number: int) -> bool:
+        """Whether planning a generation takes long; not so once it is planned, or told why it cannot be."""
+        if number in self._failed or self.planned(number) is not None:
             return False
         epochs = min(self._settings.epochs_per_generation, self.spec.epochs)
         return len(self.dataset) * self.spec.sampling.samples_per_video * epochs > PLANNED_AT_ONCE
@@ -257,7 +261,7 @@ class Task:
 
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip; plans the first generation unless it is large."""
-        return (self.early.trial() if self.is_early(0) else self.generation(0).plan).shape
+        return (self.early.trial() if self._is_large(0) else self.generation(0).plan).shape
 
     def batch_sizes(self) -> set[int]:
         """How many videos a batch of the first epoch has: the usual number, and that of the last batch."""
@@ -307,7 +311,7 @@ class Task:
             BadVideo: a video is bad and the policy is ``raise``.
             BadInput: the task selects no video, or its clips would differ in shape.
         """
-        if self.is_early(0):
+        if self._is_large(0):
             plan, batch = self.early.trial(), self.spec.sampling.videos_per_batch
             clips = min(batch, len(self.early.candidates())) * self.spec.sampling.samples_per_video
             return clips * plan.bound, clips

@@ -136,7 +136,7 @@ def test_a_catalog_that_is_owned(filled: Path, monkeypatch: pytest.MonkeyPatch) 
             catalog.flush()
             result = run_query(filled, "select count(*) as n from copies")
             assert result.source == "snapshot"
-            assert result.as_of_s >= asked - 0.05  # the file system's clock is a tick behind
+            assert result.as_of_s >= asked
             assert result.table()["n"].to_pylist() == [i - 3]
 
 
@@ -152,7 +152,7 @@ def test_a_young_snapshot_answers_again(filled: Path, monkeypatch: pytest.Monkey
             catalog.mark_ready([copy(6 + added)])
             catalog.flush()
             now = published.stat().st_mtime + age_s
-            clock = SimpleNamespace(time=partial(float, now), monotonic=time.monotonic, sleep=time.sleep)
+            clock = SimpleNamespace(**vars(time) | {"time": partial(float, now)})
             monkeypatch.setattr(snapshot, "time", clock)
             again = run_query(filled, ask)
             assert again.table()["n"].to_pylist() == [count + added if anew else count]

@@ -1,0 +1,170 @@
+"""Snapshots that are copied while the owner goes on committing: each shows one moment, and none is older than asked."""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import duckdb
+import pytest
+
+from tests.catalog.samples import plan, registered
+from tests.scheduling.harness import until
+from viewcache import errors
+from viewcache.catalog import Catalog, read_snapshot, snapshot
+from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.opening import open_catalog
+from viewcache.catalog.records import EventRow
+
+VIDEOS = 3000
+"""Of a plan that is larger than what DuckDB holds back from its file: 24,000 rows."""
+
+
+def shown(path: Path) -> tuple[list[int], list[tuple[int, int]]]:
+    """The numbers of the events in a snapshot, and the uses of each generation."""
+    with duckdb.connect(str(path), read_only=True, config={"threads": "1"}) as connection:
+        numbers = connection.execute('select "count" from event order by "count"').fetchall()
+        uses = connection.execute(
+            f"select epoch // 2 as number, count(*) from object_use group by number having count(*) <> {VIDEOS * 4}"
+        ).fetchall()
+    return [number for (number,) in numbers], uses
+
+
+@contextmanager
+def committing(catalog: Catalog) -> Iterator[list[int]]:
+    """A thread that commits events 1, 2, 3, … one by one, and a large plan now and then; how far it is."""
+    row, ids = registered(catalog, VIDEOS)
+    done, stop = [0], threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            number = done[0] + 1
+            catalog.add_events([EventRow("hit", count=number, at_s=float(number))])
+            catalog.flush()
+            done[0] = number
+            if number % 40 == 1 and number // 40 < 5:
+                catalog.record_plan(plan(catalog, row, ids, number // 40))
+
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(run)
+        try:
+            yield done
+        finally:
+            stop.set()
+            going.result()
+
+
+def test_a_snapshot_shows_one_moment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was committed before it was asked for, nothing without what came before, plans whole or not at all."""
+    monkeypatch.setattr(snapshot, "LOG_BYTES", 100_000)
+    with Catalog.open(folder) as catalog, committing(catalog) as done:
+        for turn in range(25):
+            before = done[0]
+            path = catalog.publish_snapshot() if turn % 5 == 4 else read_snapshot(folder)
+            numbers, torn = shown(path)
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert len(numbers) >= before
+            assert torn == []
+
+
+def test_many_who_ask_at_once(folder: Path, tmp_path: Path) -> None:
+    """Each gets what was committed before it asked, though one copy serves several."""
+    with Catalog.open(folder) as catalog, committing(catalog) as done, ThreadPoolExecutor(6) as pool:
+
+        def ask(turn: int) -> None:
+            before, mine = done[0], tmp_path / f"{turn}.duckdb"
+            shutil.copyfile(read_snapshot(folder), mine)  # DuckDB shares one file's pages among all of a process
+            assert len(shown(mine)[0]) >= before
+
+        list(pool.map(ask, range(40)))
+
+
+def test_a_clock_that_is_set_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot dated in the future is not taken for a new one, nor is the next one waited for in vain."""
+    clock = SimpleNamespace(**vars(time))
+    monkeypatch.setattr(snapshot, "time", clock)
+    with Catalog.open(folder) as catalog:
+        for number in range(1, 6):
+            catalog.add_events([EventRow("hit", count=number, at_s=float(number))])
+            catalog.flush()
+            monkeypatch.setattr(clock, "time_ns", lambda hours=number: time.time_ns() - hours * 3_600 * 10**9)
+            assert len(shown(read_snapshot(folder))[0]) == number
+
+
+def test_the_log_is_folded_when_it_is_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without anybody asking; DuckDB does not do it by itself, in the middle of a copy."""
+    monkeypatch.setattr(snapshot, "LOG_BYTES", 200_000)
+    log = CatalogFiles(folder).log
+    with Catalog.open(folder) as catalog:
+        for number in range(3000):
+            catalog.add_events([EventRow("hit", detail="x" * 200, at_s=float(number))])
+        catalog.flush()
+        until(lambda: not log.exists() or log.stat().st_size < 200_000, "the log to be folded")
+        assert len(shown(catalog.publish_snapshot())[0]) == 3000
+
+
+def test_duckdb_never_folds_by_itself(folder: Path) -> None:
+    """Not after 20 MB of log, which is more than it would keep; a copy beside such a commit would be torn."""
+    database = open_catalog(folder, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30)
+    try:
+        before = CatalogFiles(folder).database.read_bytes()
+        for number in range(40):
+            with database.engine.transaction() as session:
+                session.run("write_setting", {"name": f"s{number}", "value": "x" * 600_000})
+        assert CatalogFiles(folder).log.stat().st_size > 20e6
+        assert CatalogFiles(folder).database.read_bytes()[: len(before)] == before
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def slow_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `cp` that never ends; the file that is there once it runs."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "cp").write_text(f"#!/bin/sh\ntouch {folder}/running\nexec sleep 600\n")
+    (folder / "cp").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder / "running"
+
+
+def test_closing_does_not_wait_for_a_copy(folder: Path, slow_copy: Path) -> None:
+    """It is ended; who publishes is told, nothing is left of it, and commits went on beside it."""
+    with ThreadPoolExecutor(1) as pool:
+        with Catalog.open(folder) as catalog:
+            published = pool.submit(catalog.publish_snapshot)
+            until(slow_copy.exists, "the copy to begin")
+            catalog.add_events([EventRow("hit", count=1)])
+            catalog.flush(timeout_s=20)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 20
+        with pytest.raises(errors.Closed):
+            published.result()
+    assert not CatalogFiles(folder).snapshot.exists()
+    assert not list(folder.glob("*.tmp"))
+
+
+def test_a_database_that_is_opened_again_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was copied then may be torn, so it is copied again."""
+    with Catalog.open(folder) as catalog:
+        upkeep, engine = catalog._upkeep, catalog._opened.engine
+        assert upkeep is not None
+        copy, copies = upkeep._copy, []
+
+        def copied(fresh: Path) -> None:
+            copy(fresh)
+            copies.append(fresh.read_bytes())
+            if len(copies) == 1:
+                catalog.add_events([EventRow("hit", count=1)])
+                catalog.flush()
+                engine.reopen()
+                fresh.write_bytes(b"torn")
+
+        monkeypatch.setattr(upkeep, "_copy", copied)
+        assert shown(catalog.publish_snapshot()) == ([1], [])
+        assert len(copies) == 2
