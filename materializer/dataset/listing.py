@@ -22,6 +22,7 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.names import names_for
 from viewcache.materializer.dataset.recording import Batches, key_found, record_found, video_key, write_found_indexes
 from viewcache.materializer.dataset.scan import scan
+from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
@@ -97,7 +98,9 @@ def list_files(
     listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
-    return listing.files(workers)
+    files = listing.files(workers)
+    give_back_memory()
+    return files
 
 
 _KNOWN = ("video_id", "name", "key", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
@@ -171,24 +174,13 @@ class _Listing:
         """Give the new files names and ids, and say which are gone."""
         uris = {each.uri for each in self.found}
         fresh = [each for each in self.found if each.uri not in self.known.row_of]
-        rows = [
-            VideoRow(
-                uri=each.uri,
-                name=name,
-                key=video_key(each.uri, each.stamp),
-                size_bytes=each.stamp.size,
-                mtime_ns=each.stamp.mtime_ns,
-                etag=each.stamp.etag,
-                status=VideoStatus.LISTED,
-            )
-            for each, name in zip(fresh, self._names(fresh), strict=True)
-        ]
-        rows.sort(key=lambda each: each.name)
-        for first in range(0, len(rows), LISTED_AT_ONCE):
-            self.catalog.upsert_videos(self.dataset_id, rows[first : first + LISTED_AT_ONCE])
+        named = sorted(zip(self._names(fresh), range(len(fresh)), strict=True))
+        for first in range(0, len(named), LISTED_AT_ONCE):
+            part = [(name, fresh[at]) for name, at in named[first : first + LISTED_AT_ONCE]]
+            self.catalog.upsert_videos(self.dataset_id, [_new_row(name, each) for name, each in part])
         gone = [_gone_row(row) for row in self.known.gone(uris)]
         self.catalog.upsert_videos(self.dataset_id, gone)
-        if rows or gone:
+        if fresh or gone:
             self.known = _Known(self.catalog.load_videos(self.dataset_id))
 
     def _names(self, fresh: Sequence[Found]) -> list[str]:
@@ -303,6 +295,20 @@ class _Listing:
             max_pixels=self.spec.max_pixels,
             workers=workers,
         )
+
+
+def _new_row(name: str, file: Found) -> VideoRow:
+    """All that is known of a file that nobody has looked into."""
+    stamp = file.stamp
+    return VideoRow(
+        uri=file.uri,
+        name=name,
+        key=video_key(file.uri, stamp),
+        size_bytes=stamp.size,
+        mtime_ns=stamp.mtime_ns,
+        etag=stamp.etag,
+        status=VideoStatus.LISTED,
+    )
 
 
 def _gone_row(row: Mapping[str, Any]) -> VideoRow:

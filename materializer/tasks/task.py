@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.errors import Broken, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
@@ -375,7 +376,9 @@ class Task:
         positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
         order = Order(ids[:, :positions], np.minimum(settled, positions))
         plan, again = with_substitutes(plan, known, order, self.dataset, self.seed, self.task_id, by_video=together)
+        give_back_memory()  # what planning took, before recording takes as much
         object_ids = self._numbering.generation(plan, self.index_of(plan))
+        give_back_memory()
         active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
         now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
         record_policies(self._catalog, active, now, known)

@@ -316,3 +316,22 @@ def test_a_small_dataset_is_planned_when_it_is_read(tmp_path: Path, folder: Path
         assert not task.dataset.files.unread.any()
         assert not isinstance(task.batch(0, 0), BatchWork)
         assert np.array_equal(np.sort(task.generation(0).order.ids[:COUNT]), np.sort(task.dataset.files.ids))
+
+
+def test_tasks_that_draw_together_open_before_anything_is_planned(
+    tmp_path: Path, planner: threading.Event, folder: Path
+) -> None:
+    """What a batch takes is known from the headers of one, also when the order is recorded; it is what plans say."""
+    whole = config(tmp_path / "s", folder)
+    whole["dataset"] = [whole["dataset"], whole["dataset"] | {"tag": "u"}]
+    bounds = []
+    for _ in range(2):
+        planner.clear()
+        with viewcache.open(whole) as cache:
+            found = [cache.task(tag).task for tag in "tu"]
+            assert all(task.draws_together and task.planned(0) is None for task in found)
+            bounds.append([(task.batch_bound(), task.clip_shape()) for task in found])
+            planner.set()
+            cache.read("t", 0, 0)
+            bounds.append([(task.batch_bound(), task.generation(0).plan.shape) for task in found])
+    assert all(each == bounds[0] for each in bounds)
