@@ -13,9 +13,9 @@ import logging
 import math
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from viewcache import errors
@@ -53,8 +53,9 @@ class Upkeep:
         self._engine, self._layout, self._between = engine, layout, between
         self._refill_at = time.monotonic() + _REFILL_EVERY_S
         self._fold_at = 0.0
-        self._pool = ThreadPoolExecutor(1, "viewcache-catalog-upkeep")
-        self._work: Future[None] | None = None
+        self._one = threading.Lock()
+        """Held by who makes a checkpoint and the copy after it."""
+        self._thread: threading.Thread | None = None
         self._copying: subprocess.Popen[bytes] | None = None
         self._closed = False
 
@@ -65,11 +66,11 @@ class Upkeep:
             disk = os.statvfs(self._layout.folder)
             if disk.f_bavail * disk.f_frsize > 4 * files.RESERVE_BYTES:
                 files.refill_reserve(self._layout)
-        if self._work is None or self._work.done():
+        if self._thread is None or not self._thread.is_alive():
             if self._layout.request.exists():
-                self._work = self._pool.submit(self._told, self._answer)
+                self._start(self._answer)
             elif time.monotonic() >= self._fold_at and _size(self._layout.log) > LOG_BYTES:
-                self._work = self._pool.submit(self._told, self._fold)
+                self._start(self._fold_alone)
 
     def publish(self) -> Path:
         """Copy the database as it is now to where others read it.
@@ -78,18 +79,21 @@ class Upkeep:
             Full: no space for the copy.
             Closed: the catalog was closed meanwhile.
         """
-        try:
-            published = self._pool.submit(self._publish, time.time_ns())
-        except RuntimeError as error:
-            raise errors.Closed("this catalog was closed; open the cache again") from error
-        return published.result()
+        return self._publish(time.time_ns())
 
     def close(self) -> None:
         """End what goes on; the writer is closed already."""
         self._closed = True
         if self._copying is not None:
             self._copying.kill()
-        self._pool.shutdown()
+        if self._thread is not None:
+            self._thread.join()
+        with self._one:
+            return
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=self._told, args=(work,), name="viewcache-catalog-upkeep", daemon=True)
+        self._thread.start()
 
     def _told(self, work: Callable[[], None]) -> None:
         try:
@@ -108,18 +112,24 @@ class Upkeep:
             asked_ns = os.fstat(request.fileno()).st_mtime_ns
         self._publish(asked_ns)
 
+    def _fold_alone(self) -> None:
+        with self._one:
+            self._fold()
+
     def _publish(self, asked_ns: int) -> Path:
         """Make a snapshot for who asked until then: that is what its time says."""
-        for _ in range(_COPIES):
-            self._fold()
-            life, fresh = self._engine.life, self._layout.snapshot.with_suffix(".tmp")
-            self._copy(fresh)
-            if not self._engine.lost and life == self._engine.life:  # in this order: the life goes on last
-                os.chmod(fresh, 0o600)
-                os.utime(fresh, ns=(asked_ns, asked_ns))
-                failpoint("catalog.snapshot-before-rename")
-                os.rename(fresh, self._layout.snapshot)
-                return self._layout.snapshot
+        snapshot = self._layout.snapshot
+        with self._one:
+            for _ in range(_COPIES):
+                self._fold()
+                life, fresh = self._engine.life, snapshot.with_suffix(".tmp")
+                self._copy(fresh)
+                if not self._engine.lost and life == self._engine.life:  # in this order: the life goes on last
+                    os.chmod(fresh, 0o600)
+                    os.utime(fresh, ns=(asked_ns, asked_ns))
+                    failpoint("catalog.snapshot-before-rename")
+                    os.rename(fresh, snapshot)
+                    return snapshot
         raise errors.CatalogDamaged(f"no snapshot of {self._layout.database}: it was opened again and again meanwhile")
 
     def _copy(self, fresh: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog import schemas
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import SubstitutionRow, TaskRow, VideoColumnRow, VideoRow
+from viewcache.catalog.records import SubstitutionRow, TaskRow, VideoColumnRow
 from viewcache.catalog.rows import from_table, to_table
 
 __all__ = [
@@ -46,22 +46,22 @@ def register_dataset(session: Session, uri: str) -> int:
     return dataset_id
 
 
-def upsert_videos(session: Session, dataset_id: int, videos: Sequence[VideoRow]) -> list[int]:
-    """The ids of scanned files, old ones kept."""
-    uris = [video.uri for video in videos]
+def upsert_videos(session: Session, dataset_id: int, videos: pa.Table) -> list[int]:
+    """The ids of scanned files, old ones kept; ``videos`` has columns of ``schemas.VIDEO``, the others are null."""
+    uris = videos["uri"].to_pylist()
     if len(set(uris)) != len(uris):
         twice = next(uri for uri in uris if uris.count(uri) > 1)
         raise errors.BadInput(f"video {twice} was given twice; each uri once")
-    known_rows = session.run("read_video_ids", {"dataset_id": dataset_id})
+    known_rows = session.run("read_video_ids", {"dataset_id": dataset_id}, pa.table({"uri": videos["uri"]}))
     known = dict(zip(known_rows["uri"].to_pylist(), known_rows["video_id"].to_pylist(), strict=True))
     fresh = [uri for uri in uris if uri not in known]
     first = claim_ids(session, "video", len(fresh))
     known.update((uri, first + i) for i, uri in enumerate(fresh))
     ids = [int(known[uri]) for uri in uris]
-    table = to_table([replace(video, video_id=i) for video, i in zip(videos, ids, strict=True)])
-    dataset = pa.array([dataset_id] * len(ids), pa.int64())
-    table = table.append_column("dataset_id", dataset)
-    session.run("upsert_videos", given=schemas.conform(table, schemas.VIDEO, "videos"))
+    columns = {name: videos[name] for name in videos.column_names}
+    nulls = {each.name: pa.nulls(len(ids), each.type) for each in schemas.VIDEO if each.name not in columns}
+    given = {"video_id": pa.array(ids, pa.int64()), "dataset_id": pa.array([dataset_id] * len(ids), pa.int64())}
+    session.run("upsert_videos", given=schemas.conform(pa.table(nulls | columns | given), schemas.VIDEO, "videos"))
     session.run("set_scanned", {"dataset_id": dataset_id, "at_s": time()})
     return ids
 

@@ -14,6 +14,7 @@ from viewcache.catalog.blobs import BlobFile
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import VideoColumnRow, VideoRow
+from viewcache.catalog.rows import to_table
 
 __all__ = ["Videos"]
 
@@ -27,8 +28,12 @@ class Videos(ABC):
         """The id of the dataset of this folder, glob or URL, registered if it is new."""
         return self._call(lambda session: tasks.register_dataset(session, uri))
 
-    def upsert_videos(self, dataset_id: int, videos: Sequence[VideoRow]) -> list[int]:
+    def upsert_videos(self, dataset_id: int, videos: Sequence[VideoRow] | pa.Table) -> list[int]:
         """Record scanned files; a uri that is known keeps its id and takes the new content.
+
+        Args:
+            dataset_id: of the files.
+            videos: rows, or the columns of ``schemas.VIDEO`` that are known of many files.
 
         Returns:
             The ids, in the order of ``videos``.
@@ -36,7 +41,10 @@ class Videos(ABC):
         Raises:
             BadInput: a uri comes twice.
         """
-        return self._call(lambda session: tasks.upsert_videos(session, dataset_id, videos)) if videos else []
+        if not len(videos):
+            return []
+        table = videos if isinstance(videos, pa.Table) else to_table(videos)
+        return self._call(lambda session: tasks.upsert_videos(session, dataset_id, table))
 
     def record_facts(self, facts: pa.Table) -> None:
         """Record what was found of registered files (small): ``schemas.FACTS``."""

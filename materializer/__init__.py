@@ -9,6 +9,7 @@ storage, telemetry, scheduling, retention, tasks, reading, simulation. The files
 - ``arrays``: what NumPy has too, but slower
 - ``clock``: seconds by stage, in workers and readers
 - ``limits``: what a worker process may use
+- ``freed_memory``: memory that allocators keep for themselves, given back
 - ``gate``: calls to an open cache: closing under them, and Ctrl-C in the main thread
 - ``child``: starting a worker or a scanner
 """

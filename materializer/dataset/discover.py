@@ -8,7 +8,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.dataset.names import SUFFIXES
@@ -20,8 +20,7 @@ __all__ = ["Found", "discover"]
 _MAGIC = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """One video file of a dataset."""
 
     uri: str

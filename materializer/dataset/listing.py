@@ -4,14 +4,16 @@ What is found is recorded in batches, so that a process that is killed costs the
 its row, so that its name is not given again and its content is recognized.
 """
 
+import gc
 import logging
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
@@ -93,14 +95,28 @@ def list_files(
         Full: no disk space, or too many open files.
     """
     dataset_id = catalog.register_dataset(spec.uri)
-    known = _Known(catalog.load_videos(dataset_id))
-    listing = _Listing(spec, catalog, dataset_id, known, discover(spec.uri), guarded)
-    listing.register()
+    with _uncollected():
+        known = _Known(catalog.load_videos(dataset_id))
+        listing = _Listing(spec, catalog, dataset_id, known, discover(spec.uri), guarded)
+        listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
-    files = listing.files(workers)
+    with _uncollected():
+        files = listing.files(workers)
     give_back_memory()
     return files
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no cyclic garbage: each look goes through all files again, and takes a fifth of the time of listing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 _KNOWN = ("video_id", "name", "key", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
@@ -174,10 +190,9 @@ class _Listing:
         """Give the new files names and ids, and say which are gone."""
         uris = {each.uri for each in self.found}
         fresh = [each for each in self.found if each.uri not in self.known.row_of]
-        named = sorted(zip(self._names(fresh), range(len(fresh)), strict=True))
+        named = sorted(zip(self._names(fresh), fresh, strict=True), key=lambda each: each[0])
         for first in range(0, len(named), LISTED_AT_ONCE):
-            part = [(name, fresh[at]) for name, at in named[first : first + LISTED_AT_ONCE]]
-            self.catalog.upsert_videos(self.dataset_id, [_new_row(name, each) for name, each in part])
+            self.catalog.upsert_videos(self.dataset_id, _new_rows(named[first : first + LISTED_AT_ONCE]))
         gone = [_gone_row(row) for row in self.known.gone(uris)]
         self.catalog.upsert_videos(self.dataset_id, gone)
         if fresh or gone:
@@ -280,7 +295,7 @@ class _Listing:
         """The files that are there, by name."""
         known, here = self.known, {each.uri: each for each in self.found}
         rows = known.rows.filter(pa.array([uri in here for uri in known.rows["uri"].to_pylist()], pa.bool_()))
-        rows = rows.take(pa.array(np.argsort(np.array(rows["name"].to_pylist(), object), kind="stable")))
+        rows = rows.take(pc.sort_indices(rows["name"]))  # ASCII, so bytes sort as characters do
         ids = zip(known.rows["uri"].to_pylist(), known.rows["video_id"].to_pylist(), strict=True)
         gone = {video_id: uri for uri, video_id in ids if uri not in here}
         listed = [here[uri] for uri in rows["uri"].to_pylist()]
@@ -297,17 +312,18 @@ class _Listing:
         )
 
 
-def _new_row(name: str, file: Found) -> VideoRow:
-    """All that is known of a file that nobody has looked into."""
-    stamp = file.stamp
-    return VideoRow(
-        uri=file.uri,
-        name=name,
-        key=video_key(file.uri, stamp),
-        size_bytes=stamp.size,
-        mtime_ns=stamp.mtime_ns,
-        etag=stamp.etag,
-        status=VideoStatus.LISTED,
+def _new_rows(named: Sequence[tuple[str, Found]]) -> pa.Table:
+    """All that is known of files that nobody has looked into."""
+    return pa.table(
+        {
+            "uri": pa.array([file.uri for _, file in named], pa.string()),
+            "name": pa.array([name for name, _ in named], pa.string()),
+            "key": pa.array([video_key(file.uri, file.stamp) for _, file in named], pa.string()),
+            "size_bytes": pa.array([file.stamp.size for _, file in named], pa.int64()),
+            "mtime_ns": pa.array([file.stamp.mtime_ns for _, file in named], pa.int64()),
+            "etag": pa.array([file.stamp.etag for _, file in named], pa.string()),
+            "status": pa.array([VideoStatus.LISTED.value] * len(named), pa.string()),
+        }
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
+from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import frame_needs
@@ -41,6 +42,7 @@ class Numbering:
         recorded = self._catalog.load_use_ids(self._task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
         fresh = len(recorded) != int(used.sum())
         needs = frame_needs(plan, index_of) if fresh else None  # takes longest, so it is done before others must wait
+        give_back_memory()  # what planning took, before recording takes as much
         with self._catalog.naming:
             object_ids, known = ids_of(self._catalog, plan.keys)
             if fresh or not np.array_equal(recorded, object_ids[used]):
@@ -51,4 +53,6 @@ class Numbering:
                     plan, needs, keys, object_ids, known, *of_frames, task_id=self._task_id, cost=self._cost
                 )
                 self._catalog.record_plan(tables)
+                del tables, keys, of_frames, needs
+        give_back_memory()
         return object_ids

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.errors import Broken, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
@@ -34,10 +33,7 @@ from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.order import Order, iterations
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.recipe import VideoSource
-from viewcache.materializer.planning.rows import (
-    Summary,
-    summarize,
-)
+from viewcache.materializer.planning.rows import Summary, summarize
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.early import Early
@@ -200,7 +196,7 @@ class Task:
         return not self._settings.together and self._is_large(number)
 
     def _is_large(self, number: int) -> bool:
-        """Whether planning a generation takes long; not so once it is planned, or told why it cannot be."""
+        """Whether planning a generation takes long, and is still to be done."""
         if number in self._failed or self.planned(number) is not None:
             return False
         epochs = min(self._settings.epochs_per_generation, self.spec.epochs)
@@ -376,9 +372,7 @@ class Task:
         positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
         order = Order(ids[:, :positions], np.minimum(settled, positions))
         plan, again = with_substitutes(plan, known, order, self.dataset, self.seed, self.task_id, by_video=together)
-        give_back_memory()  # what planning took, before recording takes as much
         object_ids = self._numbering.generation(plan, self.index_of(plan))
-        give_back_memory()
         active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
         now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
         record_policies(self._catalog, active, now, known)
