@@ -405,8 +405,8 @@ class Catalog(Leaving, Videos):
     def _blobs(self) -> BlobFile | None:
         return self._opened.blobs
 
-    def _between(self, work: Callable[[], None]) -> None:
-        self._own().between(work)
+    def _between(self, work: Callable[[], bool]) -> bool:
+        return self._own().between(work)
 
     def _note(self, change: Callable[[Pending], None]) -> None:
         self._own().note(change)

@@ -9,7 +9,6 @@ import contextlib
 import os
 import stat
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -29,9 +28,6 @@ _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quo
 
 _REOPEN_S = 5.0
 """How long a reader waits for the writer to open a lost database again, seconds."""
-
-_CHECKPOINT_S = 5.0
-"""How long a checkpoint is tried while other transactions are in its way, seconds."""
 
 _NEVER = "1024TB"
 """Size of a log that DuckDB would fold into its file by itself, in a commit: `snapshot.Upkeep` decides when."""
@@ -187,19 +183,8 @@ class DuckEngine(Engine):
         finally:
             cursor.close()
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> bool:
         """See ``Engine.checkpoint``."""
-        until = time.monotonic() + _CHECKPOINT_S
-        while not self._try_checkpoint():
-            if time.monotonic() >= until:
-                raise errors.Timeout(f"catalog {self._path}: no checkpoint within {_CHECKPOINT_S} s, others use it")
-            time.sleep(_CHECKPOINT_S / 1000)
-
-    def _try_checkpoint(self) -> bool:
-        """False if DuckDB refuses it for now.
-
-        It refuses while anything holds its checkpoint lock: a transaction that writes, and for a moment some reads.
-        """
         with contextlib.closing(self._cursor()[0]) as cursor, self._translated():
             try:
                 uninterrupted(lambda: cursor.execute("checkpoint"))

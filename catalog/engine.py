@@ -122,11 +122,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> bool:
         """Fold the log into the database file, where there is one.
 
+        Returns:
+            False if others are in the way for now: a transaction that writes, or some reads. Try again.
+
         Raises:
-            Timeout: other transactions were in its way for seconds.
             CatalogDamaged: it failed and the handle is lost; committed rows are not.
         """
 

@@ -148,8 +148,9 @@ class PostgresEngine(Engine):
         with self._lock:
             self._idle.append(connection)
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> bool:
         """Nothing: the server sees to it."""
+        return True
 
     def reopen(self) -> None:
         """See ``Engine.reopen``; waits a little for a server that restarts."""

@@ -8,7 +8,6 @@ Commits go on beside the copy: they write to the log, and to blocks of the file 
 checkpoint changes what the head of the file leads to, and all checkpoints are made here, never beside a copy.
 """
 
-import contextlib
 import logging
 import math
 import os
@@ -32,6 +31,8 @@ _REFILL_EVERY_S = 30.0
 _COPY_LIMIT_S = 600
 LOG_BYTES = 16 << 20
 """A larger log is folded into the file, so that the next open after a kill has no more to read."""
+FOLD_LIMIT_S = 30.0
+"""How long a checkpoint is tried while others are in its way, a policy's long query for example, seconds."""
 _AGAIN_S = 30.0
 """Pause after a checkpoint that failed, seconds."""
 _COPIES = 3
@@ -42,7 +43,7 @@ _log = logging.getLogger("viewcache.catalog")
 class Upkeep:
     """What the owner does beside its transactions: checkpoints, snapshots, and the reserve for a full disk."""
 
-    def __init__(self, engine: Engine, layout: CatalogFiles, between: Callable[[Callable[[], None]], None]):
+    def __init__(self, engine: Engine, layout: CatalogFiles, between: Callable[[Callable[[], bool]], bool]):
         """For the owner of the database in ``layout``.
 
         Args:
@@ -126,7 +127,8 @@ class Upkeep:
                 self._copy(fresh)
                 if not self._engine.lost and life == self._engine.life:  # in this order: the life goes on last
                     os.chmod(fresh, 0o600)
-                    os.utime(fresh, ns=(asked_ns, asked_ns))
+                    stamp = max(asked_ns, _modified_ns(snapshot))  # it has what those before it had
+                    os.utime(fresh, ns=(stamp, stamp))
                     failpoint("catalog.snapshot-before-rename")
                     os.rename(fresh, snapshot)
                     return snapshot
@@ -154,20 +156,37 @@ class Upkeep:
             raise errors.Full(f"no snapshot of {self._layout.database}: {said.decode(errors='replace').strip()}")
 
     def _fold(self) -> None:
-        """Fold the log into the file; a database that is lost on the way is opened again."""
-        self._between(self._checkpoint)
+        """Fold the log into the file as soon as nothing is in the way; commits go on until then.
 
-    def _checkpoint(self) -> None:
+        Raises:
+            Timeout: something was in the way all the time.
+        """
+        until = time.monotonic() + FOLD_LIMIT_S
+        while not self._between(self._checkpoint):
+            if time.monotonic() >= until:
+                raise errors.Timeout(f"{self._layout.database}: no checkpoint within {FOLD_LIMIT_S} s, others use it")
+            time.sleep(_POLL_S)
+
+    def _checkpoint(self) -> bool:
         # Not beside a transaction, though DuckDB would allow it: the commit would make a log that others may read.
         failpoint("catalog.before-checkpoint")
         try:
-            self._engine.checkpoint()
+            folded = self._engine.checkpoint()
         except errors.ViewcacheError:
             if self._engine.lost:
                 files.release_reserve(self._layout)
                 self._engine.reopen()
             raise
         failpoint("catalog.after-checkpoint")
+        return folded
+
+
+def _modified_ns(path: Path) -> int:
+    """When a file was modified, nanoseconds; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _size(path: Path) -> int:
@@ -203,9 +222,8 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float 
     asked = _request(layout)
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
-        with contextlib.suppress(FileNotFoundError):
-            if layout.snapshot.stat().st_mtime_ns >= asked:
-                return layout.snapshot
+        if _modified_ns(layout.snapshot) >= asked:
+            return layout.snapshot
         time.sleep(_POLL_S)
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
 
@@ -233,10 +251,7 @@ def _request(layout: CatalogFiles) -> int:
                 "be written"
             ) from error
         try:
-            asked = time.time_ns()
-            with contextlib.suppress(FileNotFoundError):
-                asked = max(asked, layout.snapshot.stat().st_mtime_ns + 1)
-            asked = max(asked, os.fstat(fd).st_mtime_ns)
+            asked = max(time.time_ns(), _modified_ns(layout.snapshot) + 1, os.fstat(fd).st_mtime_ns)
             os.utime(fd, ns=(asked, asked))
             status = os.fstat(fd)
         finally:

@@ -122,6 +122,25 @@ def test_duckdb_never_folds_by_itself(folder: Path) -> None:
         database.close()
 
 
+def test_something_is_in_the_way_of_a_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a long query is: commits go on, and the snapshot comes when it has ended, or is given up in the end."""
+    database = open_catalog(folder, create=False, writable=True, wait_s=0.0, memory_bytes=1 << 30)
+    with Catalog(database, writable=True) as catalog, ThreadPoolExecutor(1) as pool:
+        with database.engine.transaction() as session:
+            session.run("write_setting", {"name": "held", "value": "1"})
+            published = pool.submit(catalog.publish_snapshot)
+            for number in range(1, 20):
+                catalog.add_events([EventRow("hit", count=number, at_s=float(number))])
+                catalog.flush(timeout_s=20)
+            assert not published.done()
+        assert shown(published.result())[0] == list(range(1, 20))
+        monkeypatch.setattr(snapshot, "FOLD_LIMIT_S", 0.1)
+        with database.engine.transaction() as session:
+            session.run("write_setting", {"name": "held", "value": "2"})
+            with pytest.raises(errors.Timeout, match="no checkpoint within"):
+                catalog.publish_snapshot()
+
+
 @pytest.fixture
 def slow_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A `cp` that waits for a file ``go``; its folder, where it writes a line to ``begun`` each time."""

@@ -377,8 +377,8 @@ def test_readers_see_whole_transactions(catalog: Catalog) -> None:
     assert seen <= set(sizes)
 
 
-def test_a_checkpoint_waits_for_what_is_in_its_way(database: Opened) -> None:
-    """DuckDB refuses a checkpoint beside a transaction that writes: it is tried until that has ended."""
+def test_a_checkpoint_beside_a_transaction(database: Opened) -> None:
+    """DuckDB refuses one while another writes: that is no error, and it is to be tried again. PostgreSQL has none."""
     begun, end = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -390,6 +390,7 @@ def test_a_checkpoint_waits_for_what_is_in_its_way(database: Opened) -> None:
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(hold)
         assert begun.wait(20)
-        threading.Timer(0.1, end.set).start()
-        database.engine.checkpoint()
+        assert database.engine.checkpoint() is (database.engine.dialect == "postgresql")
+        end.set()
         held.result()
+        assert database.engine.checkpoint()
