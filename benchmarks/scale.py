@@ -35,7 +35,7 @@ FRAMES = 250
 TASKS = 4
 """Over the same folder, where several are opened."""
 STEPS = ("first open", "open again", "open again, 4 tasks")
-WARM_VIDEOS = 2000
+WARM_VIDEOS = 10_000
 """Of which all clips are made, and then read in random order."""
 SMALL = 48
 """Pixels of a side of the clips that are read."""
@@ -260,7 +260,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--videos", type=int, nargs="+", default=[1_000, 10_000, 50_000], help="names of clips")
     parser.add_argument("--distinct", type=int, default=DISTINCT, help=f"clips that are made (default {DISTINCT})")
     parser.add_argument("--frames", type=int, default=FRAMES, help=f"of each clip (default {FRAMES})")
-    parser.add_argument("--warm-videos", type=int, default=WARM_VIDEOS, help=f"all made (default {WARM_VIDEOS})")
+    parser.add_argument("--warm-videos", type=int, default=WARM_VIDEOS, help=f"all made (default {WARM_VIDEOS:,})")
     parser.add_argument("--probe", default="lazy", help="lazy or full (default lazy)")
     parser.add_argument("--folder", help="where clips and caches are made (default: the folder for temporary files)")
 
