@@ -18,12 +18,14 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, Table, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from tests.servers.seaweed import connected, make_bucket, serve
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings, choose
 from viewcache.materializer.retention.options import ToCome
@@ -39,6 +41,13 @@ WARM_VIDEOS = 10_000
 """Of which all clips are made, and then read in random order."""
 SMALL = 48
 """Pixels of a side of the clips that are read."""
+SHORT = 25
+"""Frames of a clip in a bucket."""
+BUCKET = "dataset"
+COLUMNS = (
+    "open, s", "first batch, s", "all planned, s", "owner till then, CPU s", "others, CPU s", "read, kB a file",
+    "owner, peak MB", "others, peak MB", "catalog, MB",
+)  # fmt: skip
 
 
 def bench(args: Namespace) -> Iterator[Result]:
@@ -57,6 +66,8 @@ def bench(args: Namespace) -> Iterator[Result]:
                 f"{count:,} videos: first batch after open began", found[STEPS[0]]["batch_s"], "s", Aim(at_most=10)
             )
             yield Figure(f"{count:,} videos: choosing what is kept, CPU", _choosing_s(count), "s", Aim(at_most=1))
+        if args.remote:
+            yield from _remote(Path(folder), args)
         at = Path(folder) / "warm"
         _link(clips, at / "videos", args.warm_videos)
         warm = _run("warm", at, args.probe)
@@ -64,12 +75,7 @@ def bench(args: Namespace) -> Iterator[Result]:
         yield Figure(f"{what}: reader's CPU", warm["reader_ms"], "ms", Aim(at_most=1.5))
         yield Figure(f"{what}: catalog writer's CPU", warm["writer_ms"], "ms", Aim(at_most=0.5))
         kilobytes = statistics.mean(clip.stat().st_size for clip in clips) / 1000
-        yield Table(
-            f"opening a dataset of clips of {kilobytes:.0f} kB",
-            ("open, s", "first batch, s", "all planned, s", "owner till then, CPU s", "others, CPU s",
-             "read, kB a file", "owner, peak MB", "others, peak MB", "catalog, MB"),
-            rows,
-        )  # fmt: skip
+        yield Table(f"opening a dataset of clips of {kilobytes:.0f} kB", COLUMNS, rows)
 
 
 def _row(found: dict[str, float], count: int) -> tuple[float, ...]:
@@ -86,8 +92,25 @@ def _row(found: dict[str, float], count: int) -> tuple[float, ...]:
     )
 
 
-def _run(step: str, folder: Path, probe: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.scale", "--one", step, str(folder), probe]
+def _remote(folder: Path, args: Namespace) -> Iterator[Result]:
+    """The same for a bucket: short clips, since an S3 server on this machine has to keep as many as there are names."""
+    clips = [each.read_bytes() for each in _make_clips(folder / "short", args.distinct, SHORT)]
+    with serve(folder / "server") as server, patch.dict(os.environ, server.environment()):
+        make_bucket(server, BUCKET)
+        with connected(server) as client:
+            for number in range(args.remote):
+                body = clips[number % len(clips)]
+                client.put_object(Bucket=BUCKET, Key=f"videos/v{number:07}.mp4", Body=body)
+        at, rows = folder / "remote", {}
+        for step in STEPS[:2]:
+            found = _run(step, at, args.probe, f"s3://{BUCKET}/videos")
+            rows[f"{args.remote:,}, {step}"] = _row(found, args.remote)
+        kilobytes = statistics.mean(map(len, clips)) / 1000
+        yield Table(f"opening a bucket of clips of {kilobytes:.0f} kB", COLUMNS, rows)
+
+
+def _run(step: str, folder: Path, probe: str, videos: str = "") -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.scale", "--one", step, str(folder), probe, videos]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -139,13 +162,13 @@ def _thread_ms() -> dict[str, float]:
     return found
 
 
-def measure(step: str, folder: Path, probe: str) -> dict[str, float]:
+def measure(step: str, folder: Path, probe: str, videos: str) -> dict[str, float]:
     """Open the cache in ``folder``, read a batch, wait until all is planned, close it, and say what that took."""
     tasks = TASKS if step == STEPS[2] else 1
     watch = _Children()
     begun = time.perf_counter()
     with watch:
-        with viewcache.open(_config(folder, tasks, probe)) as cache:
+        with viewcache.open(_config(folder, tasks, probe, videos=videos)) as cache:
             opened, opened_cpu = time.perf_counter(), time.process_time()
             cache.read("t0", 0, 0)
             first = time.perf_counter()
@@ -207,11 +230,13 @@ def _bytes_read() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
 
 
-def _config(folder: Path, tasks: int, probe: str, side: int = 112, epochs: int = 10) -> dict[str, Any]:
+def _config(
+    folder: Path, tasks: int, probe: str, side: int = 112, epochs: int = 10, videos: str = ""
+) -> dict[str, Any]:
     def task(number: int) -> dict[str, Any]:
         return {
             "tag": f"t{number}",
-            "video_dataset_path": str(folder / "videos"),
+            "video_dataset_path": videos or str(folder / "videos"),
             "epochs": epochs,
             "probe": probe,
             "sampling": {"videos_per_batch": 8, "frames_per_video": 8, "frame_stride": 2},
@@ -261,13 +286,14 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--distinct", type=int, default=DISTINCT, help=f"clips that are made (default {DISTINCT})")
     parser.add_argument("--frames", type=int, default=FRAMES, help=f"of each clip (default {FRAMES})")
     parser.add_argument("--warm-videos", type=int, default=WARM_VIDEOS, help=f"all made (default {WARM_VIDEOS:,})")
+    parser.add_argument("--remote", type=int, default=0, help="clips in a bucket, of an S3 server here (default: none)")
     parser.add_argument("--probe", default="lazy", help="lazy or full (default lazy)")
     parser.add_argument("--folder", help="where clips and caches are made (default: the folder for temporary files)")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
-        step, at, how = sys.argv[2], Path(sys.argv[3]), sys.argv[4]
-        print(json.dumps(measure_warm(at, how) if step == "warm" else measure(step, at, how)))
+        step, at, how, where = sys.argv[2], Path(sys.argv[3]), sys.argv[4], sys.argv[5]
+        print(json.dumps(measure_warm(at, how) if step == "warm" else measure(step, at, how, where)))
     else:
         main(__doc__, bench, arguments)
