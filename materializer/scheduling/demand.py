@@ -74,12 +74,13 @@ class Board(State[str]):
         deadline = None if timeout_s is None else begun + timeout_s
         cancelled = cancelled or threading.Event()
         with self.changed:
-            self._check()
+            self._check_open()
             waiting = Demand(work, rows)
             missed = len(missing_rows(self, waiting))
             copies = self._held(waiting)
-            if copies is not None:
+            if copies is not None:  # also where nothing more can be made
                 return Fetched(copies, 0, 0.0)
+            self._check()
             self.demands.append(waiting)
             self.given_up.difference_update(map(work.key, rows))
             wake()
@@ -112,9 +113,12 @@ class Board(State[str]):
     def _held(self, waiting: Demand[str]) -> list[Copy] | None:
         return self._ledger.hold([waiting.work.key(row) for row in waiting.rows])
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closing:
             raise Closed("the cache was closed while a reader waited; open it again")
+
+    def _check(self) -> None:
+        self._check_open()
         if self._fatal is not None:
             raise Broken(f"the dispatcher stopped: {type(self._fatal).__name__}: {self._fatal}") from self._fatal
 

@@ -161,9 +161,9 @@ def test_a_walk_that_fails_is_told_to_who_waits(
 
         broken.setattr(LocalTier, "iter_groups", fail)
         with viewcache.open(how) as cache:
-            assert digest_of(cache.read("t", *FIRST)) == truth[FIRST]
             with pytest.raises(Broken, match="the disk does not answer"):
                 cache.read("t", *LAST)
+            assert digest_of(cache.read("t", *FIRST)) == truth[FIRST]
     with viewcache.open(how) as cache:
         assert cache.owner.recovery.wait(LONG_S)
         assert cache.owner.recovered.adopted == 1
