@@ -11,7 +11,7 @@ from viewcache.api.session.storage import Storage, forget_volatile, open_storage
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, ViewcacheError, ViewNotFound
+from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
@@ -21,6 +21,7 @@ from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.reading.reader import Reader, Spent
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.scheduling.bad_rows import Undecided
 from viewcache.materializer.scheduling.chooser import DispatcherSettings
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
@@ -294,7 +295,11 @@ class Owner:
         if isinstance(work, SingleWork | IntermediateWork):
             # A frame that was asked for by name has no substitute, and nobody waits for intermediates.
             return BadVideo(f"{why}; the frame cannot be made")
-        task = next(task for task in self.opened if task.task_id == work.task_id)
+        task = next((task for task in self.opened if task.task_id == work.task_id), None)
+        if task is None:
+            return Closed(f"the task was left while {why}")
+        if task.is_planning():
+            raise Undecided
         self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
         return task.substitute(work, rows, why)
 

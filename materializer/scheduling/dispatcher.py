@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from viewcache.errors import BadVideo, Broken, Closed, Full, ViewcacheError, WorkerDied
+from viewcache.errors import BadVideo, Broken, Closed, Full, WorkerDied
+from viewcache.materializer.scheduling.bad_rows import BadClip, BadRows
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.driver import Driver
@@ -41,15 +42,16 @@ TRIAL_EVERY = 16
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
-BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
+UNDECIDED_S = 0.02
+"""The same while a task has to decide about rows of a bad video."""
 
 
 class Dispatcher(Driver[str, Reservation]):
     """Makes objects when they are needed, or before. Thread-safe.
 
     ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
-    then return None) or return the error that the reader shall get. ``on_scanned`` is told what workers found of videos
-    that came without their index.
+    then return None), return the error that the reader shall get, or raise `Undecided`. ``on_scanned`` is told what
+    workers found of videos that came without their index.
     """
 
     def __init__(
@@ -71,9 +73,9 @@ class Dispatcher(Driver[str, Reservation]):
         self._settings = settings
         self.demand_reserve = settings.demand_reserve
         """Bytes of the budget that look-ahead leaves to readers."""
-        self._on_bad_clip = on_bad_clip
         self._on_scanned = on_scanned
         self._board = board = self.state = Board(ledger)
+        self._bad = BadRows(board, on_bad_clip)
         self.lock = board.changed
         self.evictor = Evictor(ledger, tiers, board, self._works, self._freed, self._answered, observer or Observer())
         """Makes room."""
@@ -239,7 +241,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _is_idle(self) -> bool:
         awaited = self.evictor.is_awaited() or (self._tier_moves is not None and self._tier_moves.is_any())
-        if self._running or self._choosing or self._board.is_waited_on() or awaited:
+        if self._running or self._choosing or self._bad or self._board.is_waited_on() or awaited:
             return False
         with self._board.changed:
             return self.full or self._thread is None or next_ahead(self._board) is None
@@ -254,8 +256,9 @@ class Dispatcher(Driver[str, Reservation]):
         try:
             while not self._closing:
                 self._dispatch()
-                for event in self.pool.poll(IDLE_S):
+                for event in self.pool.poll(UNDECIDED_S if self._bad else IDLE_S):
                     self._handle(event)
+                self._bad.ask_again()
         except BaseException as error:
             # Whatever it is, readers must not wait for ever.
             _log.exception("the dispatcher stopped", extra={"action": "dispatcher_stopped"})
@@ -389,10 +392,10 @@ class Dispatcher(Driver[str, Reservation]):
                 self.evictor.damaged(copy)
         for key, why in report.failed.items():
             for work, rows in by_work(self._take(running, key)):
-                self._bad(work, rows, why)
+                self._bad.add(work, rows, why)
         if report.error_kind == BadVideo.kind:
-            for work, rows in running.left():
-                self._bad(work, rows, report.error)
+            for work, rows in self._take_left(running):
+                self._bad.add(work, rows, report.error)
         elif report.error:
             error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
             _log.error("job failed: %s", error, extra={"action": "job_failed"})
@@ -407,24 +410,21 @@ class Dispatcher(Driver[str, Reservation]):
             self._board.objects.making.pop(key, None)
             return running.take(key)
 
-    def _bad(self, work: Work[str], rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
-        """A video cannot give these rows: the task's policy decides; ``failure`` is what readers get if it gives up."""
-        error = self._on_bad_clip(work, rows, why)
-        self._board.mark(work, rows, RowState.PLANNED if error is None else RowState.FAILED)
-        if error is not None:
-            self._board.fail(work, rows, failure or error)
+    def _take_left(self, running: Running) -> list[tuple[Work[str], list[int]]]:
+        """All rows that still wait for a job, which has nothing more to do with them."""
+        return by_work([each for key in list(running.wanted) for each in self._take(running, key)])
 
     def _died(self, running: Running, reason: str) -> None:
         self._salvage(running)
         self._release(running)
         sweep(self._tier)
-        job, left = running.job, running.left()
+        job = running.job
         self._tries[job.video_key] += 1
-        if left and self._tries[job.video_key] >= TRIES:
+        if running.wanted and self._tries[job.video_key] >= TRIES:
             del self._tries[job.video_key]
             why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
-            for work, rows in left:
-                self._bad(work, rows, why, WorkerDied(why))
+            for work, rows in self._take_left(running):
+                self._bad.add(work, rows, why, WorkerDied(why))
         self._end(running, full=False)
 
     def _salvage(self, running: Running) -> None:

@@ -155,7 +155,7 @@ class Task:
                 if first is not None and first.group_epoch is not None:
                     self._join = first.group_epoch - first.first_epoch
                 else:
-                    self._join = 0 if recorded else self.group_epoch()
+                    self._join = 0 if recorded or self.group is None else self.group.epoch(self)
             return self._join
 
     @property
@@ -197,10 +197,9 @@ class Task:
 
     def _is_large(self, number: int) -> bool:
         """Whether planning a generation takes long, and is still to be done."""
-        if number in self._failed or self.planned(number) is not None:
-            return False
         epochs = min(self._settings.epochs_per_generation, self.spec.epochs)
-        return len(self.dataset) * self.spec.sampling.samples_per_video * epochs > PLANNED_AT_ONCE
+        clips = len(self.dataset) * self.spec.sampling.samples_per_video * epochs
+        return clips > PLANNED_AT_ONCE and number not in self._failed and self.planned(number) is None
 
     def positions(self, epoch: int) -> int:
         """Videos in an epoch; draws its generation.
@@ -300,6 +299,12 @@ class Task:
     def planned(self, number: int) -> ActiveGeneration | None:
         """A generation, if it is planned already."""
         return self._generations.get(number)
+
+    def is_planning(self) -> bool:
+        """Whether a generation is being planned, so that `substitute` would wait."""
+        if free := self._planning.acquire(blocking=False):
+            self._planning.release()
+        return not free
 
     def batch_bound(self) -> tuple[int, int]:
         """Most bytes that the clips of one batch take in the store, and how many clips that are; draws nothing.
@@ -438,10 +443,6 @@ class Task:
         self._at = epoch, min((iteration + 1) * size, used)
         if self.group is not None:
             self.group.reached(self, *self._at)
-
-    def group_epoch(self) -> int:
-        """The epoch that the group is in."""
-        return 0 if self.group is None else self.group.epoch(self)
 
     @property
     def seed(self) -> int:

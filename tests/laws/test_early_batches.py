@@ -29,6 +29,7 @@ from viewcache.errors import BadInput, BadVideo, Closed, Full
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.dataset import headers, listing
 from viewcache.materializer.dataset.scan import scan
+from viewcache.materializer.planning.plan import plan_generation
 from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.tasks import early
 from viewcache.materializer.tasks import task as tasks
@@ -112,6 +113,12 @@ def clips_of(work: PlannedClips, place: tuple[int, int]) -> list[tuple[object, .
     """Key, object, place and drawn video of each clip of a batch."""
     rows = work.rows(*place)
     return [(work.key(row), int(work.object_ids[row]), work.place(row), work.drawn_id(row)) for row in rows]
+
+
+def names_of(task: Task, place: tuple[int, int]) -> set[str]:
+    """The videos of a batch, as things are."""
+    work = task.batch(*place)
+    return {work.plan.videos.names[int(work.plan.video[row])] for row in work.rows(*place)}
 
 
 def digests(store: Path, videos: Path, **more: Any) -> dict[tuple[int, int], str]:
@@ -335,3 +342,40 @@ def test_tasks_that_draw_together_open_before_anything_is_planned(
             cache.read("t", 0, 0)
             bounds.append([(task.batch_bound(), task.generation(0).plan.shape) for task in found])
     assert all(each == bounds[0] for each in bounds)
+
+
+def test_a_bad_video_found_while_its_generation_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Path
+) -> None:
+    """Who reads it waits until the plan is there, which has its stand-in; the others are served meanwhile."""
+    (broken / "v2.mp4").unlink()  # whose header lies, which is for the plan to know at once
+    expected = digests(tmp_path / "small", broken, on_bad_video="replace")
+    monkeypatch.setattr(tasks, "PLANNED_AT_ONCE", 0)
+    planning, asked, go = threading.Event(), threading.Event(), threading.Event()
+    is_planning = Task.is_planning
+
+    def seen(task: Task) -> bool:
+        asked.set()
+        return is_planning(task)
+
+    def held(*args: Any, **more: Any) -> Any:
+        planning.set()
+        assert go.wait(60)
+        return plan_generation(*args, **more)
+
+    monkeypatch.setattr(tasks, "plan_generation", held)
+    monkeypatch.setattr(Task, "is_planning", seen)
+    with viewcache.open(config(tmp_path / "s", broken, on_bad_video="replace")) as cache, ThreadPoolExecutor(9) as pool:
+        task = cache.task("t").task
+        planned = pool.submit(task.generation, 0)
+        assert planning.wait(60)
+        bad = {place for place in expected if "v4" in names_of(task, place)}
+        waiting = {place: pool.submit(cache.read, "t", *place) for place in bad}
+        assert asked.wait(60)
+        for place in expected.keys() - bad:
+            assert digest_of(cache.read("t", *place)) == expected[place]
+        assert not any(each.done() for each in waiting.values())
+        go.set()
+        assert {place: digest_of(each.result()) for place, each in waiting.items()} == {k: expected[k] for k in bad}
+        planned.result()
+    assert digests(tmp_path / "s", broken, on_bad_video="replace") == expected
