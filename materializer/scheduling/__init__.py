@@ -9,8 +9,8 @@ In the order of work:
 - ``rules``: who is next, what a job makes, who is interrupted and what may leave, as pure functions
 - ``driver``: the loop that gives jobs to workers by the rules, for the dispatcher and the simulation
 - ``demand``: who waits for what: demands and look-ahead
-- ``bad_rows``: rows whose video cannot give them, until their task has decided
 - ``running``: jobs that workers have, and what a job makes for whom
+- ``bad_rows``: rows whose video cannot give them, until their task has decided
 - ``pressure``: what workers hold in memory, and when that is too much
 - ``chooser``: the rules with the memory and the patience of one dispatcher
 - ``candidates``: what would leave next, asked for ahead where asking takes long

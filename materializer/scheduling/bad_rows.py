@@ -4,11 +4,13 @@ A task decides at once, unless one of its generations is being planned: the plan
 decision waits for it. The dispatcher does not, and serves everybody else meanwhile.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.scheduling.demand import Board
+from viewcache.materializer.scheduling.rules import Wanted
+from viewcache.materializer.scheduling.running import by_work
 from viewcache.materializer.scheduling.work import RowState, Work
 
 __all__ = ["BadClip", "BadRows", "Undecided"]
@@ -23,8 +25,8 @@ class Undecided(Exception):
 @dataclass(frozen=True, slots=True)
 class _Case:
     work: Work[str]
-    rows: list[int]
-    """They count as being made, so that nobody begins them anew."""
+    keys: Mapping[int, str]
+    """Row → key of what could not be made. The rows count as being made, so that nobody begins them anew."""
     why: str
     failure: ViewcacheError | None
 
@@ -42,9 +44,17 @@ class BadRows:
         """How many cases wait for a decision."""
         return len(self._undecided)
 
-    def add(self, work: Work[str], rows: list[int], why: str, failure: ViewcacheError | None = None) -> None:
-        """Let the task's policy decide; ``failure`` is what readers get if it gives up."""
-        self._decide(_Case(work, rows, why, failure))
+    def add(self, wanted: Mapping[str, list[Wanted[str]]], why: str, failure: ViewcacheError | None = None) -> None:
+        """Let the policies of the tasks decide; ``failure`` is what readers get if they give up.
+
+        Args:
+            wanted: key of what could not be made → the rows that need it.
+            why: it could not.
+            failure: None = what the task says.
+        """
+        key_of = {(id(work), row): key for key, same in wanted.items() for work, row in same}
+        for work, rows in by_work(each for same in wanted.values() for each in same):
+            self._decide(_Case(work, {row: key_of[id(work), row] for row in rows}, why, failure))
 
     def ask_again(self) -> None:
         """Ask for what was not decided."""
@@ -53,11 +63,17 @@ class BadRows:
             self._decide(case)
 
     def _decide(self, case: _Case) -> None:
-        try:
-            error = self._on_bad_clip(case.work, case.rows, case.why)
-        except Undecided:
-            self._undecided.append(case)
+        # A row that another video gives by now is not what could not be made.
+        rows = [row for row, key in case.keys.items() if case.work.key(row) == key]
+        replaced = [row for row in case.keys if row not in rows]
+        self._board.mark(case.work, replaced, RowState.PLANNED)
+        if not rows:
             return
-        self._board.mark(case.work, case.rows, RowState.PLANNED if error is None else RowState.FAILED)
+        try:
+            error = self._on_bad_clip(case.work, rows, case.why)
+        except Undecided:
+            self._undecided.append(replace(case, keys={row: case.keys[row] for row in rows}))
+            return
+        self._board.mark(case.work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:
-            self._board.fail(case.work, case.rows, case.failure or error)
+            self._board.fail(case.work, rows, case.failure or error)

@@ -391,11 +391,9 @@ class Dispatcher(Driver[str, Reservation]):
                 _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
                 self.evictor.damaged(copy)
         for key, why in report.failed.items():
-            for work, rows in by_work(self._take(running, key)):
-                self._bad.add(work, rows, why)
+            self._bad.add({key: self._take(running, key)}, why)
         if report.error_kind == BadVideo.kind:
-            for work, rows in self._take_left(running):
-                self._bad.add(work, rows, report.error)
+            self._bad.add(self._take_left(running), report.error)
         elif report.error:
             error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
             _log.error("job failed: %s", error, extra={"action": "job_failed"})
@@ -410,9 +408,9 @@ class Dispatcher(Driver[str, Reservation]):
             self._board.objects.making.pop(key, None)
             return running.take(key)
 
-    def _take_left(self, running: Running) -> list[tuple[Work[str], list[int]]]:
-        """All rows that still wait for a job, which has nothing more to do with them."""
-        return by_work([each for key in list(running.wanted) for each in self._take(running, key)])
+    def _take_left(self, running: Running) -> dict[str, list[Wanted[str]]]:
+        """All that is still to be made, and for whom; the job has nothing more to do with it."""
+        return {key: self._take(running, key) for key in list(running.wanted)}
 
     def _died(self, running: Running, reason: str) -> None:
         self._salvage(running)
@@ -423,8 +421,7 @@ class Dispatcher(Driver[str, Reservation]):
         if running.wanted and self._tries[job.video_key] >= TRIES:
             del self._tries[job.video_key]
             why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
-            for work, rows in self._take_left(running):
-                self._bad.add(work, rows, why, WorkerDied(why))
+            self._bad.add(self._take_left(running), why, WorkerDied(why))
         self._end(running, full=False)
 
     def _salvage(self, running: Running) -> None:

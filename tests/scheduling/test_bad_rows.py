@@ -1,0 +1,73 @@
+"""What becomes of rows whose video cannot give them while their task cannot say yet."""
+
+from typing import Any, cast
+
+from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.materializer.scheduling.bad_rows import BadRows, Undecided
+from viewcache.materializer.scheduling.demand import Board
+from viewcache.materializer.scheduling.work import RowState
+
+
+class Rows:
+    """Work of three rows, of which the keys can be changed as a substitution does; and a ledger that has nothing."""
+
+    def __init__(self) -> None:
+        self.keys = ["a", "b", "c"]
+        self.states = [RowState.MAKING] * 3
+
+    def key(self, row: int) -> str:
+        """Of one row."""
+        return self.keys[row]
+
+    def has(self, key: str) -> bool:
+        """As a ledger."""
+        return False
+
+    def set_state(self, row: int, state: RowState) -> None:
+        """Of one row."""
+        self.states[row] = state
+
+
+class Task:
+    """Decides when it is told to."""
+
+    def __init__(self, answer: ViewcacheError | None) -> None:
+        self.answer, self.decides = answer, False
+        self.asked: list[list[int]] = []
+
+    def on_bad(self, work: object, rows: list[int], why: str) -> ViewcacheError | None:
+        """As for the dispatcher."""
+        if not self.decides:
+            raise Undecided
+        self.asked.append(rows)
+        return self.answer
+
+
+def bad_rows(task: Task, rows: Rows) -> BadRows:
+    """With all three rows reported."""
+    found = BadRows(Board(cast(Any, rows)), task.on_bad)
+    found.add({key: [(cast(Any, rows), row)] for row, key in enumerate(rows.keys)}, "torn")
+    return found
+
+
+def test_rows_wait_until_it_is_decided() -> None:
+    """They count as being made until then, so that nobody begins them; then all are decided together."""
+    for answer, state in ((None, RowState.PLANNED), (BadVideo("torn"), RowState.FAILED)):
+        task, rows = Task(answer), Rows()
+        bad = bad_rows(task, rows)
+        bad.ask_again()
+        assert (len(bad), rows.states) == (1, [RowState.MAKING] * 3)
+        task.decides = True
+        bad.ask_again()
+        assert (len(bad), rows.states, task.asked) == (0, [state] * 3, [[0, 1, 2]])
+
+
+def test_a_row_that_another_video_gives_by_now() -> None:
+    """Its stand-in is not taken for the video that was bad: nobody decides about it a second time."""
+    task, rows = Task(BadVideo("torn")), Rows()
+    bad = bad_rows(task, rows)
+    rows.keys[1] = "of another video"
+    task.decides = True
+    bad.ask_again()
+    assert rows.states == [RowState.FAILED, RowState.PLANNED, RowState.FAILED]
+    assert task.asked == [[0, 2]]
