@@ -322,14 +322,14 @@ def bench(args: Namespace) -> Iterator[Result]:
     yield from _job_figures(args, "", args.folder)
     if MEMORY.is_dir():
         yield from _job_figures(args, " in memory", MEMORY, 1000)
-    found = [_apart(args, Run("copies", videos=args.videos)) for _ in range(args.repeats)]
+    found = [_apart(args.folder, Run("copies", videos=args.videos)) for _ in range(args.repeats)]
     what = f"{found[0]['copies']:,} copies recorded in bulk"
     by_cpu = tuple(each["copies"] / each["cpu_s"] for each in found)
     yield _figure(f"{what}, a CPU second", by_cpu, "copies/s", 20_000)
     yield _figure(f"{what}, a second", tuple(each["copies"] / each["wall_s"] for each in found), "copies/s")
     videos = args.uses // EPOCHS
     run = Run("policies", "", videos, args.copies, args.seconds, tuple(args.policies), args.seed)
-    policies = _apart(args, run)
+    policies = _apart(args.folder, run)
     yield Table(
         f"{args.uses:,} uses, a full tier of {args.copies:,} copies",
         ("jobs/s", "policy, s", "no job for, ms: p50", "p99", "worst", "a reader waits, ms: p50", "p99", "worst"),
@@ -339,7 +339,7 @@ def bench(args: Namespace) -> Iterator[Result]:
 
 def _job_figures(args: Namespace, where: str, folder: Path | None, at_least: float | None = None) -> Iterator[Figure]:
     """Of jobs whose objects lie in a folder."""
-    found = [run_apart("benchmarks.dispatch", Run("jobs", videos=args.videos), folder) for _ in range(args.repeats)]
+    found = [_apart(folder, Run("jobs", videos=args.videos)) for _ in range(args.repeats)]
     per_job = {
         name: 1e3 * found[-1][f"viewcache-{name}"] / found[-1]["jobs"] for name in ("dispatcher", "catalog-writer")
         if f"viewcache-{name}" in found[-1]
@@ -361,8 +361,8 @@ def _figure(title: str, samples: tuple[float, ...], unit: str, at_least: float |
     return Figure(title, float(np.median(samples)), unit, aim, samples)
 
 
-def _apart(args: Namespace, run: Run) -> Any:
-    return run_apart("benchmarks.dispatch", run, args.folder)
+def _apart(folder: Path | None, run: Run) -> Any:
+    return run_apart("benchmarks.dispatch", run, folder)
 
 
 def arguments(parser: ArgumentParser) -> None:

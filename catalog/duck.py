@@ -112,15 +112,15 @@ class DuckEngine(Engine):
                 self._path.with_suffix(".suspect").touch(0o600)
         return damaged
 
-    def _cursor(self) -> tuple[duckdb.DuckDBPyConnection, int]:
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock, self._translated():  # it is closed when opening it again has failed
-            return self._root.cursor(), self.life
+            return self._root.cursor()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
         """See ``Engine.transaction``."""
         self._keep_log_private()
-        cursor, _ = self._cursor()
+        cursor = self._cursor()
         try:
             with self._translated():
                 cursor.begin()
@@ -147,7 +147,7 @@ class DuckEngine(Engine):
         while True:
             life = self.life
             try:
-                with contextlib.closing(self._cursor()[0]) as cursor:
+                with contextlib.closing(self._cursor()) as cursor:
                     return _DuckSession(self, cursor).select(load(name, "duckdb"), parameters, given, only)
             except errors.CatalogDamaged:
                 if not self._is_reopened(life):
@@ -172,7 +172,7 @@ class DuckEngine(Engine):
         rows = self.query(source, parameters, given, only=statement.given.names)
         schema = arrow_schema(statement.columns)
         name, table = statement.given.name, handed_over(statement, rows)
-        cursor, _ = self._cursor()
+        cursor = self._cursor()
         try:
             uninterrupted(lambda: cursor.register(name, table))
             with self._translated():
@@ -185,7 +185,7 @@ class DuckEngine(Engine):
 
     def checkpoint(self) -> bool:
         """See ``Engine.checkpoint``."""
-        with contextlib.closing(self._cursor()[0]) as cursor, self._translated():
+        with contextlib.closing(self._cursor()) as cursor, self._translated():
             try:
                 uninterrupted(lambda: cursor.execute("checkpoint"))
             except duckdb.TransactionException as error:

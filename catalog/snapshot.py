@@ -229,12 +229,10 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float 
 
 
 def _age_s(snapshot: Path) -> float:
-    """Seconds since a snapshot was published; infinite if there is none, or the clock was set back since."""
-    try:
-        age = time.time() - snapshot.stat().st_mtime
-    except FileNotFoundError:
-        return math.inf
-    return age if age >= 0 else math.inf
+    """Seconds since a snapshot was asked for; infinite if there is none, or the clock was set back since."""
+    modified_ns = _modified_ns(snapshot)
+    age = time.time() - modified_ns / 1e9
+    return age if modified_ns and age >= 0 else math.inf
 
 
 def _request(layout: CatalogFiles) -> int:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
+from viewcache.catalog.rows import column_table
 from viewcache.errors import BadInput, CatalogDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.discover import Found, discover
@@ -313,18 +314,11 @@ class _Listing:
 
 
 def _new_rows(named: Sequence[tuple[str, Found]]) -> pa.Table:
-    """All that is known of files that nobody has looked into."""
-    return pa.table(
-        {
-            "uri": pa.array([file.uri for _, file in named], pa.string()),
-            "name": pa.array([name for name, _ in named], pa.string()),
-            "key": pa.array([video_key(file.uri, file.stamp) for _, file in named], pa.string()),
-            "size_bytes": pa.array([file.stamp.size for _, file in named], pa.int64()),
-            "mtime_ns": pa.array([file.stamp.mtime_ns for _, file in named], pa.int64()),
-            "etag": pa.array([file.stamp.etag for _, file in named], pa.string()),
-            "status": pa.array([VideoStatus.LISTED.value] * len(named), pa.string()),
-        }
-    )
+    """All that is known of files that nobody has looked into; at least one."""
+    rows = [
+        (file.uri, name, video_key(file.uri, file.stamp), *file.stamp, VideoStatus.LISTED.value) for name, file in named
+    ]
+    return column_table(rows, uri=str, name=str, key=str, size_bytes=int, mtime_ns=int, etag=str, status=str)
 
 
 def _gone_row(row: Mapping[str, Any]) -> VideoRow:

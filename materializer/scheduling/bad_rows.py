@@ -65,8 +65,8 @@ class BadRows:
     def _decide(self, case: _Case) -> None:
         # A row that another video gives by now is not what could not be made.
         rows = [row for row, key in case.keys.items() if case.work.key(row) == key]
-        replaced = [row for row in case.keys if row not in rows]
-        self._board.mark(case.work, replaced, RowState.PLANNED)
+        if len(rows) < len(case.keys):
+            self._board.mark(case.work, [row for row in case.keys if row not in rows], RowState.PLANNED)
         if not rows:
             return
         try:
