@@ -15,6 +15,7 @@ from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, V
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
+from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
@@ -270,8 +271,8 @@ class Owner:
                 settings = DispatcherSettings(target, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves = Moves()
-                on_bad, learn = self._on_bad, self._learning.learn
-                dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, learn, self.observer, moves)
+                on_bad, found = self._on_bad, self._on_scanned
+                dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)
                 mover = Mover(
                     self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks, durable=target.durable
                 )
@@ -302,6 +303,11 @@ class Owner:
             raise Undecided
         self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
         return task.substitute(work, rows, why)
+
+    def _on_scanned(self, key: str, found: Scanned) -> None:
+        if self._learning.is_planning(key, found):
+            raise Undecided
+        self._learning.learn(key, found)
 
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""

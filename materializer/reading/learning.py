@@ -66,6 +66,14 @@ class Learning:
         known = dataset.files.times_s(dataset.files.row_of[video_id], frames)
         return self.index_of(dataset, video_id).times_s(frames) if known is None else known
 
+    def is_planning(self, key: str, found: Scanned) -> bool:
+        """Whether `learn` would wait, because clips of a file whose header lied are being planned just now."""
+        planning = [task for task in self._tasks() if key in task.dataset.files.row_of_key and task.is_planning()]
+        if not planning or found.facts is None:
+            return False
+        files = planning[0].dataset.files
+        return bool(files.claims(files.row_of_key[key], 0).contradicted(found.facts))
+
     def learn(self, key: str, found: Scanned) -> None:
         """Go by what was found of the file with this content key.
 

@@ -13,9 +13,12 @@ from viewcache.materializer.scheduling.rules import Wanted
 from viewcache.materializer.scheduling.running import by_work
 from viewcache.materializer.scheduling.work import RowState, Work
 
-__all__ = ["BadClip", "BadRows", "Undecided"]
+__all__ = ["UNDECIDED_S", "BadClip", "BadRows", "Undecided"]
 
 BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
+
+UNDECIDED_S = 0.02
+"""How long the dispatcher waits before it asks again."""
 
 
 class Undecided(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, WorkerDied
-from viewcache.materializer.scheduling.bad_rows import BadClip, BadRows
+from viewcache.materializer.scheduling.bad_rows import UNDECIDED_S, BadClip, BadRows, Undecided
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
 from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
 from viewcache.materializer.scheduling.driver import Driver
@@ -42,16 +42,13 @@ TRIAL_EVERY = 16
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
-UNDECIDED_S = 0.02
-"""The same while a task has to decide about rows of a bad video."""
-
 
 class Dispatcher(Driver[str, Reservation]):
     """Makes objects when they are needed, or before. Thread-safe.
 
     ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
     then return None), return the error that the reader shall get, or raise `Undecided`. ``on_scanned`` is told what
-    workers found of videos that came without their index.
+    workers found of videos that came without their index; it may raise `Undecided` too.
     """
 
     def __init__(
@@ -76,6 +73,7 @@ class Dispatcher(Driver[str, Reservation]):
         self._on_scanned = on_scanned
         self._board = board = self.state = Board(ledger)
         self._bad = BadRows(board, on_bad_clip)
+        self._unlearned: list[Event] = []  # of jobs that found what cannot be taken in just now
         self.lock = board.changed
         self.evictor = Evictor(ledger, tiers, board, self._works, self._freed, self._answered, observer or Observer())
         """Makes room."""
@@ -256,7 +254,9 @@ class Dispatcher(Driver[str, Reservation]):
         try:
             while not self._closing:
                 self._dispatch()
-                for event in self.pool.poll(UNDECIDED_S if self._bad else IDLE_S):
+                events = self.pool.poll(UNDECIDED_S if self._bad or self._unlearned else IDLE_S)
+                again, self._unlearned = self._unlearned, []
+                for event in [*again, *events]:
                     self._handle(event)
                 self._bad.ask_again()
         except BaseException as error:
@@ -357,7 +357,10 @@ class Dispatcher(Driver[str, Reservation]):
         if event.made is not None:
             self._made(running, event.made)
         elif event.report is not None:
-            self._ended(running, event.report)
+            try:
+                self._ended(running, event.report)
+            except Undecided:
+                self._unlearned.append(event)
         else:
             self._died(running, event.reason)
 
@@ -374,9 +377,9 @@ class Dispatcher(Driver[str, Reservation]):
             self._board.mark(work, rows, RowState.READY)
 
     def _ended(self, running: Running, report: Report) -> None:
-        self._release(running)
         if report.scanned is not None:
             self._on_scanned(running.job.video_key, report.scanned)  # before its clips are planned or asked for again
+        self._release(running)
         self.failure = "" if report.error_kind == BadVideo.kind else report.error
         if not report.error:
             self._tries.pop(running.job.video_key, None)
