@@ -103,7 +103,8 @@ class GenerationPlan:
     @property
     def hex_keys(self) -> list[str]:
         """Content keys of all clips as text, which takes more memory than the plan: see `key`."""
-        return as_text(self.keys)
+        keys: list[str] = as_text(self.keys).to_pylist()
+        return keys
 
     def key(self, row: int) -> str:
         """Content key of a clip as text."""

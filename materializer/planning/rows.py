@@ -189,7 +189,7 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
     return pa.table(
         {
             "object_id": ids[rows],
-            "key": pa.array(as_text(plan.keys[rows]), pa.string()),
+            "key": as_text(plan.keys[rows]),
             "kind": pa.array([ObjectKind.CLIP.value] * count, pa.string()),
             "video_id": plan.videos.ids[plan.video[rows]],
             "depth": np.full(count, len(plan.context.graph.steps), np.int32),
