@@ -223,6 +223,8 @@ class Dataset:
         first: int,
         drawn: Sequence[int],
         stand_ins: Mapping[tuple[int, int], int],
+        *,
+        by_video: bool = False,
     ) -> tuple[list[int], list[SubstitutionRow]]:
         """The same for positions of one epoch, ``first`` and those behind it; no other video needs to be known.
 
@@ -239,7 +241,7 @@ class Dataset:
             each = usual
             if not self.gives(each, task.sampling.span):
                 may = self.may_stand_in(self.files.ids, task.sampling.span)
-                record = self._filled(task, seed, (epoch, position), video_id, each, may, by_video=False)
+                record = self._filled(task, seed, (epoch, position), video_id, each, may, by_video=by_video)
                 assert record.replacement_id is not None  # who cannot be replaced is an error
                 records.append(record)
                 each = record.replacement_id

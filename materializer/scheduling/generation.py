@@ -131,6 +131,11 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         self._states[:] = states
         self._states[changed] = RowState.PLANNED
 
+    @property
+    def number(self) -> int:
+        """The generation's number."""
+        return self.plan.number
+
     # Where clips stand ---------------------------------------------------------------------------------------------
 
     def settled(self, epoch: int) -> int:

@@ -4,6 +4,7 @@ In the order of work:
 
 - ``policies``: what policies for bad and short videos did, recorded
 - ``settings``: what a task needs of its cache, and what it shares
+- ``drawn``: a generation whose order is drawn before it is planned
 - ``numbering``: ids of the objects of plans
 - ``replacing``: another video for clips that theirs cannot give, and plans by what is known by now
 - ``batch_work``: the clips of one batch, as work

@@ -1,13 +1,13 @@
 """Batches that are read before their generation is planned, so that training need not wait for a large dataset.
 
 An order needs the names of all videos, and a batch the headers of its own: such a batch is planned alone, and gives the
-very clips that the plan of its generation will have there. Only tasks that draw their order alone have early batches.
+very clips that the plan of its generation will have there. Tasks that draw together draw before they plan, too.
 """
 
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -20,10 +20,12 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.planning.draws import clip_stand_ins, known_substitutions, stand_ins
 from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.spec import OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.batch_work import BatchWork
+from viewcache.materializer.tasks.drawn import DrawnGeneration
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.replacing import with_videos
 
@@ -48,6 +50,13 @@ class EarlyTask(Protocol):
         """Of its random numbers."""
 
     @property
+    def draws_together(self) -> bool:
+        """Whether its order depends on the paces of other tasks."""
+
+    def planned(self, number: int) -> object:
+        """A generation, if it is planned."""
+
+    @property
     def joined(self) -> int:
         """The epoch of the group in which it has its first."""
 
@@ -70,28 +79,6 @@ class EarlyTask(Protocol):
         """The video of a row as a worker gets it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """What a batch is planned from, besides its videos."""
-
-    number: int
-    """Of the generation."""
-    epochs: range
-    """Of the generation."""
-    ids: NDArray[np.int64]
-    """(epochs, positions) drawn videos."""
-    grid: int
-    joined: int
-    group_generation: int
-    known: list[SubstitutionRow] = field(default_factory=list)
-    """What stood in by record, oldest first."""
-
-    @property
-    def positions(self) -> int:
-        """Videos in an epoch."""
-        return int(self.ids.shape[1])
-
-
 class Early:
     """The early batches of one task. Thread-safe."""
 
@@ -103,8 +90,10 @@ class Early:
         self.lock = threading.RLock()
         """Held while a batch is planned or replaced, so that each is planned by what is known, or replaced then."""
         self._drawing = threading.Lock()
-        self._drawn: dict[int, _Drawn] = {}
+        self._drawn: dict[int, DrawnGeneration] = {}
         """By number of the generation."""
+        self._closed: set[int] = set()
+        """Generations that are being planned, of which no order was known before."""
         self._batches: WeakValueDictionary[tuple[int, int], BatchWork] = WeakValueDictionary()
         """Every one that anybody still uses, by epoch and iteration."""
         self._recent: deque[BatchWork] = deque(maxlen=KEEP_BATCHES)
@@ -114,7 +103,23 @@ class Early:
 
     def positions(self, number: int) -> int:
         """Videos in an epoch of a generation, whose order is drawn and recorded now if it is new."""
-        return self._order(number).positions
+        return self.order(number).positions
+
+    def begin(self, number: int) -> bool:
+        """Let a generation's order be known before it is planned; False if that is being done, and it was not."""
+        with self._drawing:
+            return number not in self._closed and bool(self._begun(number))
+
+    def close(self, number: int) -> bool:
+        """A generation is about to be planned; whether its order was known before, and may have been drawn further."""
+        with self._drawing:
+            if number not in self._drawn:
+                self._closed.add(number)
+            return number in self._drawn
+
+    def begun(self, number: int) -> DrawnGeneration | None:
+        """A generation whose order is known, and that is not planned."""
+        return self._drawn.get(number)
 
     def live(self) -> list[BatchWork]:
         """The batches that somebody uses, or that were planned a moment ago; the lock is held."""
@@ -127,9 +132,10 @@ class Early:
                 drawn.known.extend(each for each in chosen if each.epoch in drawn.epochs)
 
     def forget(self, number: int) -> None:
-        """A generation is planned: its batches are read from there."""
+        """A generation is planned, or cannot be: its batches are read from there."""
         with self._drawing:
             self._drawn.pop(number, None)
+            self._closed.discard(number)
         self._recent.clear()
 
     def candidates(self) -> NDArray[np.int64]:
@@ -140,7 +146,7 @@ class Early:
             BadInput: there is nothing to draw from.
         """
         task = self._task
-        return task.dataset.by_name(self._order(0).ids[0]) if self._is_drawn() else task.dataset.candidates(task.spec)
+        return task.dataset.by_name(self.order(0).ids(0)) if self._is_drawn() else task.dataset.candidates(task.spec)
 
     def _is_drawn(self) -> bool:
         return bool(self._catalog.load_draws(self._task.task_id, 0, 0).num_rows)
@@ -156,16 +162,20 @@ class Early:
             task = self._task
             order = self.candidates()
             if self._is_drawn():
-                self._refuse_missing(self._order(0))
-            of_first = _Drawn(0, range(1), order[None], task.spec.sampling.frame_stride, 0, 0)
+                self._refuse_missing(self.order(0))
+            named = Order(order[None], np.zeros(1, np.int64))
+            of_first = DrawnGeneration(0, range(1), named, task.spec.sampling.frame_stride, 0, 0)
             self._trial = self._plan(0, 0, of_first, self._readable(order))
         return self._trial
 
-    def _refuse_missing(self, drawn: _Drawn) -> None:
+    def _refuse_missing(self, drawn: DrawnGeneration) -> None:
         """Say at once what is known to be bad or gone of what was drawn, where the policy is to raise it."""
         task = self._task
         if task.spec.dataset.on_bad_video == OnBadVideo.RAISE:
-            task.dataset.resolve_draws(task.spec, task.seed, drawn.epochs.start, drawn.ids, stand_ins(drawn.known))
+            ids = np.stack([drawn.ids(epoch) for epoch in drawn.epochs])
+            task.dataset.resolve_draws(
+                task.spec, task.seed, drawn.first_epoch, ids, stand_ins(drawn.known), by_video=task.draws_together
+            )
 
     def _readable(self, ids: NDArray[np.int64]) -> list[int]:
         """The first of some videos that can be decoded: so many as a batch has, of which one is known."""
@@ -184,7 +194,7 @@ class Early:
     # One batch -----------------------------------------------------------------------------------------------------
 
     def batch(self, epoch: int, iteration: int) -> BatchWork:
-        """A batch that exists, planned alone.
+        """A batch that exists, whose order is settled, planned alone.
 
         Raises:
             BadVideo: a video is bad or gone and the policy is ``raise``.
@@ -195,22 +205,22 @@ class Early:
             return known
         task, dataset = self._task, self._task.dataset
         spec, seed = task.spec, task.seed
-        drawn, samples = self._order(task.generation_of(epoch)), spec.sampling.samples_per_video
+        drawn, samples = self.order(task.generation_of(epoch)), spec.sampling.samples_per_video
         first = iteration * spec.sampling.videos_per_batch
-        order = drawn.ids[epoch - drawn.epochs.start]
-        mine = order[first : first + spec.sampling.videos_per_batch].tolist()
-        self._prefer(epoch, first, order)
+        ahead, together = drawn.ids(epoch, first), task.draws_together
+        mine = ahead[: spec.sampling.videos_per_batch].tolist()
+        self._prefer(epoch, first, ahead)
         noted = [each for each in drawn.known if each.epoch == epoch and 0 <= each.position - first < len(mine)]
-        ids, records = dataset.resolve_batch(spec, seed, epoch, first, mine, stand_ins(noted))
+        ids, records = dataset.resolve_batch(spec, seed, epoch, first, mine, stand_ins(noted), by_video=together)
         single, more = clip_stand_ins(
             noted,
-            lambda clip: int(order[clip[1]]),
+            lambda clip: mine[clip[1] - first],
             dataset,
             spec,
             seed,
             task.task_id,
             dataset.files.ids,
-            by_video=False,
+            by_video=together,
         )
         trial = self.trial()
         with self.lock:
@@ -232,28 +242,33 @@ class Early:
             self._recent.append(work)
             return work
 
-    def _order(self, number: int) -> _Drawn:
-        task = self._task
+    def order(self, number: int) -> DrawnGeneration:
+        """A generation's order, drawn as far as it is, and recorded now if it is new."""
         with self._drawing:
-            drawn = self._drawn.get(number)
-            if drawn is None:
-                epochs = task.epochs_of(number)
-                ids, settled = task.order_of(number)
-                known = known_substitutions(self._catalog, task.task_id, epochs, settled)
-                group_generation = task.group_generation_of(number)
-                drawn = _Drawn(number, epochs, ids, task.grid_of(number), task.joined, group_generation, known)
-                self._drawn[number] = drawn
-            return drawn
+            return self._begun(number)
 
-    def _prefer(self, epoch: int, first: int, order: NDArray[np.int64]) -> None:
+    def _begun(self, number: int) -> DrawnGeneration:
+        task, drawn = self._task, self._drawn.get(number)
+        if drawn is None:
+            epochs = task.epochs_of(number)
+            ids, settled = task.order_of(number)
+            known = known_substitutions(self._catalog, task.task_id, epochs, settled)
+            order, of_group = Order(ids, settled), task.group_generation_of(number)
+            drawn = DrawnGeneration(number, epochs, order, task.grid_of(number), task.joined, of_group, known)
+            self._numbering.begin(drawn)
+            if not task.planned(number):  # that is drawn on in the plan, and this would fall behind
+                self._drawn[number] = drawn
+        return drawn
+
+    def _prefer(self, epoch: int, first: int, ahead: NDArray[np.int64]) -> None:
         """Let the headers of videos be read in the order in which a reader needs them, from where it is."""
         files, before = self._task.dataset.files, self._preferred
         if len(files.headers) and (before is None or before[0] != epoch or first < before[1]):
             self._preferred = epoch, first
             row_of = files.row_of
-            files.headers.prefer(row_of[each] for each in order[first:].tolist() if each in row_of)
+            files.headers.prefer(row_of[each] for each in ahead.tolist() if each in row_of)
 
-    def _plan(self, epoch: int, iteration: int, drawn: _Drawn, ids: Sequence[int]) -> GenerationPlan:
+    def _plan(self, epoch: int, iteration: int, drawn: DrawnGeneration, ids: Sequence[int]) -> GenerationPlan:
         task = self._task
         videos, rows = np.unique(np.array(ids, np.int64), return_inverse=True)
         return plan_batch(

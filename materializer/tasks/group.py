@@ -19,8 +19,8 @@ from viewcache.errors import ViewcacheError
 from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
-from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import Coordination, TaskSpec
+from viewcache.materializer.tasks.drawn import Drawable
 from viewcache.materializer.tasks.settings import Share
 from viewcache.materializer.tasks.task import Task
 
@@ -68,7 +68,7 @@ class _Member:
     """Epoch and position of the first video that its reader has not had."""
     drawing: int = -1
     """Epoch that it is in the sampler with; -1 = it is not."""
-    active: ActiveGeneration | None = None
+    active: Drawable | None = None
     """The generation of that epoch."""
     ahead: int = 0
     """Positions that are drawn beyond its place."""
@@ -130,6 +130,14 @@ class Group:
             self._order.remove(task.spec.name)
             self._members.pop(task.spec.name, None)
 
+    def rest(self, task: Task) -> None:
+        """Record what is drawn of a task, and draw on from what it has planned then; the lock is held."""
+        self._record()
+        self._order.remove(task.spec.name)
+        member = self._members.get(task.spec.name)
+        if member is not None:
+            member.drawing, member.active = -1, None
+
     def settle(self, task: Task, epoch: int, positions: int) -> None:
         """Draw an epoch of a task at least so far: a reader is there."""
         self._tasks.setdefault(task.spec.name, task)
@@ -146,14 +154,14 @@ class Group:
                 self._draw(member, lambda: member.ahead >= self._ahead * member.batch)
 
     def _prepare(self, task: Task, number: int) -> None:
-        """Plan the others' epochs that belong to a generation, so that they can be drawn with it.
+        """Let the others' epochs that belong to a generation be known, so that they can be drawn with it.
 
         When the first of all tasks is read, those that are configured with it are about to be.
         """
         begun = bool(self._members)
         for other, theirs in self.matching_generations(task, number):
             with suppress(ViewcacheError):  # who reads that task gets it
-                other.generation(theirs)
+                other.drawn(theirs)
                 if not begun:
                     with self.lock:
                         self._at(other, other.place())
@@ -165,7 +173,7 @@ class Group:
         member = self._members.setdefault(task.spec.name, _Member(task, place))
         member.place, member.ahead = place, -place[1]
         for epoch in range(place[0], task.spec.epochs):
-            active = task.planned(task.generation_of(epoch))
+            active = task.begun(task.generation_of(epoch))
             if active is None:
                 break
             member.ahead += self._drawn(member, epoch)
@@ -178,7 +186,7 @@ class Group:
         if epoch == member.drawing:
             active = member.active
             return (active.order.positions if active is not None else 0) - self._order.left(member.task.spec.name)
-        active = member.task.planned(member.task.generation_of(epoch))
+        active = member.task.begun(member.task.generation_of(epoch))
         return active.settled(epoch) if active is not None else 0
 
     def _draw(self, member: _Member, enough: Callable[[], bool], *, forced: bool = False) -> None:
@@ -206,7 +214,7 @@ class Group:
     def _open(self, member: _Member, *, alone: bool) -> bool:
         """Let a task draw in the first epoch, from its reader on, that is not drawn whole; False if there is none.
 
-        An epoch that the others have not planned yet is opened only if ``alone`` is fine.
+        An epoch whose order the others do not know yet is opened only if ``alone`` is fine.
         """
         task, name = member.task, member.task.spec.name
         if member.drawing >= member.place[0] and self._order.left(name):
@@ -215,14 +223,14 @@ class Group:
         self._order.remove(name)
         member.drawing, member.active = -1, None
         for epoch in range(member.place[0], task.spec.epochs):
-            active = task.planned(task.generation_of(epoch))
+            active = task.begun(task.generation_of(epoch))
             if active is None:
                 return False  # it is being planned: look again later
-            matching = self.matching_generations(task, active.plan.number)
-            if not alone and not all(other.planned(number) for other, number in matching):
+            matching = self.matching_generations(task, active.number)
+            if not alone and not all(other.begun(number) for other, number in matching):
                 return False
             if active.settled(epoch) < active.order.positions:
-                waiting = active.order.waiting(epoch - active.plan.first_epoch)
+                waiting = active.order.waiting(epoch - active.first_epoch)
                 self._widen(int(waiting.max()) + 1)
                 self._order.insert(name, waiting, epoch=epoch, position=active.settled(epoch))
                 member.drawing, member.active = epoch, active
@@ -260,7 +268,7 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     assert active is not None
     positions = np.array(sorted(member.changed), np.int64)
     planned_indexes = np.array([active.planned_index(epoch, position) for position in positions.tolist()], np.int64)
-    task_id = active.task_id
+    task_id, of_video = member.task.task_id, member.task.spec.sampling.samples_per_video
 
     def columns(count: int, position: np.ndarray) -> dict[str, object]:
         return {
@@ -270,10 +278,13 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
         }
 
     draws = pa.table(columns(len(planned_indexes), positions) | {"video_id": active.order.ids[planned_indexes]})
-    samples = np.tile(np.arange(active.samples), len(planned_indexes))
-    rows = np.repeat(planned_indexes, active.samples) * active.samples + samples
-    moved = columns(len(rows), np.repeat(positions, active.samples))
-    uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": active.object_ids[rows]})
+    object_ids = active.object_ids
+    if object_ids is None:  # before it is planned nothing uses anything
+        object_ids, planned_indexes, positions = planned_indexes[:0], planned_indexes[:0], positions[:0]
+    samples = np.tile(np.arange(of_video), len(planned_indexes))
+    rows = np.repeat(planned_indexes, of_video) * of_video + samples
+    moved = columns(len(rows), np.repeat(positions, of_video))
+    uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": object_ids[rows]})
     return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
 
 
@@ -292,5 +303,5 @@ def _settle(member: _Member, upto: int) -> None:
     assert active is not None
     for position in range(active.settled(epoch), upto):
         active.policies.pop(active.planned_index(epoch, position), None)
-    active.order.settled[epoch - active.plan.first_epoch] = upto
+    active.order.settled[epoch - active.first_epoch] = upto
     member.changed.clear()

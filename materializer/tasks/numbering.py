@@ -5,13 +5,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.records import GenerationRow, PlanTables
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.rows import ids_of, plan_objects, plan_tables
+from viewcache.materializer.tasks.drawn import DrawnGeneration
 
 __all__ = ["Numbering"]
 
@@ -24,6 +26,21 @@ class Numbering:
         self._catalog = catalog
         self._task_id = task_id
         self._cost = CostModel()
+
+    def begin(self, drawn: DrawnGeneration) -> None:
+        """Record what clips of a generation depend on besides its draws, before anybody reads one of them."""
+        if any(row.number == drawn.number for row in self._catalog.load_generations(self._task_id)):
+            return
+        begun = GenerationRow(
+            self._task_id,
+            drawn.number,
+            drawn.epochs.start,
+            drawn.epochs.stop - 1,
+            group_epoch=drawn.epochs.start + drawn.joined,
+            grid=drawn.grid,
+        )
+        nothing = map(schemas.empty, (schemas.OBJECT, schemas.EDGE, schemas.USE))
+        self._catalog.record_plan(PlanTables(begun, *nothing))
 
     def some(self, plan: GenerationPlan, rows: NDArray[np.int64], object_ids: NDArray[np.int64]) -> None:
         """Put the ids of some rows' objects into ``object_ids``, (n,)."""

@@ -8,9 +8,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -36,6 +35,7 @@ from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import Summary, summarize
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.drawn import Drawable, OrderGroup
 from viewcache.materializer.tasks.early import Early
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
@@ -43,35 +43,12 @@ from viewcache.materializer.tasks.replacing import Replacing
 from viewcache.materializer.tasks.settings import Share, TaskSettings
 from viewcache.materializer.telemetry.observer import Observer
 
-__all__ = ["OrderGroup", "Task"]
+__all__ = ["Task"]
 
 PLANNED_AT_ONCE = 20_000
 """Clips of a generation that is planned when it is read first: that takes less than half a second."""
 KEEP_GENERATIONS = 4
 """Plans that stay in memory though nobody uses them; an older one is computed again when it is read."""
-
-
-class OrderGroup(Protocol):
-    """What a task needs of the group that draws its order; `Group` is one."""
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Held while orders change."""
-
-    def settle(self, task: "Task", epoch: int, positions: int) -> None:
-        """Draw an epoch's order at least so far."""
-
-    def leave(self, task: "Task") -> None:
-        """Draw no more for a task."""
-
-    def reached(self, task: "Task", epoch: int, position: int) -> None:
-        """Note that a task's reader has had what is before a place."""
-
-    def epoch(self, asking: "Task") -> int:
-        """The furthest epoch that a task is in besides the one that asks, counted from the group's first."""
-
-    def matching_generations(self, task: "Task", number: int) -> Iterator[tuple["Task", int]]:
-        """The generations of other tasks that belong to the same epochs of the group."""
 
 
 class Task:
@@ -88,7 +65,7 @@ class Task:
         observer: Observer,
     ) -> None:
         """Take what `open_task` prepared."""
-        self.group: OrderGroup | None = None
+        self.group: OrderGroup[Task] | None = None
         """Tasks whose order is drawn together with this one's."""
         self.spec = spec
         self.graph = graph
@@ -174,7 +151,7 @@ class Task:
     def share(
         self,
         share: Share,
-        group: OrderGroup | None = None,
+        group: OrderGroup["Task"] | None = None,
         guard: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Share with other tasks from now on; what is planned already stays as it is.
@@ -193,7 +170,7 @@ class Task:
 
     def is_early(self, number: int) -> bool:
         """Whether batches of a generation are planned one by one, because planning all of it takes long."""
-        return not self._settings.together and self._is_large(number)
+        return self._is_large(number) and (not self._settings.together or self.early.begin(number))
 
     def _is_large(self, number: int) -> bool:
         """Whether planning a generation takes long, and is still to be done."""
@@ -238,22 +215,25 @@ class Task:
             BadVideo: a video is bad or gone and the policy is ``raise``.
         """
         self.check_iteration(epoch, iteration)
-        if self.is_early(self.generation_of(epoch)):
-            return self.early.batch(epoch, iteration)
+        number = self.generation_of(epoch)
+        if self.is_early(number):
+            self._settle_batch(self.early.order(number), epoch, iteration)
+            if self.planned(number) is None:
+                return self.early.batch(epoch, iteration)
         return self.settled(epoch, iteration)
 
     def settled(self, epoch: int, iteration: int) -> ActiveGeneration:
         """The generation of a batch that exists, with its order drawn at least to the end of that batch."""
         active = self.generation(self.generation_of(epoch))
-        end = min((iteration + 1) * active.batch, active.used)
-        if active.settled(epoch) < end:
-            self.settle(epoch, end)
-        if active.settled(epoch) < end:
-            raise Broken(
-                f"epoch {epoch} of task {self.spec.name!r} is drawn to position {active.settled(epoch)} and not to "
-                f"{end}; open the cache again, and report this"
-            )
+        self._settle_batch(active, epoch, iteration)
         return active
+
+    def _settle_batch(self, drawn: Drawable, epoch: int, iteration: int) -> None:
+        end = min((iteration + 1) * self.spec.sampling.videos_per_batch, drawn.order.positions)
+        if drawn.settled(epoch) < end:
+            self.settle(epoch, end)
+        if self.drawn(drawn.number).settled(epoch) < end:
+            raise Broken(f"epoch {epoch} of task {self.spec.name!r} is not drawn to position {end}; report this")
 
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip; plans the first generation unless it is large."""
@@ -282,12 +262,12 @@ class Task:
                 active = self._generations.get(number)
                 if active is None:
                     begun = time.monotonic()
-                    active = self._plan(number)
-                    with self.early.lock:
-                        self._generations[number] = active
+                    with self._rest(number):
+                        active = self._plan(number)
+                        with self.early.lock:
+                            self._generations[number] = active
                     self._observer.planned(self.spec.name, number, begun)
                     self._recent.append(active)
-                    self.early.forget(number)
         except Closed:
             raise
         except ViewcacheError:
@@ -295,6 +275,26 @@ class Task:
             raise
         self._failed.discard(number)
         return active
+
+    @contextmanager
+    def _rest(self, number: int) -> Iterator[None]:
+        """Nothing more is drawn of a generation while it is planned, though its order was drawn before."""
+        drawn = self.early.close(number)
+        try:
+            with self._order_lock() if drawn else nullcontext():
+                if drawn and self.group is not None:
+                    self.group.rest(self)
+                yield
+        finally:
+            self.early.forget(number)
+
+    def drawn(self, number: int) -> Drawable:
+        """A generation whose order may be drawn further; planned now, if it is not and that takes no time."""
+        return self.early.order(number) if self.is_early(number) else self.generation(number)
+
+    def begun(self, number: int) -> Drawable | None:
+        """The same, if it is planned or its order is known."""
+        return self.planned(number) or self.early.begun(number)
 
     def planned(self, number: int) -> ActiveGeneration | None:
         """A generation, if it is planned already."""

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import viewcache
-from tests.clips import encode, fill_last_packet
-from tests.faults.caches import FRAMES, config, digest_of, encode_one, encode_videos, read_all
+from tests.clips import encode
+from tests.faults.caches import FRAMES, config, digest_of, encode_one, read_all
 from viewcache.api.config.load import load
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
@@ -44,52 +44,6 @@ from viewcache.materializer.dataset import listing
 from viewcache.materializer.tasks import task
 task.PLANNED_AT_ONCE, listing.READ_AT_OPEN, listing.FIRST_READ = 0, 0, 1
 """
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Seven clips: one whose header counts a frame too many, and one in a container without a table of packets."""
-    folder = encode_videos(tmp_path_factory.mktemp("early"), COUNT - 1)
-    encode(folder / "v2.mp4", "libx265", frames=FRAMES, gop=10)
-    fill_last_packet(folder / "v2.mp4")
-    encode_one(folder / "v9.mkv", 9)
-    return folder
-
-
-@pytest.fixture
-def broken(tmp_path: Path, folder: Path) -> Path:
-    """The folder, and in it a file without a header and one with a header and no pictures."""
-    mine = Path(shutil.copytree(folder, tmp_path / "broken"))
-    (mine / "v1.mp4").write_bytes(b"\0" * 5_000)
-    data = bytearray((mine / "v4.mp4").read_bytes())
-    at = data.index(b"mdat") + 4
-    end = at - 8 + int.from_bytes(data[at - 8 : at - 4], "big")
-    data[at:end] = os.urandom(end - at)
-    (mine / "v4.mp4").write_bytes(data)
-    return mine
-
-
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every dataset is a large one: one header is read at open, and no generation is planned at once."""
-    monkeypatch.setattr(tasks, "PLANNED_AT_ONCE", 0)
-    monkeypatch.setattr(listing, "READ_AT_OPEN", 0)
-    monkeypatch.setattr(listing, "FIRST_READ", 1)
-
-
-@pytest.fixture
-def planner(monkeypatch: pytest.MonkeyPatch, large: None) -> Iterator[threading.Event]:
-    """The same, nobody looks at more headers than he needs, and no generation is planned before the event is set."""
-    monkeypatch.setattr(early, "LOOKED_AT", 1)
-    go, wait = threading.Event(), headers.Headers.wait
-
-    def held(mine: headers.Headers) -> None:
-        assert go.wait(60)
-        wait(mine)
-
-    monkeypatch.setattr(headers.Headers, "wait", held)
-    yield go
-    go.set()
 
 
 @contextmanager
