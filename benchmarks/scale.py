@@ -17,6 +17,7 @@ import threading
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,6 +33,8 @@ from viewcache.materializer.retention.chosen import KeepSettings, choose
 from viewcache.materializer.retention.options import ToCome
 from viewcache.materializer.spec import KeepRule
 
+STATED = 50_000
+"""Videos for which the aims of memory and of choosing are stated."""
 DISTINCT = 50
 FRAMES = 250
 """Of a clip: ten seconds, as in Kinetics-400."""
@@ -64,12 +67,13 @@ def bench(args: Namespace) -> Iterator[Result]:
             _link(clips, at / "videos", count)
             found = {step: _run(step, at, args.probe) for step in STEPS}
             rows |= {f"{count:,}, {step}": _row(figures, count) for step, figures in found.items()}
+            most, choosing = (Aim(at_most=each) if count <= STATED else None for each in (500, 1))
             again, several = (found[step]["open_cpu_s"] for step in STEPS[1:])
             yield Figure(f"{count:,} videos: {TASKS} tasks opened again ÷ one", several / again, "", Aim(at_most=1.2))
             yield Figure(
                 f"{count:,} videos: first batch after open began", found[STEPS[0]]["batch_s"], "s", Aim(at_most=10)
             )
-            yield Figure(f"{count:,} videos: choosing what is kept, CPU", _choosing_s(count), "s", Aim(at_most=1))
+            yield Figure(f"{count:,} videos: choosing what is kept, CPU", _choosing_s(count), "s", choosing)
             shutil.rmtree(at / "cache")
             together = _run(SEVERAL, at, args.probe)
             rows[f"{count:,}, {SEVERAL}"] = _row(together, count)
@@ -79,8 +83,8 @@ def bench(args: Namespace) -> Iterator[Result]:
             with patch.dict(os.environ, LEAN):
                 lean = _run(STEPS[0], at, args.probe)["peak_mb"]
             title = f"{count:,} videos: owner's peak memory"
-            yield Figure(title, found[STEPS[0]]["peak_mb"], "MB", Aim(at_most=500))
-            yield Figure(f"{title}, {' '.join(map('='.join, LEAN.items()))}", lean, "MB", Aim(at_most=500))
+            yield Figure(title, found[STEPS[0]]["peak_mb"], "MB", most)
+            yield Figure(f"{title}, {' '.join(map('='.join, LEAN.items()))}", lean, "MB", most)
         if args.remote:
             yield from _remote(Path(folder), args)
         at = Path(folder) / "warm"
@@ -229,13 +233,11 @@ class _Children(threading.Thread):
         me, page = os.getpid(), os.sysconf("SC_PAGESIZE")
         while not self._over.wait(0.1):
             pages = 0
-            for child in Path(f"/proc/{me}/task").glob("*/children"):
-                for pid in child.read_text().split():
-                    try:
+            for thread in Path(f"/proc/{me}/task").iterdir():
+                with suppress(OSError):  # a thread or a process that ended meanwhile
+                    for pid in (thread / "children").read_text().split():
                         resident, shared = map(int, Path(f"/proc/{pid}/statm").read_text().split()[1:3])
-                    except OSError:
-                        continue  # it ended meanwhile
-                    pages += resident - shared
+                        pages += resident - shared
             self.peak_mb = max(self.peak_mb, pages * page / 2**20)
 
 
