@@ -132,7 +132,7 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRow:
-    """Consecutive epochs of one task that were planned at once."""
+    """Consecutive epochs of one task that are planned at once, or begun: nothing of them is made before that."""
 
     task_id: int
     number: int
