@@ -230,6 +230,14 @@ class Catalog(Leaving, Videos):
         prepared = plans.prepare(plan)
         return self._call(lambda session: plans.record(session, prepared))
 
+    def begin_generation(self, generation: GenerationRow) -> None:
+        """Record what clips of a generation depend on before it is planned; nothing changes if it is recorded.
+
+        Raises:
+            BadInput: the task is not known.
+        """
+        self._call(lambda session: plans.begin(session, generation))
+
     def record_objects(self, objects: pa.Table) -> None:
         """Record objects outside any generation, ``schemas.OBJECT``: single frames, and clips that replace bad ones."""
         table = schemas.conform(objects, schemas.OBJECT, "objects")

@@ -13,7 +13,7 @@ from viewcache.catalog.records import GenerationRow, PlanTables, TaskRow
 from viewcache.catalog.rows import from_table, to_table
 from viewcache.catalog.tasks import claim_ids
 
-__all__ = ["keep", "objects", "prepare", "record"]
+__all__ = ["begin", "keep", "objects", "prepare", "record"]
 
 _USE_ORDER = ("task_id", "seq", "position", "sample")
 
@@ -40,25 +40,41 @@ def prepare(plan: PlanTables) -> PlanTables:
 def record(session: Session, plan: PlanTables) -> GenerationRow:
     """Record a prepared plan in place of an earlier one; returns its generation with ids filled in."""
     task_id, number = plan.generation.task_id, plan.generation.number
-    known = [row.number for row in from_table(GenerationRow, session.run("read_generations", {"task_id": task_id}))]
-    if number in known:
+    if _is_known(session, plan.generation):
         span = {"first_epoch": plan.generation.first_epoch, "last_epoch": plan.generation.last_epoch}
         session.run("delete_uses_of_epochs", {"task_id": task_id, **span})
         session.run("delete_generation", {"task_id": task_id, "number": number})
-    task = next((t for t in from_table(TaskRow, session.run("read_tasks")) if t.task_id == task_id), None)
-    if task is None:
-        raise errors.BadInput(f"a plan names task {task_id}, which is not registered; call ensure_task first")
-    generation = replace(
-        plan.generation,
-        generation_id=claim_ids(session, "generation", 1),
-        group_id=task.group_id,
-        planned_at=plan.generation.planned_at or time(),
-    )
-    session.run("insert_generation", given=to_table([generation]))
+    generation = _insert(session, plan.generation)
     objects(session, plan.objects, generation.generation_id)
     session.run("insert_edges", given=plan.edges)
     session.run("insert_uses", given=plan.uses)
     return generation
+
+
+def begin(session: Session, generation: GenerationRow) -> None:
+    """Record a generation that is not planned yet, unless it is recorded."""
+    if not _is_known(session, generation):
+        _insert(session, generation)
+
+
+def _is_known(session: Session, generation: GenerationRow) -> bool:
+    known = from_table(GenerationRow, session.run("read_generations", {"task_id": generation.task_id}))
+    return any(row.number == generation.number for row in known)
+
+
+def _insert(session: Session, generation: GenerationRow) -> GenerationRow:
+    task_id = generation.task_id
+    task = next((t for t in from_table(TaskRow, session.run("read_tasks")) if t.task_id == task_id), None)
+    if task is None:
+        raise errors.BadInput(f"a plan names task {task_id}, which is not registered; call ensure_task first")
+    whole = replace(
+        generation,
+        generation_id=claim_ids(session, "generation", 1),
+        group_id=task.group_id,
+        planned_at=generation.planned_at or time(),
+    )
+    session.run("insert_generation", given=to_table([whole]))
+    return whole
 
 
 def objects(session: Session, planned: pa.Table, generation_id: int) -> None:

@@ -91,7 +91,7 @@ class DrawnGeneration:
     known: list[SubstitutionRow] = field(default_factory=list)
     """What stood in by record, oldest first."""
     policies: dict[int, list[SubstitutionRow]] = field(default_factory=dict)
-    """None: where a position is not settled, nobody has used a policy yet."""
+    """Empty: nobody has planned a position that is not settled yet."""
 
     @property
     def first_epoch(self) -> int:

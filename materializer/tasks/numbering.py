@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import GenerationRow, PlanTables
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import GenerationRow
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
@@ -29,18 +29,9 @@ class Numbering:
 
     def begin(self, drawn: DrawnGeneration) -> None:
         """Record what clips of a generation depend on besides its draws, before anybody reads one of them."""
-        if any(row.number == drawn.number for row in self._catalog.load_generations(self._task_id)):
-            return
-        begun = GenerationRow(
-            self._task_id,
-            drawn.number,
-            drawn.epochs.start,
-            drawn.epochs.stop - 1,
-            group_epoch=drawn.epochs.start + drawn.joined,
-            grid=drawn.grid,
-        )
-        nothing = map(schemas.empty, (schemas.OBJECT, schemas.EDGE, schemas.USE))
-        self._catalog.record_plan(PlanTables(begun, *nothing))
+        first, last = drawn.epochs.start, drawn.epochs.stop - 1
+        row = GenerationRow(self._task_id, drawn.number, first, last, group_epoch=first + drawn.joined, grid=drawn.grid)
+        self._catalog.begin_generation(row)
 
     def some(self, plan: GenerationPlan, rows: NDArray[np.int64], object_ids: NDArray[np.int64]) -> None:
         """Put the ids of some rows' objects into ``object_ids``, (n,)."""

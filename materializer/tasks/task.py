@@ -232,8 +232,8 @@ class Task:
         end = min((iteration + 1) * self.spec.sampling.videos_per_batch, drawn.order.positions)
         if drawn.settled(epoch) < end:
             self.settle(epoch, end)
-        if self.drawn(drawn.number).settled(epoch) < end:
-            raise Broken(f"epoch {epoch} of task {self.spec.name!r} is not drawn to position {end}; report this")
+            if self.drawn(drawn.number).settled(epoch) < end:
+                raise Broken(f"epoch {epoch} of task {self.spec.name!r} is not drawn to position {end}; report this")
 
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip; plans the first generation unless it is large."""

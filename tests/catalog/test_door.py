@@ -10,6 +10,7 @@ from viewcache import errors
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import (
     EventRow,
+    GenerationRow,
     IoSampleRow,
     PlanTables,
     ProgressRow,
@@ -231,6 +232,23 @@ def test_a_plan_takes_the_place_of_an_earlier_one(catalog: Catalog) -> None:
     assert found is not None
     assert found.uses.to_pylist() == second.uses.to_pylist()
     assert catalog.objects_by_key(first.objects["key"]).num_rows == first.objects.num_rows
+
+
+def test_a_generation_is_begun_before_it_is_planned(catalog: Catalog) -> None:
+    """What its clips depend on is known then; its plan takes the place of that, and beginning it again changes none."""
+    row, ids = registered(catalog)
+    catalog.begin_generation(GenerationRow(row.task_id, 0, 0, 1, group_epoch=2, grid=6))
+    (begun,) = catalog.load_generations(row.task_id)
+    assert (begun.group_epoch, begun.grid, begun.objects) == (2, 6, 0)
+    given = plan(catalog, row, ids)
+    generation = catalog.record_plan(given)
+    catalog.begin_generation(GenerationRow(row.task_id, 0, 0, 1, group_epoch=2, grid=6))
+    assert catalog.load_generations(row.task_id) == [generation]
+    found = catalog.load_plan(row.task_id, 0)
+    assert found is not None
+    assert found.uses.to_pylist() == given.uses.to_pylist()
+    with pytest.raises(errors.BadInput, match="task 99, which is not registered"):
+        catalog.begin_generation(GenerationRow(99, 0, 0, 1))
 
 
 def test_use_ids_come_in_reading_order(catalog: Catalog) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.clips import encode, fill_last_packet
 from tests.faults.caches import FRAMES, encode_one, encode_videos
 from tests.tiny import encode_folder
+from viewcache.errors import Closed
 from viewcache.materializer.dataset import headers, listing
 from viewcache.materializer.tasks import early
 from viewcache.materializer.tasks import task as tasks
@@ -57,16 +58,20 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 def planner(monkeypatch: pytest.MonkeyPatch, large: None) -> Iterator[threading.Event]:
     """The same, nobody looks at more headers than he needs, and nothing is planned before the event is set.
 
-    Closing sets it, since that waits for the planner.
+    Closing sets it, since that waits for the planner, which plans nothing then.
     """
     monkeypatch.setattr(early, "LOOKED_AT", 1)
+    over: list[headers.Headers] = []
     go, wait, close = threading.Event(), headers.Headers.wait, headers.Headers.close
 
     def held(mine: headers.Headers) -> None:
         assert go.wait(60)
+        if mine in over:
+            raise Closed("as if it had been killed")
         wait(mine)
 
     def closed(mine: headers.Headers) -> None:
+        over.append(mine)
         close(mine)
         go.set()
 

@@ -84,6 +84,26 @@ def test_what_is_read_before_it_is_planned(
         assert read(cache, order) == again
 
 
+def test_a_task_that_comes_later_changes_no_clip(tmp_path: Path, planner: Event, folder: Path) -> None:
+    """The grid of clip starts is recorded with the order: another task, with another stride, comes after the end."""
+    alone = two(tmp_path / "s", folder)
+    alone["dataset"] = alone["dataset"][:1]
+    with viewcache.open(alone) as cache:
+        first = places(cache, "t")[:2]
+        before = read(cache, first)
+        assert all(is_early(cache, place) for place in first)
+        assert not cache.task("t").task.planned(0)
+    planner.clear()
+    whole = two(tmp_path / "s", folder)
+    whole["dataset"][1]["sampling"] |= {"frame_stride": 3}
+    with viewcache.open(whole) as cache:
+        assert read(cache, first) == before
+        assert is_early(cache, first[0])
+        planner.set()
+        cache.task("t").task.generation(0)
+        assert read(cache, first) == before
+
+
 def test_tasks_of_one_pace_read_the_same_videos(tmp_path: Path, planner: Event, folder: Path) -> None:
     """Law 11: draws are shared, planned or not; here the one is in the middle of the epoch when it is planned."""
     whole = two(tmp_path / "s", folder)
