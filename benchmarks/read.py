@@ -22,6 +22,7 @@ from zarr.codecs import BloscCodec, ZstdCodec
 from zarr.core.metadata import ArrayV3Metadata
 
 from benchmarks.harness import ROOT, Aim, Result, compare, main
+from benchmarks.scale import make_clips, warm_batches
 from viewcache import store
 
 Bytes = NDArray[np.uint8]
@@ -36,11 +37,14 @@ ZARR_CODECS: dict[str, tuple[BytesBytesCodec, ...]] = {
 
 
 def bench(args: Namespace) -> Iterator[Result]:
-    """Batches, clips, frames; reads, then writes."""
+    """Batches, clips, frames; reads, then writes; and batches of many videos through a whole cache."""
     folder = Path(tempfile.mkdtemp(prefix="viewcache-read-", dir=args.dir))
     try:
         yield from _reads(folder, args)
         yield from _writes(folder, args)
+        if args.many_videos:
+            clips = make_clips(folder / "clips", 50, 250)
+            yield from warm_batches(folder / "warm", clips, args.many_videos)
     finally:
         shutil.rmtree(folder)
 
@@ -238,6 +242,9 @@ def _texture(rng: np.random.Generator) -> Bytes:
 def _arguments(parser: ArgumentParser) -> None:
     default = Path(os.environ.get("VIEWCACHE_TEST_VIDEOS", ROOT.parent / "shared" / "videos")) / "train"
     parser.add_argument("--videos", type=Path, default=default, help=f"folder of .mp4 clips (default {default})")
+    parser.add_argument(
+        "--many-videos", type=int, default=10_000, help="read in random order; 0 leaves that out (default 10,000)"
+    )
     parser.add_argument("--dir", type=Path, help="where the files are written (default: the system's temporary folder)")
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, Table, main
-from benchmarks.scale import _make_clips as make_clips
+from benchmarks.scale import make_clips
 from viewcache.api.session import owner, storage
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CLEAN, CopyRow

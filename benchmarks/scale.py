@@ -60,7 +60,7 @@ COLUMNS = (
 def bench(args: Namespace) -> Iterator[Result]:
     """Every size: opened first, opened again, and opened again by several tasks."""
     with tempfile.TemporaryDirectory(prefix="viewcache-scale-", dir=args.folder) as folder:
-        clips = _make_clips(Path(folder) / "clips", args.distinct, args.frames)
+        clips = make_clips(Path(folder) / "clips", args.distinct, args.frames)
         rows: dict[str, tuple[float, ...]] = {}
         for count in args.videos:
             at = Path(folder) / str(count)
@@ -87,14 +87,18 @@ def bench(args: Namespace) -> Iterator[Result]:
             yield Figure(f"{title}, {' '.join(map('='.join, LEAN.items()))}", lean, "MB", most)
         if args.remote:
             yield from _remote(Path(folder), args)
-        at = Path(folder) / "warm"
-        _link(clips, at / "videos", args.warm_videos)
-        warm = _run("warm", at, args.probe)
-        what = f"a warm batch of 8 small clips, {args.warm_videos:,} videos"
-        yield Figure(f"{what}: reader's CPU", warm["reader_ms"], "ms", Aim(at_most=1.5))
-        yield Figure(f"{what}: catalog writer's CPU", warm["writer_ms"], "ms", Aim(at_most=0.5))
+        yield from warm_batches(Path(folder) / "warm", clips, args.warm_videos, args.probe)
         kilobytes = statistics.mean(clip.stat().st_size for clip in clips) / 1000
         yield Table(f"opening a dataset of clips of {kilobytes:.0f} kB", COLUMNS, rows)
+
+
+def warm_batches(folder: Path, clips: list[Path], count: int, probe: str = "lazy") -> Iterator[Figure]:
+    """What it takes to read batches of so many videos in random order, all of which are made."""
+    _link(clips, folder / "videos", count)
+    warm = _run("warm", folder, probe)
+    what = f"a warm batch of 8 small clips, {count:,} videos"
+    yield Figure(f"{what}: reader's CPU", warm["reader_ms"], "ms", Aim(at_most=1.5))
+    yield Figure(f"{what}: catalog writer's CPU", warm["writer_ms"], "ms", Aim(at_most=0.5))
 
 
 def _row(found: dict[str, float], count: int) -> tuple[float, ...]:
@@ -113,7 +117,7 @@ def _row(found: dict[str, float], count: int) -> tuple[float, ...]:
 
 def _remote(folder: Path, args: Namespace) -> Iterator[Result]:
     """The same for a bucket: short clips, since an S3 server on this machine has to keep as many as there are names."""
-    clips = [each.read_bytes() for each in _make_clips(folder / "short", args.distinct, SHORT)]
+    clips = [each.read_bytes() for each in make_clips(folder / "short", args.distinct, SHORT)]
     with serve(folder / "server") as server, patch.dict(os.environ, server.environment()):
         make_bucket(server, BUCKET)
         with connected(server) as client:
@@ -271,7 +275,7 @@ def _config(
     return {"cache": cache, "dataset": [task(number) for number in range(tasks)]}
 
 
-def _make_clips(folder: Path, count: int, frames: int) -> list[Path]:
+def make_clips(folder: Path, count: int, frames: int) -> list[Path]:
     """Clips of a moving picture, 320x240, with a key frame every two seconds."""
     import av
 
