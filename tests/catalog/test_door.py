@@ -402,6 +402,15 @@ def test_touching_moves_the_tick_forward_only(catalog: Catalog) -> None:
     assert catalog.load_copies()["access_tick"].to_pylist() == [8]
 
 
+def test_copies_are_counted_again(catalog: Catalog) -> None:
+    """Each in its own tier; the others stay as they are."""
+    catalog.mark_ready([copy(1, bytes=10), copy(2, bytes=20), copy(1, tier="remote", bytes=30)])
+    catalog.flush()
+    catalog.recount_copies(pa.table({"object_id": [1, 2, 9], "tier": ["local"] * 3, "bytes": [11, 22, 99]}))
+    found = {(row["object_id"], row["tier"]): row["bytes"] for row in catalog.load_copies().to_pylist()}
+    assert found == {(1, "local"): 11, (2, "local"): 22, (1, "remote"): 30}
+
+
 def test_copies_of_changed_videos_are_found(catalog: Catalog) -> None:
     """A changed file invalidates its own objects and no others."""
     row, ids = registered(catalog, 4)
