@@ -36,7 +36,7 @@ class Order:
             ids: (epochs, positions) ``video_id`` that is drawn or planned for each position.
             settled: (epochs,) how many positions of each epoch are drawn for certain.
         """
-        self.epochs, self.positions = ids.shape
+        self.epochs, self.positions = map(int, ids.shape)
         self.ids = ids.reshape(-1)
         """(planned indexes,) the video of each."""
         self.settled = settled
@@ -51,6 +51,10 @@ class Order:
         """The planned indexes of the videos at positions first…last (exclusive)."""
         return self._planned_index_at[first:last]
 
+    def planned_index(self, epoch: int, position: int) -> int:
+        """The planned index of the video at a position of an epoch."""
+        return int(self._planned_index_at[epoch * self.positions + position])
+
     def positions_of(self, planned_indexes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions at which videos stand, by their planned indexes."""
         return np.asarray(self._position_of[planned_indexes])
@@ -61,17 +65,18 @@ class Order:
         return np.asarray(self.ids[self._planned_index_at[start + int(self.settled[epoch]) : start + self.positions]])
 
     def place(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
-        """Exchange a video with the one that stands at a position; returns both positions, through the epochs."""
-        target = epoch * self.positions + position
-        other = int(self._position_of[self._planned_index(epoch, video_id)])
+        """Exchange a video with the one that stands at a position; returns both positions in the epoch."""
+        start = epoch * self.positions
+        target = start + position
+        other = int(self._position_of[self._planned_index_of(epoch, video_id)])
         if other != target:
             self.moved = True
             here, there = self._planned_index_at[target], self._planned_index_at[other]
             self._planned_index_at[target], self._planned_index_at[other] = there, here
             self._position_of[there], self._position_of[here] = target, other
-        return target, other
+        return position, other - start
 
-    def _planned_index(self, epoch: int, video_id: int) -> int:
+    def _planned_index_of(self, epoch: int, video_id: int) -> int:
         start = epoch * self.positions
         if epoch not in self._by_id:
             self._by_id[epoch] = np.argsort(self.ids[start : start + self.positions], kind="stable")

@@ -160,17 +160,17 @@ class ActiveGeneration(Schedule[str], PlannedClips):
 
     def planned_index(self, epoch: int, position: int) -> int:
         """The planned index of the video at a position."""
-        at = (epoch - self.first_epoch) * self.order.positions + position
-        return int(self.order.planned_indexes(at, at + 1)[0])
+        return self.order.planned_index(epoch - self.first_epoch, position)
 
     def draw(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
         """Let a video stand at a position that is not settled; returns the positions that changed."""
-        at, start = epoch - self.first_epoch, (epoch - self.first_epoch) * self.order.positions
+        at = epoch - self.first_epoch
         changed = self.order.place(at, position, video_id)
-        ranks = [each * self.samples + sample for each in changed for sample in range(self.samples)]
+        start = at * self.order.positions
+        ranks = [(start + each) * self.samples + sample for each in changed for sample in range(self.samples)]
         self._plan_from(min(ranks))
         self._leave_out(np.concatenate([self._rows_at(rank, rank + 1) for rank in ranks]))
-        return changed[0] - start, changed[1] - start
+        return changed
 
     # What the rows are ---------------------------------------------------------------------------------------------
 

@@ -90,8 +90,6 @@ class DrawnGeneration:
     group_generation: int
     known: list[SubstitutionRow] = field(default_factory=list)
     """What stood in by record, oldest first."""
-    policies: dict[int, list[SubstitutionRow]] = field(default_factory=dict)
-    """Empty: nobody has planned a position that is not settled yet."""
 
     @property
     def first_epoch(self) -> int:
@@ -99,14 +97,14 @@ class DrawnGeneration:
         return self.epochs.start
 
     @property
-    def positions(self) -> int:
-        """Videos in an epoch."""
-        return int(self.order.positions)
-
-    @property
     def object_ids(self) -> None:
         """It has none yet."""
         return None
+
+    @property
+    def policies(self) -> dict[int, list[SubstitutionRow]]:
+        """None: positions that are not settled are not planned yet."""
+        return {}
 
     def ids(self, epoch: int, first: int = 0) -> NDArray[np.int64]:
         """The videos of an epoch as they stand, from a position on."""
@@ -119,11 +117,8 @@ class DrawnGeneration:
 
     def planned_index(self, epoch: int, position: int) -> int:
         """The planned index of the video at a position."""
-        at = (epoch - self.epochs.start) * self.order.positions + position
-        return int(self.order.planned_indexes(at, at + 1)[0])
+        return self.order.planned_index(epoch - self.epochs.start, position)
 
     def draw(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
         """Let a video stand at a position that is not settled; returns the positions that changed."""
-        at = epoch - self.epochs.start
-        target, other = self.order.place(at, position, video_id)
-        return target - at * self.order.positions, other - at * self.order.positions
+        return self.order.place(epoch - self.epochs.start, position, video_id)

@@ -101,10 +101,6 @@ class Early:
         self._preferred: tuple[int, int] | None = None
         """Epoch and position from which headers are read first."""
 
-    def positions(self, number: int) -> int:
-        """Videos in an epoch of a generation, whose order is drawn and recorded now if it is new."""
-        return self.order(number).positions
-
     def begin(self, number: int) -> bool:
         """Let a generation's order be known before it is planned; False if that is being done, and it was not."""
         with self._drawing:
@@ -279,7 +275,7 @@ class Early:
             seed=task.seed,
             number=drawn.number,
             epochs=drawn.epochs,
-            positions=drawn.positions,
+            positions=drawn.order.positions,
             epoch=epoch,
             iteration=iteration,
             grid=drawn.grid,

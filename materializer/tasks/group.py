@@ -278,12 +278,11 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
         }
 
     draws = pa.table(columns(len(planned_indexes), positions) | {"video_id": active.order.ids[planned_indexes]})
-    object_ids = active.object_ids
-    if object_ids is None:  # before it is planned nothing uses anything
-        object_ids, planned_indexes, positions = planned_indexes[:0], planned_indexes[:0], positions[:0]
-    samples = np.tile(np.arange(of_video), len(planned_indexes))
-    rows = np.repeat(planned_indexes, of_video) * of_video + samples
-    moved = columns(len(rows), np.repeat(positions, of_video))
+    object_ids = np.zeros(0, np.int64) if active.object_ids is None else active.object_ids
+    used = len(planned_indexes) if len(object_ids) else 0  # before it is planned nothing uses anything
+    samples = np.tile(np.arange(of_video), used)
+    rows = np.repeat(planned_indexes[:used], of_video) * of_video + samples
+    moved = columns(len(rows), np.repeat(positions[:used], of_video))
     uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": object_ids[rows]})
     return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
 

@@ -53,7 +53,6 @@ class Numbering:
         give_back_memory()  # what planning took, before recording takes as much
         with self._catalog.naming:
             object_ids, known = ids_of(self._catalog, plan.keys)
-            give_back_memory()
             if fresh or not np.array_equal(recorded, object_ids[used]):
                 needs = needs or frame_needs(plan, index_of)
                 keys = needs.keys(plan.videos.keys)

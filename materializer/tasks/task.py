@@ -184,8 +184,7 @@ class Task:
         Raises:
             ViewNotFound: the task has no such epoch.
         """
-        number = self.generation_of(epoch)
-        return self.early.positions(number) if self.is_early(number) else self.generation(number).order.positions
+        return self.drawn(self.generation_of(epoch)).order.positions
 
     def iterations(self, epoch: int) -> int:
         """Batches in an epoch; draws its generation.
@@ -216,11 +215,9 @@ class Task:
         """
         self.check_iteration(epoch, iteration)
         number = self.generation_of(epoch)
-        if self.is_early(number):
-            self._settle_batch(self.early.order(number), epoch, iteration)
-            if self.planned(number) is None:
-                return self.early.batch(epoch, iteration)
-        return self.settled(epoch, iteration)
+        drawn = self.drawn(number)
+        self._settle_batch(drawn, epoch, iteration)
+        return self.planned(number) or self.early.batch(epoch, iteration)
 
     def settled(self, epoch: int, iteration: int) -> ActiveGeneration:
         """The generation of a batch that exists, with its order drawn at least to the end of that batch."""
