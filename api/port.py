@@ -9,12 +9,24 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.reading.accounts import Spent
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.handle import FrameInfo, FrameRequest, VideoInfo
-from viewcache.materializer.reading.reader import Spent
 from viewcache.materializer.scheduling.demand import Cancelled
 
-__all__ = ["TaskHandle", "TaskSource"]
+__all__ = ["TaskHandle", "TaskSeat", "TaskSource"]
+
+
+class TaskSeat(Protocol):
+    """One reader of a task, whose place decides what the task needs."""
+
+    def read(
+        self, epoch: int, iteration: int, buffers: Buffers | None = None, cancelled: Cancelled | None = None
+    ) -> Batch | None:
+        """Read the seat's share of a batch; see `Reader.read`."""
+
+    def rise(self) -> None:
+        """Stop reading. The seat stays at its place until it is taken again: what follows is still made and kept."""
 
 
 class TaskHandle(Protocol):
@@ -107,6 +119,23 @@ class TaskHandle(Protocol):
 
     def version(self, epoch: int, iteration: int) -> object:
         """A value that is another one as soon as a clip of the batch had to be replaced."""
+
+    def sit(
+        self, rank: int = 0, world: int = 1, part: int = 0, parts: int = 1, epoch: int = 0, iteration: int = 0
+    ) -> TaskSeat:
+        """Take a seat, to read from a place on: from now on the task needs what this reader needs, too.
+
+        Args:
+            rank: whose share of each batch.
+            world: number of shares.
+            part: of the rank's batches, where several workers take turns.
+            parts: number of workers.
+            epoch: of the first batch that will be read.
+            iteration: of the same.
+
+        Raises:
+            BadInput: ranks in several processes would have different orders.
+        """
 
     def read(
         self,

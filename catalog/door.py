@@ -318,15 +318,15 @@ class Catalog(Leaving, Videos):
     # --- progress, demand ---
 
     def advance(self, row: ProgressRow) -> None:
-        """The rank needs this iteration next (small); uses before it are past."""
+        """The reader needs this iteration next (small); uses before it are past."""
         self._note(lambda pending: pending.advance(row))
 
-    def limit_ranks(self, task_id: int, world: int) -> None:
-        """The task is trained by ``world`` ranks from now on (small): where others were holds nothing back."""
-        self._note(lambda pending: pending.limit_ranks(task_id, world))
+    def limit_seats(self, task_id: int, world: int, parts: int = 1) -> None:
+        """The task has ``world`` ranks of so many parts from now on (small): where others were holds nothing back."""
+        self._note(lambda pending: pending.limit_seats(task_id, world, parts))
 
     def load_progress(self, task_id: int) -> list[ProgressRow]:
-        """Where each rank is, by rank."""
+        """Where each reader is, by rank and part."""
         return from_table(ProgressRow, self._query("read_progress", task_id=task_id))
 
     def due_next(self, n: int = 64, window: int = 40) -> pa.Table:

@@ -33,10 +33,10 @@ class Pending:
     """(object, tier, reason, at_s, policy, detail) for the record of evictions."""
     touched: dict[tuple[int, str], int] = field(default_factory=dict)
     """Newest access tick by (object, tier)."""
-    progress: dict[tuple[int, int], ProgressRow] = field(default_factory=dict)
-    """By (task, rank)."""
-    worlds: dict[int, int] = field(default_factory=dict)
-    """Ranks that a task has now, where that changed."""
+    progress: dict[tuple[int, int, int], ProgressRow] = field(default_factory=dict)
+    """By (task, rank, part)."""
+    worlds: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Ranks that a task has now, and parts of a rank, where that changed."""
     leases: dict[tuple[int, str], float | None] = field(default_factory=dict)
     """Expiry by (object, holder); None = released."""
     io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
@@ -98,13 +98,13 @@ class Pending:
                 self.touched[object_id, tier] = max(tick, self.touched.get((object_id, tier), tick))
 
     def advance(self, row: ProgressRow) -> None:
-        """The rank needs this iteration next."""
-        self.progress[row.task_id, row.rank] = row
+        """The reader needs this iteration next."""
+        self.progress[row.task_id, row.rank, row.part] = row
 
-    def limit_ranks(self, task_id: int, world: int) -> None:
-        """The task has ``world`` ranks from now on; what others said counts no more."""
-        self.worlds[task_id] = world
-        for key in [key for key in self.progress if key[0] == task_id and key[1] >= world]:
+    def limit_seats(self, task_id: int, world: int, parts: int) -> None:
+        """The task has ``world`` ranks of so many parts from now on; what others said counts no more."""
+        self.worlds[task_id] = world, parts
+        for key in [key for key in self.progress if key[0] == task_id and (key[1] >= world or key[2] >= parts)]:
             del self.progress[key]
 
     def lease(self, object_ids: Iterable[int], holder: str, expires_at: float | None) -> None:
@@ -146,8 +146,8 @@ class Pending:
             self.touched.pop((object_id, tier), None)
         for (object_id, tier), tick in later.touched.items():
             self.touch([object_id], tier, tick)
-        for task_id, world in later.worlds.items():
-            self.limit_ranks(task_id, world)
+        for task_id, limits in later.worlds.items():
+            self.limit_seats(task_id, *limits)
         self.progress.update(later.progress)
         self.facts += later.facts
         self.leases.update(later.leases)
@@ -168,8 +168,8 @@ class Pending:
         if self.touched:
             rows = [(*key, tick) for key, tick in self.touched.items()]
             session.run("touch_copies", given=column_table(rows, **_COPY, access_tick=int))
-        for task_id, world in self.worlds.items():
-            session.run("delete_ranks", {"task_id": task_id, "world": world})
+        for task_id, (world, parts) in self.worlds.items():
+            session.run("limit_seats", {"task_id": task_id, "world": world, "parts": parts})
         for row in self.progress.values():
             # An UPDATE by key takes half the time of an upsert, and this is the write that every iteration makes.
             if not session.count("move_progress", asdict(row)):

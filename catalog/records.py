@@ -232,7 +232,7 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
-    """The next iteration that one rank of a task needs; every use before ``seq`` is past."""
+    """The next iteration that one reader of a task needs; every use before ``seq`` is past."""
 
     task_id: int
     rank: int
@@ -242,6 +242,10 @@ class ProgressRow:
     """Global iteration number: epoch * iterations per epoch + iteration."""
     seconds_per_iteration: float
     """Of the consumer, smoothed; 0 when not known yet."""
+    part: int = 0
+    """Of the rank's batches, where several workers share them."""
+    seen_at: float = 0.0
+    """Seconds since 1970; 0 when not known."""
 
 
 @dataclass(frozen=True, slots=True)

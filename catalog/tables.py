@@ -221,11 +221,13 @@ Table(
     metadata,
     _need("task_id"),
     _need("rank", Integer),
+    _need("part", Integer),
     _need("epoch", Integer),
     _need("iteration", Integer),
     _need("seq"),
     _need("seconds_per_iteration", Double),
-    _key("task_id", "rank"),
+    _need("seen_at", Double),
+    _key("task_id", "rank", "part"),
 )
 Table(
     "lease",

@@ -16,10 +16,11 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.reading.accounts import Spent
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
-from viewcache.materializer.reading.reader import Reader, Spent
+from viewcache.materializer.reading.reader import Reader
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.bad_rows import Undecided
@@ -213,8 +214,9 @@ class Owner:
         if task.group is not None:
             task.group.leave(task)
         last = task.spec.epochs * task.iterations(0)
-        self.catalog.limit_ranks(task.task_id, 1)
+        self.catalog.limit_seats(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
+        task.seats.leave()
         self.look_ahead.forget(task)
         if self.dispatcher is not None:
             self.dispatcher.forget(task.task_id)
@@ -236,7 +238,7 @@ class Owner:
             self.catalog,
             self.tiers,
             self.dispatcher_now,
-            lambda *place: self.look_ahead.reading(task, *place),
+            lambda number: self.look_ahead.reading(task, number),
             self.observer,
             self._learning,
         )
@@ -314,7 +316,7 @@ class Owner:
         dispatcher, observer = self.dispatcher, self.observer
         tiers = {name: self.tiers[name] for name in self.tiers.names()}
         return Snapshot(
-            tasks={name: _counts(reader.spent) for name, reader in list(self._readers.items())},
+            tasks={name: _counts(reader.accounts.spent) for name, reader in list(self._readers.items())},
             tiers={
                 name: TierBytes(tier.used_bytes, tier.reserved_bytes, tier.budget_bytes) for name, tier in tiers.items()
             },

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from reprlib import repr as short_repr
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from viewcache.api.port import TaskSource
+from viewcache.api.port import TaskSeat, TaskSource
 from viewcache.api.training.hand_over import HandOver
 from viewcache.errors import BadInput, Closed, MissingExtra, UnknownOption, WrongProcess
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
@@ -266,22 +266,28 @@ class Loader:
     def _read(self, feed: _Feed, epoch: int, iteration: int) -> None:
         """The reading thread: batches in order, then None; an error ends it."""
         try:
-            buffers = Buffers()
-            task = self._cache.task(self.task)
-            while epoch < self.epochs:
-                last = task.iterations(epoch) - 1
-                if iteration <= last:
-                    batch = task.read(epoch, iteration, self.rank, self.world, buffers, feed)
-                    following = (epoch, iteration + 1) if iteration < last else (epoch + 1, 0)
-                    if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
-                        return
-                    del batch
-                    epoch, iteration = following
-                else:
-                    epoch, iteration = epoch + 1, 0
-            feed.put(None, self._is_open)
+            seat = self._cache.task(self.task).sit(self.rank, self.world, epoch=epoch, iteration=iteration)
+            try:
+                self._read_from(seat, feed, epoch, iteration)
+            finally:
+                seat.rise()
         except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
             feed.put(error, self._is_open)
+
+    def _read_from(self, seat: TaskSeat, feed: _Feed, epoch: int, iteration: int) -> None:
+        buffers = Buffers()
+        while epoch < self.epochs:
+            last = self._iterations(epoch) - 1
+            if iteration <= last:
+                batch = seat.read(epoch, iteration, buffers, feed)
+                following = (epoch, iteration + 1) if iteration < last else (epoch + 1, 0)
+                if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
+                    return
+                del batch
+                epoch, iteration = following
+            else:
+                epoch, iteration = epoch + 1, 0
+        feed.put(None, self._is_open)
 
     def _is_open(self) -> bool:
         try:

@@ -18,12 +18,14 @@ from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.reading.accounts import Spent
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.frames import SingleFrame
-from viewcache.materializer.reading.reader import Reader, Spent
+from viewcache.materializer.reading.reader import Reader
 from viewcache.materializer.scheduling.demand import Cancelled
+from viewcache.materializer.scheduling.seats import Seat, SeatKey
 
-__all__ = ["FrameInfo", "FrameRequest", "OwnedTask", "VideoInfo"]
+__all__ = ["FrameInfo", "FrameRequest", "OwnedSeat", "OwnedTask", "VideoInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,28 @@ class FrameInfo:
     """Content key of the object that holds it."""
     recipe: tuple[dict[str, object], ...]
     """What is done to the frame, with what was drawn for it."""
+
+
+class OwnedSeat:
+    """The seat of a task's reader in the process that owns the cache. Thread-safe."""
+
+    def __init__(self, reader: Reader, seat: Seat, gate: Gate) -> None:
+        """Read through a reader; see `OwnedTask.sit`."""
+        self.gate = gate
+        self._reader = reader
+        self._seat = seat
+
+    @gated
+    def read(
+        self, epoch: int, iteration: int, buffers: Buffers | None = None, cancelled: Cancelled | None = None
+    ) -> Batch | None:
+        """Read the seat's share of a batch; see `Reader.read`."""
+        key = self._seat.key
+        return self._reader.read(epoch, iteration, key.rank, key.world, buffers, cancelled, self._seat)
+
+    def rise(self) -> None:
+        """Stop reading; see `TaskSeat.rise`."""
+        self._reader.task.seats.rise(self._seat)
 
 
 class OwnedTask:
@@ -162,7 +186,7 @@ class OwnedTask:
     @property
     def spent(self) -> Spent:
         """Where its readers spent their time since the cache was opened."""
-        return self._reader.spent
+        return self._reader.accounts.spent
 
     @property
     def clip_shape(self) -> tuple[int, ...]:
@@ -228,6 +252,14 @@ class OwnedTask:
         return self.task.batch(epoch, iteration).plan
 
     # Batches -------------------------------------------------------------------------------------------------------
+
+    @gated
+    def sit(
+        self, rank: int = 0, world: int = 1, part: int = 0, parts: int = 1, epoch: int = 0, iteration: int = 0
+    ) -> "OwnedSeat":
+        """Take a seat; see `TaskHandle.sit`."""
+        seat = self._reader.sit(SeatKey(rank, world, part, parts), epoch, iteration)
+        return OwnedSeat(self._reader, seat, self.gate)
 
     @gated
     def read(

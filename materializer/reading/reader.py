@@ -1,57 +1,55 @@
 """Reading a task's batches: wait until the clips are there, copy them out, rebuild what turns out damaged (law 5)."""
 
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow, ProgressRow
+from viewcache.catalog.records import IoSampleRow, ProgressRow
 from viewcache.errors import BadInput, Broken, Closed
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
+from viewcache.materializer.reading.accounts import Accounts
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Cancelled, Fetched
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import PlannedClips
-from viewcache.materializer.scheduling.work import READ_TRIES, Position
+from viewcache.materializer.scheduling.seats import Seat, SeatKey
+from viewcache.materializer.scheduling.work import READ_TRIES
 from viewcache.materializer.storage.tiers import Tiers, load_samples
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading
 
-__all__ = ["Reader", "Spent"]
-
-PACE_WEIGHT = 0.2
-"""Of the newest iteration in the smoothed seconds per iteration."""
+__all__ = ["Held", "Reader"]
 
 
 @dataclass(slots=True)
-class Spent:
-    """Where a task's readers spent their time since the cache was opened."""
+class Held:
+    """A batch, or a share of it, whose clips are held in the store for whoever loads them."""
 
-    batches: int = 0
-    waited_s: float = 0.0
-    """Until clips were made."""
-    loaded_s: float = 0.0
-    """Copying clips out of the store."""
-    hits: int = 0
-    """Clips that were in the store when they were asked for."""
-    misses: int = 0
-    """Clips that were not."""
-    rebuilt: int = 0
-    """Clips whose stored bytes were damaged."""
-    stalls: Counter[str] = field(default_factory=Counter)
-    """Seconds of reads by cause, see `stalls.CAUSES`."""
+    reading: Reading
+    clips: PlannedClips
+    rows: list[int]
+    fetched: Fetched
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Content keys of the clips."""
+        return tuple(copy.key for copy in self.fetched.copies)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the batch's pixels."""
+        return (len(self.rows), *self.clips.plan.shape)
 
 
 class Reader:
@@ -63,7 +61,7 @@ class Reader:
         catalog: Catalog,
         tiers: Tiers,
         dispatcher: Callable[[], Dispatcher],
-        ahead: Callable[[int, int], None],
+        ahead: Callable[[int], None],
         observer: Observer,
         learning: Learning,
     ) -> None:
@@ -74,13 +72,14 @@ class Reader:
             catalog: gets the progress.
             tiers: where objects lie.
             dispatcher: makes what is missing; started on the first call.
-            ahead: told the number of the generation and the epoch being read, so that what follows is made in time.
+            ahead: told the number of the generation that is about to be read, so that what follows is made in time.
             observer: told of batches that were read.
             learning: knows videos that nobody has decoded yet.
         """
         self.task = task
         self.spec = task.spec
-        self.spent = Spent()
+        self.accounts = Accounts(catalog, task.task_id)
+        """Where readers spent their time."""
         self.singles = Singles(task, catalog, tiers, dispatcher, learning)
         """Single frames of the task's videos."""
         self._catalog = catalog
@@ -89,10 +88,21 @@ class Reader:
         self._ahead = ahead
         self._observer = observer
         self._learning = learning
-        self._lock = threading.Lock()
-        self._last: tuple[int, float] | None = None
-        self._pace_s = 0.0
-        self._world = 0
+        self._size = 1, 1
+        """Ranks and parts that the catalog knows of."""
+
+    # Seats ---------------------------------------------------------------------------------------------------------
+
+    def sit(self, key: SeatKey, epoch: int, iteration: int) -> Seat:
+        """Take a seat, to read from a place on: what is read from it is what the task needs.
+
+        Raises:
+            BadInput: the batches are too small for so many ranks, or these would have different orders.
+        """
+        self.check_world(key.world)
+        return self.task.seats.sit(key, epoch, iteration)
+
+    # Reading -------------------------------------------------------------------------------------------------------
 
     def read(
         self,
@@ -102,6 +112,7 @@ class Reader:
         world: int = 1,
         buffers: Buffers | None = None,
         cancelled: Cancelled | None = None,
+        seat: Seat | None = None,
     ) -> Batch | None:
         """Read one batch, or one rank's share of it; what is not in the store is made now.
 
@@ -112,34 +123,108 @@ class Reader:
             world: number of shares.
             buffers: where the pixels' memory comes from; None allocates.
             cancelled: set by another thread, it ends the wait; then None is returned.
+            seat: who reads; None is a read by path, which moves the task only where nobody sits.
 
         Raises:
             ViewNotFound: no such epoch or iteration.
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
-        reading = self._begin(epoch, iteration, rank)
-        self.task.check_iteration(epoch, iteration)
-        planned_s = reading.clock.lap("plan")
-        active, rows = self.rows(epoch, iteration, rank, world)
-        drawn_s = reading.clock.lap("draw")
-        self._ahead(active.plan.number, epoch)
-        planned_s += reading.clock.lap("plan")
-        self._stalled(reading, {cause: s for cause, s in (("plan", planned_s), ("draw", drawn_s)) if s >= NOTICED_S})
-        out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
+        seat = seat or self.task.seats.by_path(rank, world)
+        begun = self.begin(epoch, iteration, rank, world, seat)
+        out: NDArray[np.uint8] | None = None
         for _ in range(READ_TRIES):
             try:
-                keys = self._fill(active, rows, out, cancelled, reading)
+                held = self.hold(*begun, cancelled)
             except Closed:
                 if cancelled is not None and cancelled.is_set():
                     return None
                 raise
-            if keys is not None:
-                self._note_progress(active, epoch, iteration, rank, world)
-                batch = self._batch(active.plan, rows, out, keys, reading)
-                self._observer.read(reading)
+            if out is None:
+                out = (buffers or Buffers()).take(held.shape)
+            if self.load(held, out):
+                self.moved(held, seat)
+                batch = self.facts(held, out)
+                self._observer.read(held.reading)
                 return batch
         raise self._too_damaged(epoch, iteration)
+
+    def begin(
+        self, epoch: int, iteration: int, rank: int, world: int, seat: Seat | None
+    ) -> tuple[Reading, PlannedClips, list[int]]:
+        """Plan and draw as far as a batch that is about to be read, and have what follows made.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+            BadVideo: a video is bad or gone and the policy is ``raise``.
+            BadInput: the batch is too small for so many ranks.
+        """
+        reading = self._begin(epoch, iteration, rank)
+        self.task.check_iteration(epoch, iteration)
+        planned_s = reading.clock.lap("plan")
+        clips, rows = self.rows(epoch, iteration, rank, world)
+        drawn_s = reading.clock.lap("draw")
+        if seat is not None:
+            self.task.seats.at(seat, epoch, iteration)
+            self._ahead(clips.plan.number)
+        planned_s += reading.clock.lap("plan")
+        waited = {cause: s for cause, s in (("plan", planned_s), ("draw", drawn_s)) if s >= NOTICED_S}
+        self.accounts.stalled(reading, waited)
+        return reading, clips, rows
+
+    def hold(self, reading: Reading, clips: PlannedClips, rows: list[int], cancelled: Cancelled | None = None) -> Held:
+        """Wait until clips are in the store, and hold them there until `loaded` is told of them.
+
+        Raises:
+            BadVideo: a video cannot give a clip and the policy is ``raise``.
+            Closed: the cache was closed, or ``cancelled`` was set.
+        """
+        dispatcher = self._dispatcher()
+        reading.clock.skip()
+        fetched = dispatcher.fetch(clips, rows, cancelled=cancelled)
+        if fetched.waited_s:
+            reading.clock.lap("wait")
+        return Held(reading, clips, rows, fetched)
+
+    def load(self, held: Held, out: NDArray[np.uint8]) -> bool:
+        """Read the clips into ``out``; False if some were damaged, which are then made again."""
+        held.reading.clock.skip()
+        with held.fetched as fetched:
+            wrong, loaded = self._tiers.read_slots(fetched.copies, out)
+            loaded_s = held.reading.clock.lap("load")
+        self.loaded(held, wrong, load_samples(loaded), loaded_s)
+        return not wrong
+
+    def loaded(
+        self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float
+    ) -> None:
+        """Clips that were held were read, those at the places in ``wrong`` damaged: they are made again."""
+        damaged = self._dispatcher().evictor.rebuild(held.fetched.copies, wrong)
+        self._catalog.add_io_samples(samples)
+        self.accounts.loaded(held.reading, held.fetched, loaded_s, damaged)
+
+    def moved(self, held: Held, seat: Seat | None) -> None:
+        """A batch was read whole: who reads from the seat needs the next one."""
+        self.accounts.read()
+        seats = self.task.seats
+        if seat is None or not seats.is_known(seat):
+            return
+        key, reading, plan = seat.key, held.reading, held.clips.plan
+        size = key.world, key.parts
+        if size != self._size:
+            self._size = size
+            self._catalog.limit_seats(self.task.task_id, *size)
+        place = reading.epoch, reading.iteration
+        seats.read(seat, *place, plan.iterations)
+        slowest = seats.slowest(key)
+        if slowest is not None:
+            seq = slowest.epoch * plan.iterations + slowest.iteration
+            row = ProgressRow(
+                self.task.task_id, key.rank, *slowest.place, seq, slowest.pace_s, key.part, round(time.time(), 3)
+            )
+            self._catalog.advance(row)
+        self._dispatcher().progressed(held.clips, *seats.positions())
+        self.task.reached(*place)
 
     def clips(
         self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
@@ -156,7 +241,7 @@ class Reader:
         rows = rows[which.start : which.stop]
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         for _ in range(READ_TRIES):
-            if self._fill(active, rows, out, None, reading) is not None:
+            if self.load(self.hold(reading, active, rows), out):
                 return out
         raise self._too_damaged(epoch, iteration)
 
@@ -225,74 +310,9 @@ class Reader:
     def _begin(self, epoch: int, iteration: int, rank: int) -> Reading:
         return Reading(self.spec.name, epoch, iteration, rank, time.monotonic(), Clock(laps=self._observer.laps))
 
-    def _fill(
-        self,
-        active: PlannedClips,
-        rows: list[int],
-        out: NDArray[np.uint8],
-        cancelled: Cancelled | None,
-        reading: Reading,
-    ) -> tuple[str, ...] | None:
-        """Read the clips into ``out``; returns their keys, unless some were damaged."""
-        dispatcher = self._dispatcher()
-        reading.clock.skip()
-        with dispatcher.fetch(active, rows, cancelled=cancelled) as fetched:
-            if fetched.waited_s:
-                reading.clock.lap("wait")
-            reading.clock.skip()
-            wrong, loaded = self._tiers.read_slots(fetched.copies, out)
-            loaded_s = reading.clock.lap("load")
-        damaged = dispatcher.evictor.rebuild(fetched.copies, wrong)
-        self._catalog.add_io_samples(load_samples(loaded))
-        self._account(reading, fetched, loaded_s, damaged)
-        return None if wrong else tuple(copy.key for copy in fetched.copies)
-
-    def _account(self, reading: Reading, fetched: Fetched, loaded_s: float, damaged: int) -> None:
-        """Note hits, misses and where the time went."""
-        task_id, hits = self.task.task_id, len(fetched.copies) - fetched.missed
-        # Whatever happened to a clip that had to be made again, its damage is why the reader waited.
-        stalls = {"rebuild": fetched.waited_s} if reading.rebuilt and fetched.waited_s else dict(fetched.stalls)
-        stalls["load"] = stalls.get("load", 0.0) + loaded_s
-        with self._lock:
-            self.spent.loaded_s += loaded_s
-            for total in (self.spent, reading):
-                total.waited_s += fetched.waited_s
-                total.hits += hits
-                total.misses += fetched.missed
-                total.rebuilt += damaged
-        self._stalled(reading, stalls)
-        counts = {"hit": hits, "miss": fetched.missed, "rebuild": damaged}
-        self._catalog.add_events([EventRow(kind, task_id, count=count) for kind, count in counts.items() if count])
-
-    def _stalled(self, reading: Reading, stalls: Mapping[str, float]) -> None:
-        """Note seconds of a read by cause."""
-        if not stalls:
-            return
-        reading.stalls.update(stalls)
-        with self._lock:
-            self.spent.stalls.update(stalls)
-        self._catalog.add_events(
-            [EventRow("stall", self.task.task_id, seconds=s, detail=cause) for cause, s in stalls.items()]
-        )
-
-    def _note_progress(self, active: PlannedClips, epoch: int, iteration: int, rank: int, world: int) -> None:
-        """The next iteration is needed next; pace is smoothed over the last few."""
-        seq, now = epoch * active.plan.iterations + iteration + 1, time.monotonic()
-        with self._lock:
-            self.spent.batches += 1
-            if self._last is not None and self._last[0] == seq - 1:
-                taken = now - self._last[1]
-                self._pace_s += (taken - self._pace_s) * (PACE_WEIGHT if self._pace_s else 1.0)
-            self._last = (seq, now)
-            pace_s = self._pace_s
-            changed, self._world = world != self._world, world
-        if changed:
-            self._catalog.limit_ranks(self.task.task_id, world)
-        last = iteration + 1 >= active.plan.iterations
-        next_needed = Position(*((epoch + 1, 0) if last else (epoch, iteration + 1)), pace_s)
-        self._catalog.advance(ProgressRow(self.task.task_id, rank, *next_needed.place, seq, pace_s))
-        self._dispatcher().progressed(active, next_needed)
-        self.task.reached(epoch, iteration)
+    def facts(self, held: Held, out: NDArray[np.uint8]) -> Batch:
+        """A batch as it was read, with its pixels in ``out``."""
+        return self._batch(held.clips.plan, held.rows, out, held.keys, held.reading)
 
     def _batch(
         self,

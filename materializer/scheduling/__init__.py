@@ -3,7 +3,8 @@
 In the order of work:
 
 - ``work``: rows to be made, as the rules see them, and the states of objects
-- ``schedule``: where the clips of a generation stand, where its reader is, how far each clip is
+- ``seats``: who reads a task, and how far each reader is
+- ``schedule``: where the clips of a generation stand, where its readers are, how far each clip is
 - ``intermediate_work``: intermediates that clips are made from, as work
 - ``generation``: a generation in work: a schedule with its plan
 - ``rules``: who is next, what a job makes, who is interrupted and what may leave, as pure functions

@@ -8,7 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
 from viewcache.materializer.scheduling.rules import Demand, State, missing_rows
@@ -41,6 +42,18 @@ class Fetched:
     waited_s: float
     stalls: Mapping[str, float] = field(default_factory=dict)
     """The same by cause, see `explain`."""
+    give_back: Callable[[], None] = lambda: None
+    """Lets go of the copies. As a context manager it does so at the end."""
+
+    def __enter__(self) -> Self:
+        """Hold the copies while the block runs."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give them back."""
+        self.give_back()
 
 
 class Board(State[str]):
@@ -51,8 +64,8 @@ class Board(State[str]):
         super().__init__(ObjectStates(ledger.has))
         self.changed = threading.Condition(threading.RLock())
         self._ledger = ledger
-        self._positions: dict[int, Position] = {}
-        """Task → where its reader is."""
+        self._positions: dict[int, tuple[Position, ...]] = {}
+        """Task → where its readers are."""
         self.tight_since: float | None = None
         """Since when the dispatcher has been looking for room for a demand."""
         self._fatal: BaseException | None = None
@@ -64,7 +77,6 @@ class Board(State[str]):
         self,
         work: Work[str],
         rows: list[int],
-        *,
         wake: Callable[[], None],
         timeout_s: float | None,
         cancelled: Cancelled | None,
@@ -132,18 +144,18 @@ class Board(State[str]):
         for work in works:
             first[work.task_id] = min(work.position.place, first.get(work.task_id, work.position.place))
         for work in works:
-            work.at(self._positions.get(work.task_id, Position(*first[work.task_id])))
+            work.at(*self._positions.get(work.task_id, (Position(*first[work.task_id]),)))
 
     def withdraw(self, task_id: int) -> None:
         """Nothing of a task is worth making ahead any more; the lock is held."""
         self.ahead = [work for work in self.ahead if work.task_id != task_id]
         self.gone.add(task_id)
 
-    def reached(self, work: Work[str], position: Position) -> None:
-        """Note where a task's reader is, see `Dispatcher.progressed`; the lock is held."""
-        self._positions[work.task_id] = position
+    def reached(self, work: Work[str], positions: Sequence[Position]) -> None:
+        """Note where a task's readers are, see `Dispatcher.progressed`; the lock is held."""
+        self._positions[work.task_id] = tuple(positions)
         for each in (work, *(each for each in self.ahead if each.task_id == work.task_id and each is not work)):
-            each.at(position)
+            each.at(*positions)
 
     def next_needed(self, count: int) -> list[str]:
         """Keys of the next objects of all look-ahead, the soonest first; the lock is held."""

@@ -8,8 +8,10 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, WorkerDied
 from viewcache.materializer.scheduling.bad_rows import UNDECIDED_S, BadClip, BadRows, Undecided
@@ -106,15 +108,14 @@ class Dispatcher(Driver[str, Reservation]):
 
     # What readers call ---------------------------------------------------------------------------------------------
 
-    @contextmanager
     def fetch(
         self,
         work: Work[str],
         rows: Iterable[int],
         timeout_s: float | None = None,
         cancelled: Cancelled | None = None,
-    ) -> Iterator[Fetched]:
-        """Wait until objects are in the store, then hold them there while the block runs.
+    ) -> Fetched:
+        """Wait until objects are in the store, and hold them there until they are given back.
 
         Args:
             work: whose rows.
@@ -129,15 +130,17 @@ class Dispatcher(Driver[str, Reservation]):
             Timeout: ``timeout_s`` is over.
             Closed: the cache was closed, or ``cancelled`` was set.
         """
-        copies: list[Copy] = []
         try:
-            fetched = self._board.wait_for(work, list(rows), wake=self._wake, timeout_s=timeout_s, cancelled=cancelled)
-            copies = fetched.copies
-            yield fetched
-        finally:
-            self._ledger.release(copies)
-            if not self._closing:
-                self.pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
+            fetched = self._board.wait_for(work, list(rows), self._wake, timeout_s, cancelled)
+        except BaseException:
+            self._give_back([])
+            raise
+        return replace(fetched, give_back=partial(self._give_back, fetched.copies))
+
+    def _give_back(self, copies: list[Copy]) -> None:
+        self._ledger.release(copies)
+        if not self._closing:
+            self.pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
     def mark_present(self, works: Sequence[Work[str]]) -> None:
         """Mark the rows whose objects are in the store already; otherwise that comes out when their turn comes."""
@@ -150,10 +153,6 @@ class Dispatcher(Driver[str, Reservation]):
         with self._board.changed:
             self._board.announce(works)
             self._wake()
-
-    def leave_to_readers(self, demand_reserve: int) -> None:
-        """Let look-ahead leave so many bytes of the budget free: a task with larger batches has joined."""
-        self.demand_reserve = demand_reserve
 
     def counted(self) -> None:
         """All that lies in the local tier is counted now: until then nothing is made."""
@@ -170,10 +169,10 @@ class Dispatcher(Driver[str, Reservation]):
         """The lock that guards all work, for who changes where its rows stand."""
         return self._board.changed
 
-    def progressed(self, work: Work[str], position: Position) -> None:
-        """Note where the reader of some work is now."""
+    def progressed(self, work: Work[str], *positions: Position) -> None:
+        """Note where the readers of some work's task are now."""
         with self._board.changed:
-            self._board.reached(work, position)
+            self._board.reached(work, positions)
             self._wake()
 
     def wait_idle(self, timeout_s: float) -> bool:

@@ -41,6 +41,10 @@ class Driver(ABC, Generic[Key, Promise]):
     undecided = False
     """A policy was asked for the job that is being chosen, and has yet to answer: there may be more room soon."""
 
+    def leave_to_readers(self, demand_reserve: int) -> None:
+        """Let look-ahead leave so many bytes of the budget free: a task with larger batches has joined."""
+        self.demand_reserve = demand_reserve
+
     def give_jobs(self) -> bool:
         """Give out all that there is to make and room for; returns whether a reader lacks room."""
         tight: int | None = None

@@ -1,10 +1,10 @@
-"""Where the clips of one generation of one task stand, where its reader is, and how far each clip is.
+"""Where the clips of one generation of one task stand, where its readers are, and how far each clip is.
 
 The dispatcher's generations and the simulation's are both schedules, so what is due when, and what is worth making
 ahead, is decided by the same lines. All of it is arrays over rows: a plan may have a million of them.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,11 +32,32 @@ class Keeping:
     clips: NDArray[np.bool_]
     """(n,) rows whose clips are kept."""
     window: int
-    """So many clips from the reader on are made ahead though they are not kept."""
+    """So many clips from each reader on are made ahead though they are not kept."""
     free_bytes: int
     """Room that making what is kept leaves for those."""
     intermediates: Mapping[str, tuple[IntermediateObject, ...]] = field(default_factory=dict)
     """Content key of a video → what its clips are made from."""
+
+
+@dataclass(slots=True, order=True)
+class _Reader:
+    """Where one reader is in a generation, and from where what it needs is sought."""
+
+    from_rank: int
+    """The rank of the first clip that it has not had."""
+    batches: int
+    """Batches of the task, counted over all epochs, that it has had."""
+    pace_s: float
+    cursor: int = 0
+    """Nothing that is kept is to be made from `from_rank` to here."""
+    near: int = 0
+    """Nothing at all is to be made from `from_rank` to here."""
+
+    def go_on(self, before: "list[_Reader]") -> None:
+        """Seek on from where others have got that were here, or before."""
+        behind = [each for each in before if each.from_rank <= self.from_rank]
+        self.cursor = max((each.cursor for each in behind), default=0)
+        self.near = max((each.near for each in behind), default=0)
 
 
 class Schedule(Work[Key]):
@@ -66,14 +87,16 @@ class Schedule(Work[Key]):
         """Clips in an epoch."""
         self.position = Position(first_epoch, 0, 1.0)
         self.from_rank = 0
-        """So many of the clips, in the order of need, have been read."""
+        """So many of the clips, in the order of need, no reader needs any more: all have read them."""
+        self._readers = [_Reader(0, first_epoch * iterations, 1.0)]
+        """Never empty; those who are furthest behind first."""
         self.keeping: Keeping | None = None
         """What is kept; None = every clip."""
 
     def _fill(self, videos: NDArray[np.int64], count: int) -> None:
         """Take the number of each row's video, of so many videos; every row is planned."""
         self._states = np.zeros(len(videos), np.uint8)
-        self._cursor = self._near = 0
+        self._plan_from(0)
         self._by_video = np.argsort(videos, kind="stable")
         self._video_starts = np.searchsorted(videos[self._by_video], np.arange(count + 1)).tolist()
 
@@ -127,19 +150,48 @@ class Schedule(Work[Key]):
         self._states[rows[behind & (states == _PLANNED)]] = RowState.LEFT_OUT
         self._states[rows[~behind & (states == RowState.LEFT_OUT)]] = RowState.PLANNED
 
-    # Where the reader is -------------------------------------------------------------------------------------------
+    # Where the readers are -----------------------------------------------------------------------------------------
 
-    def at(self, position: Position) -> None:
-        """Note where the task's reader is, in this generation or in another one, whose end is this one's beginning."""
-        self.position = Position(*position.place, position.pace_s or self.position.pace_s)
+    def at(self, *positions: Position) -> None:
+        """Note where the task's readers are, in this generation or in others.
+
+        Who is in an earlier one needs all of this one, who is in a later one has no more need of it.
+        """
+        known_s = self.position.pace_s
+        readers = sorted(
+            _Reader(self.from_rank_of(each), each.epoch * self.iterations + each.iteration, each.pace_s or known_s)
+            for each in positions
+        )
+        self.position = min(positions, key=lambda each: each.place)
+        self.position = Position(*self.position.place, self.position.pace_s or known_s)
+        for each in readers:
+            each.go_on(self._readers)
+        self._readers, self.from_rank = readers, readers[0].from_rank
+
+    def from_rank_of(self, position: Position) -> int:
+        """The rank of the first clip that a reader at a position has not had."""
         epoch = position.epoch - self.first_epoch
-        if 0 <= epoch < self.order.epochs or position.place == (self.first_epoch + self.order.epochs, 0):
-            done = min(position.iteration * self.batch, self.used)
-            self.from_rank = (epoch * self.order.positions + done) * self.samples
+        if not 0 <= epoch < self.order.epochs:
+            return 0 if epoch < 0 else len(self)
+        done = min(position.iteration * self.batch, self.used)
+        return (epoch * self.order.positions + done) * self.samples
 
     def is_soon(self, row: int) -> bool:
-        """Whether the reader is about to need a row; what is only kept evicts nothing that is needed."""
-        return self.keeping is None or self._rank(row) < self.from_rank + self.keeping.window
+        """Whether a reader is about to need a row; what is only kept evicts nothing that is needed."""
+        return self.keeping is None or self._is_near(self._rank(row), self.keeping.window)
+
+    def _is_near(self, rank: int, window: int) -> bool:
+        return rank < self.from_rank + window or any(
+            each.from_rank <= rank < each.from_rank + window for each in self._readers[1:]
+        )
+
+    def _windows(self, count: int) -> Iterator[tuple[int, int]]:
+        """The next ``count`` ranks of each reader, as ranges that do not overlap, in order."""
+        end = 0
+        for each in self._readers:
+            start, end = max(each.from_rank, end), min(each.from_rank + count, len(self))
+            if start < end:
+                yield start, end
 
     def is_next(self, row: int) -> bool:
         """Whether a row is in the epoch in which the task needs the row's video next."""
@@ -151,8 +203,14 @@ class Schedule(Work[Key]):
         return self._due_in_s(self._rank(row))
 
     def _due_in_s(self, rank: int) -> float:
-        at = self.position
-        return float(self.batches_before(rank) - at.epoch * self.iterations - at.iteration) * at.pace_s
+        """The soonest that a reader needs it who has not had it; less than 0 if all have."""
+        batches, first = self.batches_before(rank), self._readers[0]
+        due_s = float(batches - first.batches) * first.pace_s
+        for each in self._readers[1:]:
+            if each.from_rank > rank:
+                break
+            due_s = min(due_s, float(batches - each.batches) * each.pace_s)
+        return due_s
 
     def batches_before(self, rank: int) -> int:
         """Batches of the task, counted over all epochs, before the one that a rank is in."""
@@ -166,13 +224,16 @@ class Schedule(Work[Key]):
     def next_due_in_s(self, key: Key) -> float | None:
         """Seconds until an object is needed next; None if it is not."""
         ranks = self._ranks(np.array(self.rows_of(key), np.int64))
-        ranks = ranks[ranks >= self.from_rank]
-        return self._due_in_s(int(ranks.min())) if len(ranks) else None
+        return self._soonest_s(ranks[ranks >= self.from_rank].tolist())
 
     def unkept_due_in_s(self, video: Hashable) -> float | None:
         """Seconds until a clip of a video that is not kept is needed next; None if none is."""
-        ranks = self.unkept_ranks(video)
-        return self._due_in_s(ranks[0]) if ranks else None
+        return self._soonest_s(self.unkept_ranks(video))
+
+    def _soonest_s(self, ranks: Sequence[int]) -> float | None:
+        if len(self._readers) == 1:
+            return self._due_in_s(min(ranks)) if ranks else None
+        return min(map(self._due_in_s, ranks), default=None)
 
     def unkept_ranks(self, video: Hashable) -> list[int]:
         """The ranks of a video's clips to come that are not kept, soonest first."""
@@ -183,12 +244,16 @@ class Schedule(Work[Key]):
         return found
 
     def next_needed(self, count: int) -> list[tuple[float, Key]]:
-        """(seconds until it is needed, key) of the next ``count`` clips from where the reader is, soonest first."""
-        last = min(self.from_rank + count, len(self))
-        rows = self._rows_at(self.from_rank, last)
-        wanted = self._states[rows] != RowState.LEFT_OUT
-        ranks = np.arange(self.from_rank, last)[wanted].tolist()
-        return [(self._due_in_s(rank), self.key(row)) for rank, row in zip(ranks, rows[wanted].tolist(), strict=True)]
+        """(seconds until it is needed, key) of the next ``count`` clips of each reader, soonest first."""
+        found: list[tuple[float, Key]] = []
+        for first, last in self._windows(count):
+            rows = self._rows_at(first, last)
+            wanted = self._states[rows] != RowState.LEFT_OUT
+            ranks = np.arange(first, last)[wanted].tolist()
+            found += [
+                (self._due_in_s(rank), self.key(row)) for rank, row in zip(ranks, rows[wanted].tolist(), strict=True)
+            ]
+        return sorted(found, key=lambda each: each[0]) if len(self._readers) > 1 else found
 
     def rows_of_video(self, video: Hashable) -> NDArray[np.int64]:
         """All rows of one video."""
@@ -196,7 +261,7 @@ class Schedule(Work[Key]):
         return self._by_video[self._video_starts[number] : self._video_starts[number + 1]] if number >= 0 else _NONE
 
     def _to_come(self, video: Hashable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of one video from where the reader is, and their ranks, soonest first."""
+        """The rows of one video that a reader has not had, and their ranks, soonest first."""
         rows = ranks = self.rows_of_video(video)
         if self.order.moved:
             ranks = self._ranks(rows)
@@ -210,12 +275,12 @@ class Schedule(Work[Key]):
         return rows, ranks
 
     def to_come(self) -> NDArray[np.bool_]:
-        """(n,) whether the reader has not had a row yet."""
+        """(n,) whether a reader has not had a row yet."""
         behind = self._ranks(np.arange(len(self))) < self.from_rank
         return np.asarray(~behind & (self._states != RowState.LEFT_OUT))
 
     def epochs_read(self) -> int:
-        """How many of its epochs the reader is through with."""
+        """How many of its epochs all readers are through with."""
         left_out = (self.order.positions - self.used) * self.samples  # behind the last batch of each epoch
         return int((self.from_rank + left_out) // max(1, self.clips_per_epoch))
 
@@ -235,7 +300,8 @@ class Schedule(Work[Key]):
 
     def _plan_from(self, rank: int) -> None:
         """Something may be planned at a rank: what is worth making is sought from there on."""
-        self._cursor, self._near = min(self._cursor, rank), min(self._near, rank)
+        for each in self._readers:
+            each.cursor, each.near = min(each.cursor, rank), min(each.near, rank)
 
     def mark_present(self, has: Callable[[Key], bool]) -> None:
         """Mark the planned rows whose object is there, given whether an object is."""
@@ -257,7 +323,7 @@ class Schedule(Work[Key]):
     def keep(self, keeping: Keeping | None) -> None:
         """Keep these clips from now on; None = all."""
         self.keeping = keeping
-        self._cursor = self._near = 0
+        self._plan_from(0)
 
     def free_bytes(self, row: int) -> int:
         """Room that making a row ahead leaves to clips that are not kept."""
@@ -265,14 +331,30 @@ class Schedule(Work[Key]):
         return 0 if keeping is None or not keeping.clips[row] else keeping.free_bytes
 
     def next_planned(self) -> int | None:
-        """The first row, from where the reader is, that is worth making ahead and that nobody has made or is making."""
-        self._cursor = self._seek(max(self._cursor, self.from_rank), len(self), kept=True)
+        """The row that is needed soonest of those worth making ahead that nobody has made or is making."""
+        found = self._next()
+        return None if found is None else self._row_at(found[0])
+
+    def _next(self) -> tuple[int, _Reader] | None:
+        """The rank of that row, and the reader who needs it."""
+        best: tuple[float, int, _Reader] | None = None
+        for each in self._readers:
+            rank = self._next_of(each)
+            if rank < len(self):
+                due_s = self._due_in_s(rank) if len(self._readers) > 1 else 0.0
+                if best is None or due_s < best[0]:
+                    best = due_s, rank, each
+        return None if best is None else best[1:]
+
+    def _next_of(self, reader: _Reader) -> int:
+        """The first rank from one reader on that is worth making ahead; as many as there are rows if none is."""
+        reader.cursor = self._seek(max(reader.cursor, reader.from_rank), len(self), kept=True)
         if self.keeping is not None:
-            end = min(self.from_rank + self.keeping.window, self._cursor)
-            self._near = self._seek(max(self._near, self.from_rank), end, kept=False)
-            if self._near < end:
-                return self._row_at(self._near)
-        return self._row_at(self._cursor) if self._cursor < len(self) else None
+            end = min(reader.from_rank + self.keeping.window, reader.cursor)
+            reader.near = self._seek(max(reader.near, reader.from_rank), end, kept=False)
+            if reader.near < end:
+                return reader.near
+        return reader.cursor
 
     def _row_at(self, rank: int) -> int:
         return int(self._rows_at(rank, rank + 1)[0]) if self.order.moved else rank
@@ -303,7 +385,10 @@ class Schedule(Work[Key]):
             return []
         end, wanted = (int(ranks[0]) // self.clips_per_epoch + 1) * self.clips_per_epoch, self._states[rows] == _PLANNED
         if self.keeping is not None:
-            wanted &= self.keeping.clips[rows] | (ranks < max(end, self.from_rank + self.keeping.window))
+            near = ranks < max(end, self.from_rank + self.keeping.window)
+            for each in self._readers[1:]:
+                near |= (ranks >= each.from_rank) & (ranks < each.from_rank + self.keeping.window)
+            wanted &= self.keeping.clips[rows] | near
         found = zip(ranks[wanted].tolist(), rows[wanted].tolist(), strict=True)
         return [(self._due_in_s(rank), row, rank < end) for rank, row in found]
 
@@ -312,9 +397,11 @@ class Schedule(Work[Key]):
 
         What is needed much later is not next, however short it is.
         """
-        if self.next_planned() is None:
+        found = self._next()
+        if found is None:
             return [], []
-        start = min(self._cursor, self.from_rank) if self.keeping is not None else self._cursor
+        reader = found[1]
+        start = min(reader.cursor, reader.from_rank) if self.keeping is not None else reader.cursor
         rows = self._rows_at(start, min(start + SCAN, len(self)))
         wanted = self._states[rows] == _PLANNED
         if self.keeping is not None:

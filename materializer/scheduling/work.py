@@ -49,7 +49,7 @@ class RowState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a task's reader is: the batch that it needs next, and its pace."""
+    """Where a reader of a task is: the batch that it needs next, and its pace."""
 
     epoch: int = 0
     iteration: int = 0
@@ -88,7 +88,7 @@ class Work(ABC, Generic[Key]):
     group_generation: int = -1
     """The group's generation that it belongs to, whose clips are decoded together; negative = none."""
     position: Position = Position()
-    """Where the task's reader is."""
+    """Where the task's reader is who is furthest behind."""
 
     @abstractmethod
     def key(self, row: int) -> Key:
@@ -144,7 +144,7 @@ class Work(ABC, Generic[Key]):
         return {}
 
     def next_planned(self) -> int | None:
-        """The first row, from where the reader is, that nobody has made or is making; None to make nothing ahead."""
+        """The row that is needed soonest and that nobody has made or is making; None to make nothing ahead."""
         return None
 
     def edges_left(self) -> list[tuple[int, int]]:
@@ -152,7 +152,7 @@ class Work(ABC, Generic[Key]):
         return []
 
     def next_needed(self, count: int) -> list[tuple[float, Key]]:
-        """(seconds until it is needed, key) of the next ``count`` objects from where the reader is, soonest first."""
+        """(seconds until it is needed, key) of the next ``count`` objects of each reader, soonest first."""
         return []
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
@@ -174,8 +174,8 @@ class Work(ABC, Generic[Key]):
         """Seconds until the last row is needed."""
         return 0.0
 
-    def at(self, position: Position) -> None:
-        """Note where the task's reader is."""
+    def at(self, *positions: Position) -> None:
+        """Note where the task's readers are: at least one."""
 
 
 class Makeable(Work[str]):

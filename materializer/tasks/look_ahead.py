@@ -5,7 +5,7 @@ Tasks that share clips are planned and announced together, so that one decode of
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -32,10 +32,10 @@ class LookAhead:
         self._dispatcher = dispatcher
         self._keeper = keeper
         self._lock = threading.Lock()
-        self._current: dict[int, tuple[Task, int]] = {}
-        """Task → the generation that its reader is in, or that others of its group are in when it was not read yet."""
-        self._epochs: dict[int, int] = {}
-        """Task → the epoch that its reader is in."""
+        self._current: dict[int, tuple[Task, tuple[int, ...]]] = {}
+        """Task → the generations that its readers are in, or that others of its group are in while nobody reads it."""
+        self._epochs: dict[int, frozenset[int]] = {}
+        """Task → the epochs that its readers are in."""
         self._queued: set[int] = set()
         """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
         self._gone: set[int] = set()
@@ -44,15 +44,15 @@ class LookAhead:
         """Whether nothing more is planned."""
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
 
-    def reading(self, task: Task, number: int, epoch: int) -> None:
-        """An epoch is being read: make its generation, and plan the next one meanwhile."""
-        active = task.planned(number)
+    def reading(self, task: Task, number: int) -> None:
+        """A generation is being read: make those that readers are in, and plan the next ones meanwhile."""
+        active, epochs = task.planned(number), task.seats.epochs()
         with self._lock:
-            known = self._epochs.get(task.task_id) == epoch
+            known = self._epochs.get(task.task_id) == epochs
             if known and (active is None or not self._keeper.is_outdated(active)):
                 return
-            self._epochs[task.task_id] = epoch  # what work costs was measured meanwhile: what is kept is asked again
-            self._current[task.task_id] = task, number
+            self._epochs[task.task_id] = epochs  # what work costs was measured meanwhile: what is kept is asked again
+            self._current[task.task_id] = task, _generations(task, epochs) or (number,)
             self._gone.discard(task.task_id)
             queued = task.task_id in self._queued
             self._queued.add(task.task_id)
@@ -114,8 +114,8 @@ class LookAhead:
                 self._queued.discard(task.task_id)
                 if task.task_id not in self._current:
                     return  # it has left
-                number = self._current[task.task_id][1]
-            for n in range(number, min(number + 1, task.last_generation()) + 1):
+                numbers = self._current[task.task_id][1]
+            for n in sorted({n for each in numbers for n in (each, each + 1) if n <= task.last_generation()}):
                 for each, generation in [
                     (task, n),
                     *(task.group.matching_generations(task, n) if task.group is not None else ()),
@@ -147,13 +147,14 @@ class LookAhead:
             _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
         with self._lock:
             if task.task_id not in self._gone:
-                self._current.setdefault(task.task_id, (task, number))
+                self._current.setdefault(task.task_id, (task, (number,)))
 
     def _planned(self) -> list[tuple[Task, ActiveGeneration]]:
         """The generations that readers are in and the ones after them, as far as they are planned."""
         with self._lock:
             current = list(self._current.values())
-        planned = [(task, task.planned(each)) for task, number in current for each in (number, number + 1)]
+        near = [(task, sorted({n for each in numbers for n in (each, each + 1)})) for task, numbers in current]
+        planned = [(task, task.planned(each)) for task, numbers in near for each in numbers]
         return [(task, active) for task, active in planned if active is not None]
 
     def _decide(self) -> None:
@@ -174,3 +175,8 @@ class LookAhead:
     def _announce(self) -> None:
         works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
         self._dispatcher().look_ahead([*self._keeper.intermediates(), *works])
+
+
+def _generations(task: Task, epochs: Iterable[int]) -> tuple[int, ...]:
+    """The generations of some epochs; who is through with all of them needs none."""
+    return tuple(sorted({task.generation_of(each) for each in epochs if each < task.spec.epochs}))

@@ -34,6 +34,7 @@ from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import Summary, summarize
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
+from viewcache.materializer.scheduling.seats import Seats
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import Drawable, OrderGroup
 from viewcache.materializer.tasks.early import Early
@@ -75,8 +76,7 @@ class Task:
         self._settings = settings
         self._catalog = catalog
         self._planning = threading.RLock()
-        self._drawing = threading.Lock()
-        """Held while an order is read, and drawn if it is new."""
+        self._drawing = threading.Lock()  # held while an order is read, and drawn if it is new
         self._guard: Callable[[], AbstractContextManager[object]] = nullcontext
         self._generations: WeakValueDictionary[int, ActiveGeneration] = WeakValueDictionary()
         """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
@@ -87,6 +87,8 @@ class Task:
         self._cost = CostModel()
         self._join: int | None = None
         self._at: tuple[int, int] | None = None
+        self.seats = Seats()
+        """Who reads it."""
         self._numbering = Numbering(catalog, task_id)
         self._replacing = Replacing(spec, dataset, catalog, self._numbering, task_id, self.seed)
         self.early = Early(self, catalog, self._numbering)
@@ -141,7 +143,7 @@ class Task:
         return self.joined // self._settings.epochs_per_generation
 
     def place(self) -> tuple[int, int]:
-        """Epoch and position of the first video that readers have not had, in this run or else before."""
+        """Epoch and position behind the last video that a reader had in this run; else where all were before."""
         if self._at is None:
             progress = min(self._catalog.load_progress(self.task_id), key=lambda row: row.seq, default=None)
             batch = self.spec.sampling.videos_per_batch
@@ -434,8 +436,9 @@ class Task:
         self.group.settle(self, epoch, positions)
 
     def reached(self, epoch: int, iteration: int) -> None:
-        """A reader has had a batch: what follows is drawn in time."""
+        """A reader has had a batch: what follows the one who is ahead of all is drawn in time."""
         size = self.spec.sampling.videos_per_batch
+        epoch, iteration = self.seats.furthest() or (epoch, iteration)
         used = min(self.positions(epoch), self.iterations(epoch) * size)
         self._at = epoch, min((iteration + 1) * size, used)
         if self.group is not None:

@@ -446,7 +446,7 @@ def test_a_rank_that_is_no_more_holds_nothing_back(catalog: Catalog) -> None:
             catalog.advance(ProgressRow(row.task_id, rank, 0, rank, rank, 0.5))
         if flushed:
             catalog.flush()
-        catalog.limit_ranks(row.task_id, 1)
+        catalog.limit_seats(row.task_id, 1)
         catalog.advance(ProgressRow(row.task_id, 0, 0, 9, 9, 0.5))
         catalog.flush()
         assert catalog.load_progress(row.task_id) == [ProgressRow(row.task_id, 0, 0, 9, 9, 0.5)]

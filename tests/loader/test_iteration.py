@@ -12,6 +12,7 @@ from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
 from viewcache.api.session.cache import Cache
 from viewcache.api.training.loader import RepeatedEpochs
 from viewcache.errors import BadInput, BadVideo, Closed, UnknownOption, ViewNotFound
+from viewcache.materializer.reading.handle import OwnedSeat
 
 
 def place(state: dict[str, Any]) -> tuple[int, int]:
@@ -139,14 +140,14 @@ def test_an_error_in_the_loop_is_the_loops_own(cache: Cache, truth: list[Tensors
 
 
 def failing_once(read: Callable[..., Any], at: tuple[int, int], error: Exception) -> Callable[..., Any]:
-    """A reader that cannot give one batch when it is asked for the first time."""
+    """A seat's `read` that cannot give one batch when it is asked for the first time."""
     failed = threading.Event()
 
-    def instead(epoch: int, iteration: int, *more: Any) -> Any:
-        if (epoch, iteration) == at and not failed.is_set():
+    def instead(seat: OwnedSeat, *where: Any) -> Any:
+        if where[:2] == at and not failed.is_set():
             failed.set()
             raise error
-        return read(epoch, iteration, *more)
+        return read(seat, *where)
 
     return instead
 
@@ -156,9 +157,8 @@ def test_an_error_in_reading_is_raised_in_the_loop(
     cache: Cache, truth: list[Tensors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes at its batch, after those before it; the batch does not count as read, so the next loop tries again."""
-    reader = cache.task("train")
-    broken = failing_once(reader.read, (1, 1), BadVideo("v3.mp4 is cut; repair it"))
-    monkeypatch.setattr(reader, "read", broken)
+    broken = failing_once(OwnedSeat.read, (1, 1), BadVideo("v3.mp4 is cut; repair it"))
+    monkeypatch.setattr(OwnedSeat, "read", broken)
     loader = cache.loader("train")
     read: list[Tensors] = []
     with pytest.raises(BadVideo, match=r"v3\.mp4 is cut"):
@@ -169,10 +169,10 @@ def test_an_error_in_reading_is_raised_in_the_loop(
 
 
 def calling(read: Callable[..., Any], at: tuple[int, int], after: Callable[[], object]) -> Callable[..., Any]:
-    """A reader that does something else after it has read one batch."""
+    """A seat's `read` that does something else after it has read one batch."""
 
-    def instead(*where: Any) -> Any:
-        batch = read(*where)
+    def instead(seat: OwnedSeat, *where: Any) -> Any:
+        batch = read(seat, *where)
         if where[:2] == at:
             after()
         return batch
@@ -186,7 +186,7 @@ def test_closing_the_cache_ends_the_loop_at_the_next_batch(
     """The loop gets Closed, though more batches were read ahead; the batch that it has stays whole."""
     cache, full = own(), threading.Event()
     # When the second batch is read, there is no room for it: the thread waits for the loop, which has the first.
-    monkeypatch.setattr(cache.task("train"), "read", calling(cache.task("train").read, (0, 1), full.set))
+    monkeypatch.setattr(OwnedSeat, "read", calling(OwnedSeat.read, (0, 1), full.set))
     loader = cache.loader("train", prefetch=1)
     begun = iter(loader)
     batch = next(begun)
@@ -214,7 +214,7 @@ def test_closing_the_cache_wakes_a_loop_that_waits(own: Callable[..., Cache], mo
         cache.close()
         raise RuntimeError("cannot schedule new futures after shutdown")
 
-    monkeypatch.setattr(cache.task("train"), "read", calling(cache.task("train").read, (0, 1), close_and_fail))
+    monkeypatch.setattr(OwnedSeat, "read", calling(OwnedSeat.read, (0, 1), close_and_fail))
     begun = iter(cache.loader("train"))
     with pytest.raises(Closed, match="this cache was closed"):
         list(begun)

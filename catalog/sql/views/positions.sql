@@ -1,8 +1,8 @@
--- Where each task is: at its slowest rank, or at the start when it has not reported.
+-- Where each task is: at its slowest reader, or at the start when it has not reported.
 --   task_id: number of the task
 --   task: name of the task
 --   seq: global number of the next iteration needed
---   seconds_per_iteration: of the slowest rank; 1 when not known yet, so that need_s then counts iterations
+--   seconds_per_iteration: of the slowest reader; 1 when not known yet, so that need_s then counts iterations
 select
     t.task_id, t.name as task, coalesce(min(p.seq), 0) as seq,
     coalesce(nullif(max(p.seconds_per_iteration), 0), 1) as seconds_per_iteration

@@ -1,3 +1,0 @@
--- Forget where ranks were that a task has no more.
--- Parameters: task_id bigint, world integer
-delete from task_progress where task_id = :task_id and rank >= :world

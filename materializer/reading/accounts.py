@@ -1,0 +1,76 @@
+"""Where a task's readers spend their time: counted for who asks, and noted in the catalog."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow
+from viewcache.materializer.scheduling.demand import Fetched
+from viewcache.materializer.telemetry.stalls import Reading
+
+__all__ = ["Accounts", "Spent"]
+
+
+@dataclass(slots=True)
+class Spent:
+    """Where a task's readers spent their time since the cache was opened."""
+
+    batches: int = 0
+    waited_s: float = 0.0
+    """Until clips were made."""
+    loaded_s: float = 0.0
+    """Copying clips out of the store."""
+    hits: int = 0
+    """Clips that were in the store when they were asked for."""
+    misses: int = 0
+    """Clips that were not."""
+    rebuilt: int = 0
+    """Clips whose stored bytes were damaged."""
+    stalls: Counter[str] = field(default_factory=Counter)
+    """Seconds of reads by cause, see `stalls.CAUSES`."""
+
+
+class Accounts:
+    """What the reads of one task took. Thread-safe."""
+
+    def __init__(self, catalog: Catalog, task_id: int) -> None:
+        """Nothing was read yet."""
+        self.spent = Spent()
+        self._catalog = catalog
+        self._task_id = task_id
+        self._lock = threading.Lock()
+
+    def loaded(self, reading: Reading, fetched: Fetched, loaded_s: float, damaged: int) -> None:
+        """Note hits, misses and where the time went."""
+        hits = len(fetched.copies) - fetched.missed
+        # Whatever happened to a clip that had to be made again, its damage is why the reader waited.
+        stalls = {"rebuild": fetched.waited_s} if reading.rebuilt and fetched.waited_s else dict(fetched.stalls)
+        stalls["load"] = stalls.get("load", 0.0) + loaded_s
+        with self._lock:
+            self.spent.loaded_s += loaded_s
+            for total in (self.spent, reading):
+                total.waited_s += fetched.waited_s
+                total.hits += hits
+                total.misses += fetched.missed
+                total.rebuilt += damaged
+        self.stalled(reading, stalls)
+        counts = {"hit": hits, "miss": fetched.missed, "rebuild": damaged}
+        self._catalog.add_events(
+            [EventRow(kind, self._task_id, count=count) for kind, count in counts.items() if count]
+        )
+
+    def stalled(self, reading: Reading, stalls: Mapping[str, float]) -> None:
+        """Note seconds of a read by cause."""
+        if not stalls:
+            return
+        reading.stalls.update(stalls)
+        with self._lock:
+            self.spent.stalls.update(stalls)
+        self._catalog.add_events([EventRow("stall", self._task_id, seconds=s, detail=why) for why, s in stalls.items()])
+
+    def read(self) -> None:
+        """A batch was read whole."""
+        with self._lock:
+            self.spent.batches += 1

@@ -1,0 +1,139 @@
+"""Who reads a task and how far each reader is: what the task still needs is what any of them needs.
+
+A seat is one reader of a task: one rank of its training, or the part of that rank's batches that one worker of a
+DataLoader reads. Where nobody sits, whoever reads by path moves the task; where somebody does, that is only looking.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from viewcache.materializer.scheduling.work import Position
+
+__all__ = ["Seat", "SeatKey", "Seats"]
+
+PACE_WEIGHT = 0.2
+"""Of the newest iteration in the smoothed seconds per iteration."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SeatKey:
+    """Which of a task's readers a seat is for."""
+
+    rank: int = 0
+    world: int = 1
+    """Number of ranks."""
+    part: int = 0
+    """Iterations that leave this remainder when divided by ``parts``."""
+    parts: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One reader of a task, and how far it is. `Seats` makes it."""
+
+    key: SeatKey
+    position: Position
+    """The batch that it needs next."""
+    taken: bool = True
+    """Whether it is being read from; a seat that is not says where its reader stopped."""
+    had: tuple[int, int] | None = None
+    """Epoch and iteration of the last batch that it read."""
+    _last: tuple[int, float] | None = field(default=None, repr=False)
+
+
+class Seats:
+    """The seats of one task. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Nobody reads yet."""
+        self._lock = threading.Lock()
+        self._seats: list[Seat] = []
+
+    def sit(self, key: SeatKey, epoch: int = 0, iteration: int = 0) -> Seat:
+        """Take a seat, to read from a place on.
+
+        Seats of another number of ranks or parts count no more: a training goes on with the number that came last.
+        So does the seat of a reader that stopped, if it has the same key.
+        """
+        with self._lock:
+            return self._new(key, Position(epoch, iteration), taken=True)
+
+    def by_path(self, rank: int, world: int) -> Seat | None:
+        """The seat that a read by path moves; None where somebody sits, since looking moves nobody."""
+        with self._lock:
+            if any(each.taken for each in self._seats):
+                return None
+            key = SeatKey(rank, world)
+            known = next((each for each in self._seats if each.key == key), None)
+            return known or self._new(key, Position(), taken=False)
+
+    def _new(self, key: SeatKey, position: Position, *, taken: bool) -> Seat:
+        pace_s = next((each.position.pace_s for each in self._seats if each.key == key), 0.0)
+        seat = Seat(key, Position(*position.place, pace_s), taken)
+        of_size = [each for each in self._seats if _size(each) == _size(seat)]
+        self._seats = [*(each for each in of_size if each.taken or each.key != key), seat]
+        return seat
+
+    def rise(self, seat: Seat) -> None:
+        """Stop reading: the seat stays at its place, until somebody takes it again, or the task is left."""
+        with self._lock:
+            seat.taken = False
+            if any(each.key == seat.key and each.taken for each in self._seats):
+                self._seats = [each for each in self._seats if each is not seat]
+
+    def leave(self, seat: Seat | None = None) -> None:
+        """A reader has gone for good, or all of them have: nothing is needed for them any more."""
+        with self._lock:
+            self._seats = [] if seat is None else [each for each in self._seats if each is not seat]
+
+    def is_known(self, seat: Seat) -> bool:
+        """Whether a seat counts: it has not left, and no training of another size took the task over."""
+        with self._lock:
+            return seat in self._seats
+
+    def at(self, seat: Seat, epoch: int, iteration: int) -> None:
+        """A reader asks for a batch: it needs that one now, wherever it was before, and although the task was left."""
+        with self._lock:
+            seat.position = Position(epoch, iteration, seat.position.pace_s)
+            if seat not in self._seats and all(_size(each) == _size(seat) for each in self._seats):
+                self._seats.append(seat)
+
+    def read(self, seat: Seat, epoch: int, iteration: int, iterations: int) -> Position:
+        """A reader has had a batch; returns the one that it needs next, and its pace, smoothed over the last few."""
+        seq, now = epoch * iterations + iteration, time.monotonic()
+        parts = seat.key.parts
+        with self._lock:
+            pace_s = seat.position.pace_s
+            if seat._last is not None and seat._last[0] == seq - parts:
+                taken_s = (now - seat._last[1]) / parts
+                pace_s += (taken_s - pace_s) * (PACE_WEIGHT if pace_s else 1.0)
+            seat._last, seat.had = (seq, now), (epoch, iteration)
+            epochs, following = divmod(iteration + parts, iterations)
+            seat.position = Position(epoch + epochs, following, pace_s)
+            return seat.position
+
+    def positions(self) -> tuple[Position, ...]:
+        """Where all readers are."""
+        with self._lock:
+            return tuple(each.position for each in self._seats)
+
+    def epochs(self) -> frozenset[int]:
+        """The epochs that readers are in."""
+        return frozenset(each.epoch for each in self.positions())
+
+    def furthest(self) -> tuple[int, int] | None:
+        """Epoch and iteration of the last batch that any reader had: who is ahead of all; None if none was read."""
+        with self._lock:
+            return max((each.had for each in self._seats if each.had is not None), default=None)
+
+    def slowest(self, key: SeatKey) -> Position | None:
+        """Where the reader of a seat is; if several in this process have it, who is furthest behind."""
+        with self._lock:
+            same = [each.position for each in self._seats if each.key == key]
+        return min(same, key=lambda each: each.place, default=None)
+
+
+def _size(seat: Seat) -> tuple[int, int]:
+    """Of the training that a seat belongs to."""
+    return seat.key.world, seat.key.parts

@@ -1,0 +1,145 @@
+"""Several readers of one task: what any of them still needs is needed, as soon as the first of them needs it."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.invented import plan_of, task_of, videos_of
+from viewcache.materializer.planning.order import Order
+from viewcache.materializer.planning.recipe import VideoSource
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.scheduling.schedule import Keeping
+from viewcache.materializer.scheduling.seats import SeatKey, Seats
+from viewcache.materializer.scheduling.work import Position, RowState
+
+VIDEOS, SAMPLES, BATCH, EPOCHS, ITERATIONS = 7, 2, 3, 2, 3
+
+
+def generation() -> ActiveGeneration:
+    """Epochs 2 and 3 of a task; the last batch of an epoch has one video."""
+    plan = plan_of(task_of("t", 4, 2, samples=SAMPLES, batch=BATCH), videos_of(VIDEOS), epochs=EPOCHS, number=1)
+    order = Order(np.tile(np.arange(VIDEOS), (EPOCHS, 1)), np.full(EPOCHS, VIDEOS))
+    return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda *_: VideoSource("", "", "", b"", 1))
+
+
+POSITIONS = st.builds(Position, st.integers(1, 4), st.integers(0, ITERATIONS - 1), st.sampled_from([0.25, 1.0, 8.0]))
+READERS = st.lists(POSITIONS, min_size=1, max_size=4)
+
+
+def due_in_s(active: ActiveGeneration, readers: list[Position], row: int) -> float | None:
+    """When a row is needed, by the definition: the soonest over the readers that have not had its batch."""
+    epoch, position, _ = active.place(row)
+    batch = epoch * ITERATIONS + position // BATCH
+    seats = [(batch - each.epoch * ITERATIONS - each.iteration) * each.pace_s for each in readers]
+    return min((each for each in seats if each >= 0), default=None)
+
+
+@given(moves=st.lists(READERS, min_size=1, max_size=4))
+def test_a_row_is_due_when_the_first_reader_needs_it(moves: list[list[Position]]) -> None:
+    """Wherever readers are and come from, behind one another or in other generations."""
+    active = generation()
+    for readers in moves:
+        active.at(*readers)
+        for row in range(len(active)):
+            expected = due_in_s(active, readers, row)
+            if expected is not None:
+                assert active.due_in_s(row) == expected
+            assert active.to_come()[row] == (active.place(row)[:2] >= first_place(readers))
+        key = active.key(0)
+        needs = [due_in_s(active, readers, row) for row in active.rows_of(key)]
+        assert active.next_due_in_s(key) == min((each for each in needs if each is not None), default=None)
+
+
+def first_place(readers: list[Position]) -> tuple[int, int]:
+    """Epoch and position from which on some reader needs everything."""
+    slowest = min(readers, key=lambda each: each.place)
+    return slowest.epoch, slowest.iteration * BATCH
+
+
+@given(moves=st.lists(READERS, min_size=1, max_size=4), made=st.sets(st.integers(0, 27)), window=st.integers(1, 9))
+def test_what_is_made_next_is_what_is_needed_soonest(moves: list[list[Position]], made: set[int], window: int) -> None:
+    """Of what is kept, and of the next few clips of each reader; what they sought before misleads none of them."""
+    active = generation()
+    kept = np.arange(len(active)) % 3 == 0
+    active.keep(Keeping(kept, window, 0))
+    for turn, readers in enumerate(moves):
+        active.at(*readers)
+        for row in made:
+            if row % len(moves) == turn:
+                active.set_state(row, RowState.READY)
+        starts = [active.from_rank_of(each) for each in readers]
+        wanted = [
+            row
+            for row in range(len(active))
+            if active.state(row) == RowState.PLANNED
+            and row >= min(starts)
+            and (kept[row] or any(start <= row < start + window for start in starts))
+        ]
+        assert all(active.is_soon(row) == any(start <= row < start + window for start in starts) for row in wanted)
+        chosen = active.next_planned()
+        assert (chosen is None) == (not wanted)
+        if chosen is not None:
+            assert chosen in wanted
+            assert active.due_in_s(chosen) == min(map(active.due_in_s, wanted))
+        needed = active.next_needed(window)
+        assert [due_s for due_s, _ in needed] == sorted(due_s for due_s, _ in needed)
+        near = {row for start in starts for row in range(start, min(start + window, len(active)))}
+        assert [key for _, key in needed] == [active.key(row) for row in sorted(sorted(near), key=active.due_in_s)]
+
+
+def test_looking_moves_nobody_while_somebody_sits() -> None:
+    """A read by path counts where nobody sits; whoever stopped may be passed by it."""
+    seats = Seats()
+    by_path = seats.by_path(0, 1)
+    assert by_path is not None
+    seats.at(by_path, 1, 2)
+    assert seats.by_path(0, 1) is by_path
+    seat = seats.sit(SeatKey(), 0, 0)
+    assert seats.positions() == (Position(0, 0),), "who takes the seat goes from there"
+    assert seats.by_path(0, 1) is None
+    seats.rise(seat)
+    assert seats.by_path(0, 1) is seat
+
+
+def test_a_seat_that_is_taken_again_replaces_the_one_before() -> None:
+    """The place of a reader that stopped holds nothing back once somebody goes on from elsewhere."""
+    seats = Seats()
+    first = seats.sit(SeatKey(), 0, 0)
+    second = seats.sit(SeatKey(), 3, 1)
+    assert len(seats.positions()) == 2
+    seats.rise(first)
+    assert seats.positions() == (Position(3, 1),)
+    assert seats.is_known(second)
+    assert not seats.is_known(first)
+
+
+def test_a_training_of_another_size_takes_the_task_over() -> None:
+    """Seats of two ranks count no more when one rank reads all, also if they go on."""
+    seats = Seats()
+    ranks = [seats.sit(SeatKey(rank, 2), 0, 0) for rank in range(2)]
+    assert len(seats.positions()) == 2
+    alone = seats.sit(SeatKey(), 1, 0)
+    seats.at(ranks[0], 0, 1)
+    assert seats.positions() == (Position(1, 0),)
+    assert seats.is_known(alone)
+
+
+def test_who_reads_a_task_that_was_left_brings_it_back() -> None:
+    """Leaving a task forgets its readers, until they ask for a batch."""
+    seats = Seats()
+    seat = seats.sit(SeatKey(), 0, 1)
+    seats.leave()
+    assert seats.positions() == ()
+    seats.at(seat, 0, 1)
+    assert seats.positions() == (Position(0, 1),)
+
+
+def test_workers_that_take_turns_need_every_other_batch() -> None:
+    """Each of two parts needs the batch after next, also over the end of an epoch; whoever is behind counts."""
+    seats = Seats()
+    parts = [seats.sit(SeatKey(0, 1, part, 2), 0, part) for part in range(2)]
+    assert seats.read(parts[0], 0, 0, ITERATIONS).place == (0, 2)
+    assert seats.read(parts[1], 0, 1, ITERATIONS).place == (1, 0)
+    assert seats.read(parts[0], 0, 2, ITERATIONS).place == (1, 1)
+    assert seats.furthest() == (0, 2)
+    assert seats.slowest(parts[1].key) == seats.positions()[1]
