@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.reading.accounts import Spent
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch, Buffers
-from viewcache.materializer.reading.handle import FrameInfo, FrameRequest, VideoInfo
-from viewcache.materializer.scheduling.demand import Cancelled
+from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
 
 __all__ = ["TaskHandle", "TaskSeat", "TaskSource"]
 

@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from viewcache.errors import Closed, WrongProcess
 
-__all__ = ["CALLER_THREAD", "Gate", "gated"]
+__all__ = ["CALLER_THREAD", "Cancelled", "Gate", "gated"]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -30,6 +30,14 @@ SPARE = 2
 
 LOOK_S = 1.0
 """How often a waiting main thread looks whether the gate's threads have ended."""
+
+
+class Cancelled(Protocol):
+    """Says whether a reader has lost interest: a `threading.Event`, or anything else that knows."""
+
+    def is_set(self) -> bool:
+        """Whether it has."""
+        ...
 
 
 class Gate:

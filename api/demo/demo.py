@@ -29,7 +29,8 @@ from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.reading.batch import Batch
-from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
+from viewcache.materializer.reading.handle import OwnedTask
+from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["EPOCHS", "GENERATION", "Comparison", "Phase", "demo"]

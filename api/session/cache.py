@@ -23,7 +23,8 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.reading.batch import Batch
-from viewcache.materializer.reading.handle import FrameRequest, OwnedTask
+from viewcache.materializer.reading.handle import OwnedTask
+from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.snapshot import Snapshot
 from viewcache.store import LocalTier

@@ -16,11 +16,11 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.reading.accounts import Spent
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.reading.reader import Reader
+from viewcache.materializer.reading.values import Spent
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.bad_rows import Undecided

@@ -21,7 +21,7 @@ from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
 from viewcache.materializer.media.source import is_local, local_path
 from viewcache.materializer.reading.batch import Batch, Buffers
-from viewcache.materializer.reading.handle import FrameRequest, VideoInfo
+from viewcache.materializer.reading.values import FrameRequest, VideoInfo
 
 __all__ = ["Entry", "ViewTree"]
 

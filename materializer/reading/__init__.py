@@ -4,6 +4,7 @@ In the order of work:
 
 - ``learning``: what is found of videos that were opened by their headers
 - ``batch``: clips into consecutive slots of one buffer
+- ``values``: what is said of videos, frames and reads, for any process
 - ``accounts``: where a task's readers spend their time
 - ``reader``: wait for a batch's clips, gather them, rebuild what is damaged
 - ``frames``: one frame, or one frame after d steps, by its path

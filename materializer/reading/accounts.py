@@ -1,35 +1,15 @@
 """Where a task's readers spend their time: counted for who asks, and noted in the catalog."""
 
 import threading
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
+from viewcache.materializer.reading.values import Spent
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.telemetry.stalls import Reading
 
-__all__ = ["Accounts", "Spent"]
-
-
-@dataclass(slots=True)
-class Spent:
-    """Where a task's readers spent their time since the cache was opened."""
-
-    batches: int = 0
-    waited_s: float = 0.0
-    """Until clips were made."""
-    loaded_s: float = 0.0
-    """Copying clips out of the store."""
-    hits: int = 0
-    """Clips that were in the store when they were asked for."""
-    misses: int = 0
-    """Clips that were not."""
-    rebuilt: int = 0
-    """Clips whose stored bytes were damaged."""
-    stalls: Counter[str] = field(default_factory=Counter)
-    """Seconds of reads by cause, see `stalls.CAUSES`."""
+__all__ = ["Accounts"]
 
 
 class Accounts:

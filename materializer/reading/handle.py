@@ -4,94 +4,25 @@
 dispatcher or a catalog, so that the same verbs can be answered by another process.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import VideoStatus
+from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import ViewNotFound
 from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
-from viewcache.materializer.gate import Gate, gated
-from viewcache.materializer.media.source import Stamp
-from viewcache.materializer.reading.accounts import Spent
+from viewcache.materializer.gate import Cancelled, Gate, gated
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.frames import SingleFrame
-from viewcache.materializer.reading.reader import Reader
-from viewcache.materializer.scheduling.demand import Cancelled
+from viewcache.materializer.reading.reader import Held, Reader
+from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.materializer.scheduling.seats import Seat, SeatKey
 
-__all__ = ["FrameInfo", "FrameRequest", "OwnedSeat", "OwnedTask", "VideoInfo"]
-
-
-@dataclass(frozen=True, slots=True)
-class VideoInfo:
-    """What is known of one video of a task."""
-
-    video_id: int
-    name: str
-    """In paths."""
-    uri: str
-    """Where its file is: an absolute path, or a URL without credentials."""
-    extension: str
-    """Of the file, with the dot; empty if it has none."""
-    key: str
-    """Content key of the file, 32 hex digits."""
-    label: int
-    """Number of its class; -1 without a label."""
-    status: VideoStatus
-    """``ok``, or why it cannot be used."""
-    error: str
-    """The reason in words; empty if it is usable."""
-    stamp: Stamp
-    """Which version of the file it is; its size is 0 if the file cannot be read."""
-    frames: int
-    """0 if it cannot be decoded, like all that follows."""
-    height: int
-    """In pixels as shown, rotation applied; so is the width."""
-    width: int
-    fps: float | None
-    duration_s: float | None
-    codec: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FrameRequest:
-    """One frame of a video, as decoded or after some augmentation steps."""
-
-    video: str
-    frame: int
-    depth: int | None = None
-    """So many steps; None = as decoded."""
-    epoch: int | None = None
-    """Of the clip whose random choices count; None = the first use in the generation that the task is in."""
-    sample: int = 0
-    """Ordinal of that clip among the video's clips in its epoch."""
-    output: str | None = None
-    """Which output of a step that has several; None = the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrameInfo:
-    """What a `FrameRequest` gives, without its pixels."""
-
-    video_id: int
-    video: str
-    label: int
-    frame: int
-    depth: int
-    shape: tuple[int, int, int]
-    """(3,H,W)."""
-    time_s: float
-    """Presentation time."""
-    key: str
-    """Content key of the object that holds it."""
-    recipe: tuple[dict[str, object], ...]
-    """What is done to the frame, with what was drawn for it."""
+__all__ = ["OwnedSeat", "OwnedTask"]
 
 
 class OwnedSeat:
@@ -111,9 +42,29 @@ class OwnedSeat:
         key = self._seat.key
         return self._reader.read(epoch, iteration, key.rank, key.world, buffers, cancelled, self._seat)
 
+    @gated
+    def hold(self, epoch: int, iteration: int, cancelled: Cancelled | None = None) -> Held:
+        """Make the seat's share of a batch and hold it for another process to load; see `Reader.hold`."""
+        key = self._seat.key
+        return self._reader.hold(epoch, iteration, key.rank, key.world, None, self._seat, cancelled)
+
+    @property
+    def key(self) -> SeatKey:
+        """Which of the task's readers it is for."""
+        return self._seat.key
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Epoch and iteration of the batch that it needs next."""
+        return self._seat.position.place
+
     def rise(self) -> None:
         """Stop reading; see `TaskSeat.rise`."""
         self._reader.task.seats.rise(self._seat)
+
+    def leave(self) -> None:
+        """Go for good: nothing is needed for this reader any more."""
+        self._reader.task.seats.leave(self._seat)
 
 
 class OwnedTask:
@@ -280,6 +231,28 @@ class OwnedTask:
     ) -> NDArray[np.uint8]:
         """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
         return self._reader.clips(epoch, iteration, which, rank, world, buffers)
+
+    @gated
+    def hold(
+        self,
+        epoch: int,
+        iteration: int,
+        rank: int = 0,
+        world: int = 1,
+        which: range | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> Held:
+        """Make a batch and hold it for another process to load; see `Reader.hold`."""
+        return self._reader.hold(epoch, iteration, rank, world, which, None, cancelled)
+
+    @gated
+    def end(self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float) -> None:
+        """What was held was loaded; see `Reader.end`."""
+        self._reader.end(held, wrong, samples, loaded_s)
+
+    def facts(self, held: Held) -> Batch:
+        """What a held batch is, without its pixels; see `describe`."""
+        return self._reader.facts(held, np.broadcast_to(np.uint8(0), held.shape))
 
     @gated
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:

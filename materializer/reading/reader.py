@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ProgressRow
 from viewcache.errors import BadInput, Broken, Closed
 from viewcache.materializer.clock import Clock
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
@@ -19,7 +20,7 @@ from viewcache.materializer.reading.accounts import Accounts
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.reading.learning import Learning
-from viewcache.materializer.scheduling.demand import Cancelled, Fetched
+from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.scheduling.seats import Seat, SeatKey
@@ -40,6 +41,10 @@ class Held:
     clips: PlannedClips
     rows: list[int]
     fetched: Fetched
+    seat: Seat | None
+    """Who reads it; None for who only looks."""
+    is_part: bool = False
+    """Whether it is some clips of a share, which does not count as read."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -130,83 +135,121 @@ class Reader:
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
         """
+        reading = self._begin(epoch, iteration, rank)
         seat = seat or self.task.seats.by_path(rank, world)
-        begun = self.begin(epoch, iteration, rank, world, seat)
+        clips, rows = self._settle(reading, rank, world, seat)
         out: NDArray[np.uint8] | None = None
         for _ in range(READ_TRIES):
             try:
-                held = self.hold(*begun, cancelled)
+                held = self._hold(reading, clips, rows, seat, cancelled)
             except Closed:
                 if cancelled is not None and cancelled.is_set():
                     return None
                 raise
             if out is None:
                 out = (buffers or Buffers()).take(held.shape)
-            if self.load(held, out):
-                self.moved(held, seat)
-                batch = self.facts(held, out)
-                self._observer.read(held.reading)
-                return batch
+            if self._load(held, out):
+                return self.facts(held, out)
         raise self._too_damaged(epoch, iteration)
 
-    def begin(
-        self, epoch: int, iteration: int, rank: int, world: int, seat: Seat | None
-    ) -> tuple[Reading, PlannedClips, list[int]]:
-        """Plan and draw as far as a batch that is about to be read, and have what follows made.
+    def hold(
+        self,
+        epoch: int,
+        iteration: int,
+        rank: int = 0,
+        world: int = 1,
+        which: range | None = None,
+        seat: Seat | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> Held:
+        """Make a batch, or some clips of it, and hold it for somebody else to load, who says so to `end`.
+
+        Args:
+            epoch: of the task.
+            iteration: in the epoch.
+            rank: whose share.
+            world: number of shares.
+            which: of the share's clips; None = all of them.
+            seat: who reads; None is a look, or a read by path of all of it.
+            cancelled: set by another thread, it ends the wait.
 
         Raises:
             ViewNotFound: no such epoch or iteration.
-            BadVideo: a video is bad or gone and the policy is ``raise``.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
+            Closed: the cache was closed, or ``cancelled`` was set.
         """
         reading = self._begin(epoch, iteration, rank)
-        self.task.check_iteration(epoch, iteration)
-        planned_s = reading.clock.lap("plan")
+        if which is None:
+            seat = seat or self.task.seats.by_path(rank, world)
+            clips, rows = self._settle(reading, rank, world, seat)
+            return self._hold(reading, clips, rows, seat, cancelled)
         clips, rows = self.rows(epoch, iteration, rank, world)
+        return replace(self._hold(reading, clips, rows[which.start : which.stop], None, cancelled), is_part=True)
+
+    def end(self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float) -> None:
+        """What was held was loaded; clips at the places in ``wrong`` were not as promised, and are made again."""
+        held.fetched.give_back()
+        self._loaded(held, wrong, samples, loaded_s)
+        if not wrong:
+            self._moved(held)
+
+    def _settle(self, reading: Reading, rank: int, world: int, seat: Seat | None) -> tuple[PlannedClips, list[int]]:
+        """Plan and draw as far as a batch that is about to be read, and have what follows made."""
+        place = reading.epoch, reading.iteration
+        self.task.check_iteration(*place)
+        planned_s = reading.clock.lap("plan")
+        clips, rows = self.rows(*place, rank, world)
         drawn_s = reading.clock.lap("draw")
         if seat is not None:
-            self.task.seats.at(seat, epoch, iteration)
+            self.task.seats.at(seat, *place)
             self._ahead(clips.plan.number)
         planned_s += reading.clock.lap("plan")
         waited = {cause: s for cause, s in (("plan", planned_s), ("draw", drawn_s)) if s >= NOTICED_S}
         self.accounts.stalled(reading, waited)
-        return reading, clips, rows
+        return clips, rows
 
-    def hold(self, reading: Reading, clips: PlannedClips, rows: list[int], cancelled: Cancelled | None = None) -> Held:
-        """Wait until clips are in the store, and hold them there until `loaded` is told of them.
-
-        Raises:
-            BadVideo: a video cannot give a clip and the policy is ``raise``.
-            Closed: the cache was closed, or ``cancelled`` was set.
-        """
+    def _hold(
+        self,
+        reading: Reading,
+        clips: PlannedClips,
+        rows: list[int],
+        seat: Seat | None,
+        cancelled: Cancelled | None = None,
+    ) -> Held:
         dispatcher = self._dispatcher()
         reading.clock.skip()
         fetched = dispatcher.fetch(clips, rows, cancelled=cancelled)
         if fetched.waited_s:
             reading.clock.lap("wait")
-        return Held(reading, clips, rows, fetched)
+        reading.clock.skip()
+        return Held(reading, clips, rows, fetched, seat)
 
-    def load(self, held: Held, out: NDArray[np.uint8]) -> bool:
+    def _load(self, held: Held, out: NDArray[np.uint8]) -> bool:
         """Read the clips into ``out``; False if some were damaged, which are then made again."""
-        held.reading.clock.skip()
-        with held.fetched as fetched:
-            wrong, loaded = self._tiers.read_slots(fetched.copies, out)
+        try:
+            wrong, loaded = self._tiers.read_slots(held.fetched.copies, out)
             loaded_s = held.reading.clock.lap("load")
-        self.loaded(held, wrong, load_samples(loaded), loaded_s)
+        except BaseException:
+            held.fetched.give_back()
+            raise
+        self.end(held, wrong, load_samples(loaded), loaded_s)
         return not wrong
 
-    def loaded(
+    def _loaded(
         self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float
     ) -> None:
-        """Clips that were held were read, those at the places in ``wrong`` damaged: they are made again."""
         damaged = self._dispatcher().evictor.rebuild(held.fetched.copies, wrong)
         self._catalog.add_io_samples(samples)
         self.accounts.loaded(held.reading, held.fetched, loaded_s, damaged)
 
-    def moved(self, held: Held, seat: Seat | None) -> None:
+    def _moved(self, held: Held) -> None:
         """A batch was read whole: who reads from the seat needs the next one."""
+        if held.is_part:
+            return
+        self._observer.read(held.reading)
         self.accounts.read()
-        seats = self.task.seats
+        seat, seats = held.seat, self.task.seats
         if seat is None or not seats.is_known(seat):
             return
         key, reading, plan = seat.key, held.reading, held.clips.plan
@@ -241,7 +284,7 @@ class Reader:
         rows = rows[which.start : which.stop]
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         for _ in range(READ_TRIES):
-            if self.load(self.hold(reading, active, rows), out):
+            if self._load(replace(self._hold(reading, active, rows, None), is_part=True), out):
                 return out
         raise self._too_damaged(epoch, iteration)
 

@@ -9,26 +9,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.scheduling.rules import Demand, State, missing_rows
 from viewcache.materializer.scheduling.work import ObjectStates, Position, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, explain
 
-__all__ = ["Board", "Cancelled", "Fetched"]
+__all__ = ["Board", "Fetched"]
 
 CANCEL_S = 0.2
 """How soon a waiting reader notices that it was cancelled; everything else wakes it at once."""
-
-
-class Cancelled(Protocol):
-    """Says whether a reader has lost interest: a `threading.Event`, or anything else that knows."""
-
-    def is_set(self) -> bool:
-        """Whether it has."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from dataclasses import replace
 from functools import partial
 
 from viewcache.errors import BadVideo, Broken, Closed, Full, WorkerDied
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.scheduling.bad_rows import UNDECIDED_S, BadClip, BadRows, Undecided
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
-from viewcache.materializer.scheduling.demand import Board, Cancelled, Fetched
+from viewcache.materializer.scheduling.demand import Board, Fetched
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.evictor import Evictor
 from viewcache.materializer.scheduling.intermediate_work import hold_intermediates

@@ -17,7 +17,7 @@ from viewcache.materializer.media.decode import decode
 from viewcache.materializer.media.pixels import to_rgb
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.reading.batch import Batch
-from viewcache.materializer.reading.handle import FrameRequest
+from viewcache.materializer.reading.values import FrameRequest
 
 BRANCHES = [
     {

@@ -1,0 +1,94 @@
+"""What is said of a task's videos, frames and reads, in plain values that any process may have."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from viewcache.catalog.records import VideoStatus
+from viewcache.materializer.media.source import Stamp
+
+__all__ = ["FrameInfo", "FrameRequest", "Spent", "VideoInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInfo:
+    """What is known of one video of a task."""
+
+    video_id: int
+    name: str
+    """In paths."""
+    uri: str
+    """Where its file is: an absolute path, or a URL without credentials."""
+    extension: str
+    """Of the file, with the dot; empty if it has none."""
+    key: str
+    """Content key of the file, 32 hex digits."""
+    label: int
+    """Number of its class; -1 without a label."""
+    status: VideoStatus
+    """``ok``, or why it cannot be used."""
+    error: str
+    """The reason in words; empty if it is usable."""
+    stamp: Stamp
+    """Which version of the file it is; its size is 0 if the file cannot be read."""
+    frames: int
+    """0 if it cannot be decoded, like all that follows."""
+    height: int
+    """In pixels as shown, rotation applied; so is the width."""
+    width: int
+    fps: float | None
+    duration_s: float | None
+    codec: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRequest:
+    """One frame of a video, as decoded or after some augmentation steps."""
+
+    video: str
+    frame: int
+    depth: int | None = None
+    """So many steps; None = as decoded."""
+    epoch: int | None = None
+    """Of the clip whose random choices count; None = the first use in the generation that the task is in."""
+    sample: int = 0
+    """Ordinal of that clip among the video's clips in its epoch."""
+    output: str | None = None
+    """Which output of a step that has several; None = the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInfo:
+    """What a `FrameRequest` gives, without its pixels."""
+
+    video_id: int
+    video: str
+    label: int
+    frame: int
+    depth: int
+    shape: tuple[int, int, int]
+    """(3,H,W)."""
+    time_s: float
+    """Presentation time."""
+    key: str
+    """Content key of the object that holds it."""
+    recipe: tuple[dict[str, object], ...]
+    """What is done to the frame, with what was drawn for it."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """Where a task's readers spent their time since the cache was opened."""
+
+    batches: int = 0
+    waited_s: float = 0.0
+    """Until clips were made."""
+    loaded_s: float = 0.0
+    """Copying clips out of the store."""
+    hits: int = 0
+    """Clips that were in the store when they were asked for."""
+    misses: int = 0
+    """Clips that were not."""
+    rebuilt: int = 0
+    """Clips whose stored bytes were damaged."""
+    stalls: Counter[str] = field(default_factory=Counter)
+    """Seconds of reads by cause, see `stalls.CAUSES`."""
