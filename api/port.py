@@ -199,7 +199,7 @@ class TaskHandle(Protocol):
 
 
 class TaskSource(Protocol):
-    """What has tasks and can be closed: an open cache."""
+    """What has tasks and can be closed: a cache that this process owns, or one that a service does."""
 
     def task(self, name: str) -> TaskHandle:
         """One of its tasks.

@@ -138,6 +138,17 @@ class WorkerKind(StrEnum):
     THREADS = "threads"
 
 
+class ServiceMode(StrEnum):
+    """Who owns the store that a process opens."""
+
+    AUTO = "auto"
+    """A service of its own, which the first process starts."""
+    OFF = "off"
+    """This process."""
+    ATTACH = "attach"
+    """A service that runs already."""
+
+
 class Durability(StrEnum):
     """Whether what is written is forced to disk."""
 
@@ -318,6 +329,9 @@ class CacheSpec:
     """Modules that may register custom ops; nothing else is imported."""
     trace: str | None = None
     """Path of the file that gets a trace of the run, absolute."""
+    service: ServiceMode = ServiceMode.OFF
+    service_idle_s: float = 10.0
+    """How long a service goes on after its last client, seconds."""
 
     @property
     def room_bytes(self) -> int:

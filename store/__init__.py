@@ -21,6 +21,7 @@ In the order of work:
 - ``arena``: the memory behind it: shared, without names, freed by the kernel
 - ``region``: a part of it, mapped into its owner's memory
 - ``memory``: the memory tier: objects that all processes of the cache can read
+- ``client_tiers``: reading by descriptors that the owner has handed over
 - ``opening``: a tier from its URL
 - ``client``: requests to a bucket, retried until a deadline, on a thread of their own
 - ``retry``: what an error of a remote store means, and how long to wait

@@ -38,7 +38,8 @@ from viewcache.store.shard_reader import (
 __all__ = ["read_into", "read_slots", "scan_object", "verify_object"]
 
 Bytes = NDArray[np.uint8]
-Root = str | os.PathLike[str]
+Root = str | os.PathLike[str] | int
+"""A folder: its path, or a descriptor of it."""
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """A link could lead out of the store, and a named pipe would be waited for."""
@@ -62,9 +63,12 @@ def read_into(root: Root, stored: Stored, out: Bytes, chunks: Sequence[int] | sl
         Misuse: ``out`` does not fit.
     """
     picks, flat = flat_rows(stored, out, chunks)
-    path = f"{os.fspath(root)}/{stored.physical}/{shard_name(len(stored.shape))}"
+    path = f"{stored.physical}/{shard_name(len(stored.shape))}"
+    folder = root if isinstance(root, int) else None
+    if not isinstance(root, int):
+        path = f"{os.fspath(root)}/{path}"
     try:
-        file = os.open(path, _OPEN_FLAGS)
+        file = os.open(path, _OPEN_FLAGS, dir_fd=folder)
         try:
             read_chunks(partial(read_exactly, file, path), path, stored, picks, flat)
         finally:
@@ -92,7 +96,7 @@ def read_slots(root: Root, objects: Sequence[Stored], slots: Bytes | Sequence[By
     return read_each(partial(read_into, root), objects, slots)
 
 
-def scan_object(root: Root, physical: str) -> FoundObject:
+def scan_object(root: str | os.PathLike[str], physical: str) -> FoundObject:
     """Learn of an object from its own files alone; chunks are located, not yet read.
 
     Raises:
@@ -118,7 +122,7 @@ def scan_object(root: Root, physical: str) -> FoundObject:
         raise _explain(error, path) from error
 
 
-def verify_object(root: Root, physical: str, table: ChunkTable | None = None) -> FoundObject:
+def verify_object(root: str | os.PathLike[str], physical: str, table: ChunkTable | None = None) -> FoundObject:
     """Read every byte of an object and check it.
 
     Args:

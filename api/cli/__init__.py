@@ -9,6 +9,7 @@ In the order of work:
 - ``look``: status, sql, lint
 - ``care``: verify, doctor, gc, forget, db upgrade
 - ``evict``: evict
+- ``serve``: serve, stop
 - ``main``: the command line: commands, exit codes
 """
 

@@ -11,6 +11,7 @@ In the order of work:
 - ``tiers``: where bytes lie: one folder, or tiers
 - ``steps``: steps, branches and ops
 - ``load``: files, text or a mapping to specs
+- ``documents``: a configuration on its way to another process
 - ``schema``: the JSON Schema and `docs/config.md`, from the same table
 - ``find``: which cache a command is about
 """

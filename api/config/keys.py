@@ -20,6 +20,7 @@ from viewcache.materializer.spec import (
     OnChangedVideo,
     OnShortVideo,
     ProbeMode,
+    ServiceMode,
     WorkerKind,
 )
 from viewcache.suggest import did_you_mean
@@ -141,6 +142,22 @@ _CACHE = KeySection(
             "nothing else is.",
             (),
             "none",
+        ),
+        Key(
+            "service",
+            "choice",
+            "Who owns the store. `off`: the process that opens it; `auto`: a service that the first process starts and "
+            "all share; `attach`: a service that runs. VIEWCACHE_SERVICE in the environment comes first.",
+            ServiceMode.OFF,
+            choices=tuple(ServiceMode),
+        ),
+        Key(
+            "service_idle",
+            "number",
+            "Seconds that a service goes on after the last process has left it.",
+            10,
+            least=0,
+            most=1_000_000,
         ),
         Key(
             "trace",

@@ -258,18 +258,21 @@ def _cache_spec(cache: Part[_CacheEntries], tiers: Part[_Tiers]) -> CacheSpec:
             "workers",
             "worker_kind",
             "durability",
+            "service",
         )
     )
     memory = problems.part(partial(entries.value, "memory"))
     eviction = problems.part(partial(read_eviction, entries, folder))
     op_modules = problems.part(partial(_import_ops, entries))
     trace = problems.part(partial(_trace, entries, folder))
+    idle = problems.part(partial(entries.value, "service_idle"))
     return CacheSpec(
         tiers=tiers.value[0],
         memory_bytes=memory.value or _default_memory(),
         eviction=eviction.value,
         op_modules=op_modules.value,
         trace=trace.value,
+        service_idle_s=float(idle.value),
         **plain.value,
     )
 

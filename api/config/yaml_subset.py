@@ -90,12 +90,22 @@ def error_at(place: Place, code: ConfigCode, message: str) -> ConfigError:
 def read_file(path: Path) -> tuple[Node, ...]:
     """Read the documents of one file.
 
+    Raises:
+        NotFound: the file does not exist.
+        ConfigError: the file cannot be read, or is not what ``read_text`` takes.
+    """
+    return read_text(read_source(path), str(path))
+
+
+def read_source(path: Path) -> str:
+    """The text of one file.
+
     Args:
         path: a regular file of UTF-8 text, at most ``MAX_BYTES`` long; pipes and devices are refused.
 
     Raises:
         NotFound: the file does not exist.
-        ConfigError: the file cannot be read, or is not what ``read_text`` takes.
+        ConfigError: the file cannot be read.
     """
     name = str(path)
     try:
@@ -113,7 +123,7 @@ def read_file(path: Path) -> tuple[Node, ...]:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(ConfigCode.UNREADABLE_FILE, f"cannot be read: {reason}", name) from error
-    return read_text(_decoded(data, name), name)
+    return _decoded(data, name)
 
 
 def read_text(text: str, file: str = "<string>", *, loader: Loader = LOADER) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""``viewcache.open``: the life of a cache in this process.
+"""The life of a cache in this process.
 
 In the order of work:
 
@@ -6,7 +6,8 @@ In the order of work:
 - ``placed``: errors of a task begin with its place in the configuration
 - ``making``: making ahead: predicted, progress, measured
 - ``owner``: who owns a store: locks, catalog, tiers, workers, tasks
-- ``cache``: `viewcache.open`: the life of a cache in this process
+- ``opened``: the caches that are open in this process
+- ``cache``: a cache that this process owns
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""An open cache: one process's handle on store, catalog, tasks and workers.
+"""A cache that this process owns: one process's handle on store, catalog, tasks and workers.
 
 Opening scans the datasets and repairs what an unclean end left; workers start with the first read. Closing commits what
 waits; not closing loses nothing that was made.
@@ -6,7 +6,6 @@ waits; not closing loses nothing that was made.
 
 import atexit
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.config.load import Config, ConfigSource, load
+from viewcache.api.config.load import Config, ConfigSource
+from viewcache.api.session import opened
 from viewcache.api.session.making import Making
 from viewcache.api.session.owner import assemble
 from viewcache.api.training.loader import Loader
@@ -29,67 +29,32 @@ from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.snapshot import Snapshot
 from viewcache.store import LocalTier
 
-__all__ = ["Cache", "open"]
+__all__ = ["Cache"]
 
 _log = logging.getLogger("viewcache")
 
 LEAVE_S = 10.0
 """How long closing waits for calls of other threads, which the end of the workers sends away."""
 
-_open_caches: list["Cache"] = []
-
-
-def open(
-    source: ConfigSource | Iterable[ConfigSource],
-    *,
-    progress: Progress | None = None,
-) -> "Cache":
-    """Open the cache that a configuration describes, for this process.
-
-    Args:
-        source: path of a YAML file, YAML text, a mapping, or several of these.
-        progress: called while files are scanned, with (done, in all, name).
-
-    Raises:
-        ConfigError: the configuration is wrong; with file, line and column.
-        DatasetNotFound: a dataset's folder or label table is not there, or holds no videos.
-        BadVideo: a video cannot be decoded and its task's policy is ``raise``.
-        BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
-        CatalogBusy: another process has the cache open; the message says who and how to proceed.
-    """
-    return Cache(load(source), progress=progress)
-
-
-def opened() -> "Cache | None":
-    """The cache that was opened last in this process and is open still."""
-    return _open_caches[-1] if _open_caches and _open_caches[-1].gate.pid == os.getpid() else None
-
-
-def open_caches() -> tuple["Cache", ...]:
-    """The caches that are open in this process, the one that was opened last first.
-
-    Raises:
-        WrongProcess: only the parent of this process had some open; they did not survive the fork.
-    """
-    own = tuple(cache for cache in reversed(_open_caches) if cache.gate.pid == os.getpid())
-    if _open_caches and not own:
-        _open_caches[-1].check_open()
-    return own
-
 
 class Cache:
     """An open cache. Use it as a context manager; all methods may be called from any thread of the process."""
 
     def __init__(self, config: Config, *, progress: Progress | None = None) -> None:
-        """See `viewcache.open`."""
+        """Own the store of a configuration in this process; see `viewcache.open`."""
         self.gate = Gate()
         """What callers ask for goes through here."""
         self.owner = assemble(config, self.gate, progress)
         """The parts: catalog, tiers, dispatcher and the like, for whoever looks inside."""
         self._making: Making | None = None
         self.gate.start()
-        _open_caches.append(self)
+        opened.enter(self)
         atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        """The process that owns the store: a forked child cannot use it."""
+        return self.gate.pid
 
     @property
     def config(self) -> Config:
@@ -273,8 +238,7 @@ class Cache:
         self.gate.close(self._end)
 
     def _end(self) -> None:
-        if self in _open_caches:
-            _open_caches.remove(self)
+        opened.leave(self)
         self.owner.close(LEAVE_S)
         atexit.unregister(self.close)
 

@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
+from viewcache.api.config.yaml_subset import error_at
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
+from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ConfigCode, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate
@@ -192,30 +194,59 @@ class Owner:
     def join(self, source: ConfigSource | Iterable[ConfigSource], progress: Progress | None = None) -> tuple[str, ...]:
         """See `Cache.join`."""
         with self._joining:
-            before = self.config, dict(self._readers)
-            self.config = load_more(source, self.config)
-            try:
-                fresh = [task for task in self.config.tasks if task.name not in self._readers]
-                listed: dict[DatasetSpec, Files] = {}
-                for task in fresh:
-                    self._readers[task.name] = self._reader(task, progress, listed)
-                self._check_budget()  # before the others share with a task that is refused
-                self._share()
-            except BaseException:
-                self.config, self._readers = before
-                raise
-            if self.dispatcher is not None:
-                self.dispatcher.leave_to_readers(self._reserve())
-            return tuple(task.name for task in fresh)
+            return self._add(load_more(source, self.config), progress)
+
+    def admit(self, more: Config, progress: Progress | None = None) -> tuple[str, ...]:
+        """Let the tasks of a client's configuration join; those that are open already only have to be the same.
+
+        Returns:
+            The names of all of them.
+
+        Raises:
+            ConfigError: a task of the name is open with another definition, or fewer epochs.
+            BadInput: see `Cache.join`; so are the other errors.
+        """
+        with self._joining:
+            known = {task.name: task for task in self.config.tasks}
+            for task in more.tasks:
+                if task.name in known:
+                    _check_same(known[task.name], task, self.config, more)
+            fresh = tuple(task for task in more.tasks if task.name not in known)
+            if fresh:
+                self._add(replace(self.config, tasks=(*self.config.tasks, *fresh)), progress)
+            return tuple(task.name for task in more.tasks)
+
+    def _add(self, config: Config, progress: Progress | None) -> tuple[str, ...]:
+        """Open the tasks of a configuration that are not open, and let them share."""
+        before = self.config, dict(self._readers)
+        self.config = config
+        try:
+            fresh = [task for task in config.tasks if task.name not in self._readers]
+            listed: dict[DatasetSpec, Files] = {}
+            for task in fresh:
+                self._readers[task.name] = self._reader(task, progress, listed)
+            self._check_budget()  # before the others share with a task that is refused
+            self._share()
+        except BaseException:
+            self.config, self._readers = before
+            raise
+        if self.dispatcher is not None:
+            self.dispatcher.leave_to_readers(self._reserve())
+        return tuple(task.name for task in fresh)
 
     def leave(self, name: str) -> None:
         """See `Cache.leave`."""
         task = self.handle(name).task
-        if task.group is not None:
-            task.group.leave(task)
         last = task.spec.epochs * task.iterations(0)
         self.catalog.limit_seats(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
+        self.suspend(name)
+
+    def suspend(self, name: str) -> None:
+        """Nobody reads a task for now: nothing is drawn or made ahead for it. Where its readers were stays known."""
+        task = self.handle(name).task
+        if task.group is not None:
+            task.group.leave(task)
         task.seats.leave()
         self.look_ahead.forget(task)
         if self.dispatcher is not None:
@@ -360,3 +391,20 @@ class Owner:
 
 def _counts(spent: Spent) -> TaskCounts:
     return TaskCounts(spent.batches, spent.hits, spent.misses, spent.rebuilt, dict(spent.stalls))
+
+
+def _check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) -> None:
+    """Refuse a task whose name another one has."""
+    if mine.canonical(known) != replace(theirs, cache=mine.cache).canonical(task):
+        raise error_at(
+            task.place,
+            ConfigCode.GIVEN_TWICE,
+            f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another tag",
+        )
+    if task.epochs > known.epochs:
+        raise error_at(
+            task.place,
+            ConfigCode.GIVEN_TWICE,
+            f"the task {task.name!r} is open with {known.epochs} epochs, here it has {task.epochs}: end the service by "
+            "`viewcache stop` first, or ask for as many",
+        )

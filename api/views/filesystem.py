@@ -15,8 +15,8 @@ from typing import IO, Any
 from fsspec.spec import AbstractFileSystem
 
 from viewcache.api.config.find import ENVIRONMENT, NAME
-from viewcache.api.session.cache import Cache, open_caches
-from viewcache.api.session.cache import open as open_cache
+from viewcache.api.service.opening import open as open_cache
+from viewcache.api.session.opened import OpenCache, open_caches
 from viewcache.api.views.tree import Entry, ViewTree
 from viewcache.errors import BadInput, Misuse, NotFound, ReadOnly
 
@@ -24,10 +24,10 @@ __all__ = ["ViewFileSystem", "find_cache"]
 
 _QUERY = re.compile(r"\?[a-z]+=[^/]*$")
 _opening = threading.RLock()
-_trees: dict[Cache, ViewTree] = {}
+_trees: dict[OpenCache, ViewTree] = {}
 
 
-def find_cache(where: str | None = None) -> Cache:
+def find_cache(where: str | None = None) -> OpenCache:
     """The cache that a URL means.
 
     Args:
@@ -55,7 +55,7 @@ def find_cache(where: str | None = None) -> Cache:
             )
         path = os.path.abspath(where)
         for cache in caches:
-            if path in cache.config.files or path == os.path.abspath(cache.tier.root):
+            if path in cache.config.files or path == os.path.abspath(cache.config.cache.local.url):
                 return cache
         return open_cache(Path(path))
 
@@ -65,7 +65,7 @@ def _nearest() -> str | None:
     return next((str(each / NAME) for each in (here, *here.parents) if (each / NAME).is_file()), None)
 
 
-def _tree_of(cache: Cache) -> ViewTree:
+def _tree_of(cache: OpenCache) -> ViewTree:
     """The tree of a cache, kept as long as the cache is open."""
     with _opening:
         tree = _trees.get(cache)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
-from viewcache.api.session.cache import Cache
+from viewcache.api.session.opened import OpenCache
 from viewcache.api.views.paths import NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
@@ -59,7 +59,7 @@ class _SharedBuffers(Buffers):
 class ViewTree:
     """The views of one open cache as files and folders. Thread-safe."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: OpenCache) -> None:
         """Show ``cache``."""
         self._cache = cache
         self._lock = threading.Lock()

@@ -4,7 +4,9 @@
 dispatcher or a catalog, so that the same verbs can be answered by another process.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -202,6 +204,12 @@ class OwnedTask:
         """A value that is another one as soon as a clip of the batch had to be replaced."""
         return self.task.batch(epoch, iteration).plan
 
+    @gated
+    def keys_of(self, epoch: int, iteration: int) -> str:
+        """A text that is another one as soon as a clip of the batch had to be replaced."""
+        clips = self.task.batch(epoch, iteration)
+        return blake2b("".join(map(clips.key, clips.rows(epoch, iteration))).encode(), digest_size=16).hexdigest()
+
     # Batches -------------------------------------------------------------------------------------------------------
 
     @gated
@@ -279,6 +287,13 @@ class OwnedTask:
     def videos(self) -> Iterator[VideoInfo]:
         """All videos of the dataset, by name."""
         return (self._info(self.task.dataset.one(name)) for name in self.task.dataset.names())
+
+    @gated
+    def videos_after(self, name: str, count: int) -> list[VideoInfo]:
+        """The next so many videos by name, behind one of the dataset; an empty name begins with the first."""
+        names = self.task.dataset.names()
+        begin = bisect_right(names, name)
+        return [self._info(self.task.dataset.one(each)) for each in names[begin : begin + count]]
 
     @gated
     def video(self, name: str) -> VideoInfo:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from viewcache.errors import UnsupportedPlatform, ViewcacheError
 
 if TYPE_CHECKING:
-    from viewcache.api.session.cache import Cache, open
+    from viewcache.api.service.opening import open
+    from viewcache.api.session.cache import Cache
     from viewcache.api.training.loader import Loader
 
 __all__ = ["Cache", "Loader", "ViewcacheError", "__version__", "open"]
@@ -20,7 +21,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Cache": "viewcache.api.session.cache",
-    "open": "viewcache.api.session.cache",
+    "open": "viewcache.api.service.opening",
     "Loader": "viewcache.api.training.loader",
 }
 

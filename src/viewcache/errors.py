@@ -17,6 +17,8 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     ├── BadVideo (ValueError)          bad_video             repair or remove the file, or set on_bad_video
     ├── Busy (OSError)                 busy                  wait, or go to the process that holds it
     │   ├── CatalogBusy                catalog_busy          stop the named process, or read its snapshot
+    │   ├── SeatTaken                  seat_taken            read as another rank or job, or end the named process
+    │   ├── ServiceDown                service_down          read the service's log, which the message names
     │   └── Timeout (TimeoutError)     timeout               try again, or raise the limit
     ├── Broken (RuntimeError)          broken                run `viewcache doctor`; data is rebuilt, never served wrong
     │   ├── ChunkDamaged               chunk_damaged         nothing: the object is rebuilt
@@ -29,6 +31,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
         ├── Closed                     closed                open the cache again
         ├── UnsupportedPlatform (ImportError)  unsupported_platform  use Linux
         ├── ReadOnly (OSError)         read_only             read views; nothing can be written to them
+        ├── ServiceVersion             service_version       end the service of another version: `viewcache stop`
         └── WrongProcess               wrong_process         open the cache in this process
 """
 
@@ -56,6 +59,9 @@ __all__ = [
     "NotFound",
     "QueryRefused",
     "ReadOnly",
+    "SeatTaken",
+    "ServiceDown",
+    "ServiceVersion",
     "StoreUnreachable",
     "Timeout",
     "UnknownOption",
@@ -247,6 +253,18 @@ class CatalogBusy(Busy):
         self.pid = pid
 
 
+class SeatTaken(Busy):
+    """Another process reads as this rank of this task."""
+
+    kind = "seat_taken"
+
+
+class ServiceDown(Busy):
+    """The service of a cache does not run, and cannot be started or is not to be."""
+
+    kind = "service_down"
+
+
 class Timeout(Busy, TimeoutError):
     """A bounded wait ended."""
 
@@ -327,6 +345,12 @@ class ReadOnly(Misuse, OSError):
         """Carry EROFS, as an OSError of the operating system does."""
         super().__init__(message)
         self.errno = errno.EROFS
+
+
+class ServiceVersion(Misuse):
+    """The service that runs is of a viewcache that speaks another protocol."""
+
+    kind = "service_version"
 
 
 class WrongProcess(Misuse):

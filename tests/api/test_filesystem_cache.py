@@ -13,7 +13,7 @@ import yaml
 
 import viewcache
 from tests.api.small import config
-from viewcache.api.session.cache import open_caches
+from viewcache.api.session.opened import open_caches
 from viewcache.api.views.filesystem import ViewFileSystem, find_cache
 from viewcache.errors import BadInput, Closed, ConfigError, Misuse, WrongProcess
 

@@ -18,8 +18,8 @@ from tests.faults.caches import config, encode_videos
 from tests.house.tree import ROOT
 from viewcache.api import metrics
 from viewcache.api.metrics import METRICS
+from viewcache.api.service.opening import open as open_cache
 from viewcache.api.session.cache import Cache
-from viewcache.api.session.cache import open as open_cache
 from viewcache.errors import BadInput
 from viewcache.materializer.telemetry.stalls import CAUSES
 

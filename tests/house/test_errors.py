@@ -39,6 +39,9 @@ KINDS = {
     "ReadOnly": "read_only",
     "UnknownOption": "unknown_option",
     "UnsupportedPlatform": "unsupported_platform",
+    "SeatTaken": "seat_taken",
+    "ServiceDown": "service_down",
+    "ServiceVersion": "service_version",
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 

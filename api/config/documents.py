@@ -1,0 +1,123 @@
+"""A configuration on its way to another process: the text of its sources, read there with the same care as here.
+
+Specs do not travel: a process takes nothing from another one that it has not checked itself.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from viewcache.api.config.load import Config, ConfigSource, assemble
+from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
+from viewcache.errors import BadInput, ConfigCode, ConfigError
+
+__all__ = ["TextSource", "differences", "load_texts", "texts_of"]
+
+_MAPPING = "<mapping>"
+
+
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """One source of a configuration."""
+
+    name: str
+    """Absolute path of a file, ``<string>``, or ``<mapping>``."""
+    folder: str
+    """Where relative paths start."""
+    text: str
+    """YAML; of a mapping JSON."""
+
+
+def texts_of(source: ConfigSource | Iterable[ConfigSource]) -> tuple[TextSource, ...]:
+    """The sources of a configuration as text; what is wrong in them is found by who reads them.
+
+    Raises:
+        NotFound: a file does not exist.
+        ConfigError: a file cannot be read.
+        BadInput: a source is none of path, YAML text and mapping.
+    """
+    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
+    return tuple(map(_text_of, sources))
+
+
+def _text_of(source: ConfigSource) -> TextSource:
+    if isinstance(source, Mapping):
+        return TextSource(_MAPPING, os.getcwd(), json.dumps(source, default=os.fspath))
+    if isinstance(source, str) and "\n" in source:
+        return TextSource("<string>", os.getcwd(), source)
+    if isinstance(source, str | os.PathLike):
+        path = os.path.abspath(source)
+        return TextSource(path, os.path.dirname(path), read_source(Path(source)))
+    raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
+
+
+def load_texts(sources: Sequence[TextSource]) -> Config:
+    """Read and check a configuration that came as text; see `load`.
+
+    Raises:
+        ConfigError: anything in it is wrong; with file, line and column.
+    """
+    written = [(node, each.folder) for each in sources for node in _nodes(each)]
+    return assemble(written, [each.name for each in sources if os.path.isabs(each.name)]).value
+
+
+def _nodes(source: TextSource) -> tuple[Node, ...]:
+    if source.name != _MAPPING:
+        return read_text(source.text, source.name)
+    try:
+        return (from_python(json.loads(source.text)),)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(ConfigCode.NOT_YAML, f"is no mapping in JSON: {error}", _MAPPING) from error
+
+
+_MEANING = ("catalog", "epochs_per_generation", "seed", "op_modules")
+"""Keys of ``cache`` that decide what paths mean, or where things are."""
+
+_SETTINGS = {
+    "memory": "memory_bytes",
+    "draw_ahead": "draw_ahead",
+    "keep": "keep",
+    "eviction": "eviction",
+    "workers": "workers",
+    "worker_kind": "worker_kind",
+    "durability": "durability",
+    "trace": "trace",
+}
+"""Other keys → the field of `CacheSpec`."""
+
+
+def differences(sources: Sequence[TextSource], more: Config, running: Config) -> list[str]:
+    """What a configuration says of a cache that is open with other settings, which stay as they are: warnings.
+
+    Raises:
+        ConfigError: it means another cache, or its paths would mean something else.
+    """
+    given: dict[str, Node] = {}
+    for node in (node for each in sources for node in _nodes(each)):
+        document = node.value
+        cache = document.get("cache") if isinstance(document, dict) else None
+        if cache is not None and isinstance(cache.value, dict):
+            given |= cache.value
+    mine, theirs = running.cache, more.cache
+    for key in _MEANING:
+        if key in given and getattr(mine, key) != getattr(theirs, key):
+            raise given[key].error(
+                ConfigCode.OTHER_CACHE,
+                f"cache.{key} is {_shown(getattr(theirs, key))}, but the cache is open with "
+                f"{_shown(getattr(mine, key))}: use that, or end the service by `viewcache stop` first",
+            )
+    changed = [key for key, name in _SETTINGS.items() if key in given and getattr(mine, name) != getattr(theirs, name)]
+    if "budget" in given and mine.local.budget_bytes != theirs.local.budget_bytes:
+        changed.append("budget")
+    if "store" in given and [tier.url for tier in mine.tiers] != [tier.url for tier in theirs.tiers]:
+        changed.append("store")
+    return [
+        f"cache.{key} differs from what the cache is open with, which stays; end the service to change it"
+        for key in changed
+    ]
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)

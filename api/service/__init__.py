@@ -1,0 +1,25 @@
+"""Many processes, one cache: a process of its own owns the store, and all others ask it.
+
+In the order of work:
+
+- ``asks``: what a client asks, a struct for each verb
+- ``answers``: what the service says
+- ``wire``: how both travel: framed msgpack
+- ``described``: both as tables of docs/protocol.md
+- ``files``: the service's files in the store's folder, its socket among them
+- ``peer``: who is at the other end of a connection, and when that process ends
+- ``usage``: what a process and its descendants have taken of the CPU
+- ``transit``: memory for what a client cannot read itself
+- ``sessions``: what is kept for each client: seats, and what it holds
+- ``verbs``: what is done when a client asks; nothing of sockets
+- ``server``: connections, clients' ends, and the service's own
+- ``run``: the process that serves
+- ``starting``: how the service is started, twice removed
+- ``client``: a process's connections, and finding the service again
+- ``stopping``: ending a service
+- ``attached_task``: a task of such a cache: questions, and pixels read here
+- ``attached``: a cache that another process owns
+- ``opening``: `viewcache.open`: attach, start, or own the store
+"""
+
+__all__: list[str] = []

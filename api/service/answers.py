@@ -1,0 +1,250 @@
+"""What the service of a cache says to a client: one struct for each kind of answer, every field typed."""
+
+from msgspec import Struct
+
+__all__ = [
+    "ALL",
+    "AboutTask",
+    "Answer",
+    "ClientOf",
+    "Failed",
+    "Fetched",
+    "FrameFacts",
+    "Going",
+    "Held",
+    "Joined",
+    "Note",
+    "Number",
+    "Ok",
+    "PlaceOf",
+    "SeatOf",
+    "Seated",
+    "StatsOf",
+    "Text",
+    "VideoFacts",
+    "VideosOf",
+    "Welcome",
+]
+
+
+class Answer(Struct):
+    """What the service says."""
+
+
+class Welcome(Answer, tag="welcome"):
+    """The service knows the client."""
+
+    protocol: int
+    version: str
+    incarnation: str
+    """Another one each time that the service starts."""
+    pid: int
+    session: int
+    token: str
+    """Lets further connections into the session."""
+    tiers: tuple[str, ...]
+    """Names of the tiers whose descriptors come with this, in their order."""
+    tasks: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class Joined(Answer, tag="joined"):
+    """The tasks of the documents."""
+
+    tasks: tuple[str, ...]
+
+
+class AboutTask(Answer, tag="about_task"):
+    """What its readers need to know of a task."""
+
+    task_id: int
+    name: str
+    epochs: int
+    seed: int
+    layout: str
+    videos_per_batch: int
+    samples_per_video: int
+    classes: tuple[str, ...]
+    draws_together: bool
+    clip_shape: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    joined: int
+    """The epoch of its group in which it has its first."""
+    epochs_per_generation: int
+    read_ops: str
+    """JSON: names and parameters of the operations that run at reading."""
+    depths: tuple[int, ...]
+
+
+class Seated(Answer, tag="seated"):
+    """The seat is taken."""
+
+    seat: int
+
+
+class Number(Answer, tag="number"):
+    """One number."""
+
+    value: float
+
+
+class Text(Answer, tag="text"):
+    """One text."""
+
+    value: str
+
+
+class Ok(Answer, tag="ok"):
+    """It is done."""
+
+
+class PlaceOf(Struct, frozen=True):
+    """Where an object lies that the service holds for the client."""
+
+    tier: str
+    physical: str
+    shape: tuple[int, ...]
+    chunk_rows: int
+    codec: str
+    table: bytes
+    """Offsets, sizes and checksums of its chunks; see `ChunkTable.to_bytes`."""
+
+
+class Fetched(Answer, tag="fetched"):
+    """A batch, or a share of it. Arrays are little-endian, C order."""
+
+    lease: int
+    """For `Done`; 0 if nothing is held."""
+    places: tuple[PlaceOf, ...]
+    shape: tuple[int, ...]
+    """Of the pixels."""
+    keys: tuple[str, ...]
+    videos: tuple[str, ...]
+    label: bytes
+    """int64 (b,)."""
+    index: bytes
+    """int64 (b,)."""
+    frame: bytes
+    """int64 (b,T)."""
+    time_s: bytes
+    """float64 (b,T)."""
+    waited_s: float
+    stalls: dict[str, float]
+
+
+class Held(Answer, tag="held"):
+    """Single frames, each an object of shape (1,3,H,W)."""
+
+    lease: int
+    places: tuple[PlaceOf, ...]
+
+
+class VideoFacts(Struct, frozen=True):
+    """What is known of one video; see `VideoInfo`."""
+
+    video_id: int
+    name: str
+    uri: str
+    extension: str
+    key: str
+    label: int
+    status: str
+    error: str
+    size: int
+    mtime_ns: int
+    etag: str
+    frames: int
+    height: int
+    width: int
+    fps: float | None
+    duration_s: float | None
+    codec: str | None
+
+
+class VideosOf(Answer, tag="videos_of"):
+    """Videos by name; none if there are no more."""
+
+    videos: tuple[VideoFacts, ...]
+
+
+class FrameFacts(Answer, tag="frame_facts"):
+    """What a single frame is; see `FrameInfo`."""
+
+    video_id: int
+    video: str
+    label: int
+    frame: int
+    depth: int
+    shape: tuple[int, int, int]
+    time_s: float
+    key: str
+    recipe: str
+    """JSON: what is done to the frame."""
+
+
+class SeatOf(Struct, frozen=True):
+    """A seat that a client has taken."""
+
+    task: str
+    rank: int
+    world: int
+    part: int
+    parts: int
+    epoch: int
+    iteration: int
+
+
+class ClientOf(Struct, frozen=True):
+    """A client process of the service."""
+
+    session: int
+    pid: int
+    program: str
+    since: float
+    """Seconds since 1970."""
+    held: int
+    """Objects that are held for it."""
+    seats: tuple[SeatOf, ...]
+
+
+class StatsOf(Answer, tag="stats_of"):
+    """What the service does."""
+
+    pid: int
+    version: str
+    since: float
+    cpu_s: float
+    """Of the service and its workers, also those that have ended."""
+    clients: tuple[ClientOf, ...]
+
+
+class Note(Answer, tag="note"):
+    """The work goes on; the answer comes later."""
+
+    seconds: float
+    """Since it was asked."""
+
+
+class Going(Answer, tag="going"):
+    """The service is ending: connect again."""
+
+
+class Failed(Answer, tag="failed"):
+    """It could not be done."""
+
+    kind: str
+    message: str
+    code: str = ""
+    """Of a `ConfigError`; so are the next three."""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    number: int = 0
+    """The minimum of a `BudgetTooSmall`, the process of a `CatalogBusy`."""
+
+
+ALL = (
+    Welcome | Joined | AboutTask | Seated | Number | Text | Ok | Fetched | Held | VideosOf | FrameFacts | StatsOf | Note
+    | Going | Failed
+)  # fmt: skip
+"""Every answer."""

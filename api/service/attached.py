@@ -1,0 +1,147 @@
+"""A cache that another process owns, with the interface of one that this process owns.
+
+This module and what it imports load no database and no decoder, so that a DataLoader's worker starts quickly and stays
+small.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.config.documents import texts_of
+from viewcache.api.config.load import Config, ConfigSource
+from viewcache.api.service import answers, asks
+from viewcache.api.service.attached_task import AttachedTask
+from viewcache.api.service.client import Client
+from viewcache.api.session import opened
+from viewcache.api.training.loader import Loader
+from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.values import FrameRequest
+
+__all__ = ["AttachedCache"]
+
+
+class AttachedCache:
+    """A cache that a service owns. Use it as a context manager; all methods may be called from any thread."""
+
+    pid = None
+    """A child of a fork may use it: it says hello for itself."""
+
+    def __init__(self, config: Config, sources: Iterable[ConfigSource], *, may_start: bool) -> None:
+        """Attach; see `viewcache.open`.
+
+        Args:
+            config: what ``sources`` say.
+            sources: paths, YAML texts and mappings.
+            may_start: whether a service is to be started where there is none.
+        """
+        self._config = config
+        self._client = Client(Path(config.cache.local.url), texts_of(sources), may_start=may_start)
+        self._names = self._client.connected().welcome.tasks
+        self._tasks: dict[str, AttachedTask] = {}
+        opened.enter(self)
+
+    @property
+    def config(self) -> Config:
+        """The settings and the tasks that this process described."""
+        return self._config
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Settings of the configuration that the running service has otherwise."""
+        return self._client.connected().welcome.warnings
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks that this process described, in the order of the configuration."""
+        return self._names
+
+    def task(self, name: str) -> AttachedTask:
+        """One task, also one that another process described.
+
+        Raises:
+            ViewNotFound: there is no such task; the message lists those that there are.
+        """
+        if name not in self._tasks:
+            self._tasks[name] = AttachedTask(self._client, self._client.ask(answers.AboutTask, asks.About(name)))
+        return self._tasks[name]
+
+    def classes(self, task: str) -> tuple[str, ...]:
+        """The distinct text labels of a task, sorted; see `Cache.classes`."""
+        return self.task(task).classes
+
+    def loader(self, task: str, **options: Any) -> Loader:
+        """Batches of a task as PyTorch tensors; see `Loader` for the options."""
+        return Loader(self, task, **options)
+
+    def read(self, task: str, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
+        """One batch as NumPy arrays; see `Cache.read`."""
+        batch = self.task(task).read(epoch, iteration, rank, world)
+        assert batch is not None  # only a cancelled read gives none
+        return batch
+
+    def frame(self, task: str, video: str, i: int) -> NDArray[np.uint8]:
+        """Frame ``i`` of a video as decoded, uint8 (3,H,W); see `Cache.frame`."""
+        return self.task(task).frames([FrameRequest(video, i)])[0]
+
+    def aug(
+        self,
+        task: str,
+        video: str,
+        i: int,
+        depth: int,
+        *,
+        epoch: int | None = None,
+        sample: int = 0,
+        output: str | None = None,
+    ) -> NDArray[np.uint8]:
+        """Frame ``i`` of a video after the first ``depth`` augmentation steps; see `Cache.aug`."""
+        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output)])[0]
+
+    def video(self, task: str, name: str) -> tuple[str, str]:
+        """Where a video's file is, and the file's extension; see `Cache.video`."""
+        video = self.task(task).video(name)
+        return video.uri, video.extension
+
+    def join(self, source: ConfigSource | Iterable[ConfigSource]) -> tuple[str, ...]:
+        """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
+        documents = tuple(asks.Document(each.name, each.folder, each.text) for each in texts_of(source))
+        names = self._client.ask(answers.Joined, asks.Join(documents)).tasks
+        self._client.remember(documents)
+        self._names = (*self._names, *(name for name in names if name not in self._names))
+        return names
+
+    def leave(self, name: str) -> None:
+        """A task has ended; see `Cache.leave`."""
+        self._client.ask(answers.Ok, asks.Leave(name))
+
+    def stats(self) -> answers.StatsOf:
+        """The service: its process, its CPU seconds, its clients and what each holds."""
+        return self._client.ask(answers.StatsOf, asks.Stats())
+
+    def check_open(self) -> None:
+        """Refuse use after close.
+
+        Raises:
+            Closed: `close` was called.
+        """
+        self._client.check_open()
+
+    def close(self) -> None:
+        """Let go; the service goes on for others. Harmless when done twice."""
+        opened.leave(self)
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        """The cache itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()

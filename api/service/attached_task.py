@@ -1,0 +1,385 @@
+"""A task whose cache another process owns, with the interface of one that this process owns.
+
+Questions go to the service; pixels are read here, from where it says that they lie. This module and what it imports
+load no database and no decoder, so that a DataLoader's worker starts quickly and stays small.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.service import answers, asks
+from viewcache.api.service.client import Client, Connected
+from viewcache.catalog.records import VideoStatus
+from viewcache.errors import Broken, Closed, ViewNotFound
+from viewcache.materializer.gate import Cancelled
+from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.ops import ReadOp, get
+from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
+from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
+from viewcache.store.client_tiers import Placed, TierRead
+from viewcache.store.format import ChunkTable
+from viewcache.store.shard_reader import Stored
+
+__all__ = ["AttachedSeat", "AttachedTask"]
+
+READ_TRIES = 5
+"""How often a batch is asked for when some of it was damaged; each time it has been made anew."""
+
+
+class AttachedSeat:
+    """A seat of a task at the service. Thread-safe; survives the service."""
+
+    def __init__(self, task: "AttachedTask", sit: asks.Sit) -> None:
+        """Take it; see `TaskHandle.sit`."""
+        self._task = task
+        self._sit = sit
+        self._session, seated = task.client.asking(lambda _: (answers.Seated, sit))
+        self._seat = seated.seat
+
+    def read(
+        self, epoch: int, iteration: int, buffers: Buffers | None = None, cancelled: Cancelled | None = None
+    ) -> Batch | None:
+        """Read the seat's share of a batch; see `Reader.read`."""
+        return self._task.fetched(
+            (epoch, iteration), lambda session: self._fetch(session, epoch, iteration), buffers, cancelled
+        )
+
+    def rise(self) -> None:
+        """Stop reading; see `TaskSeat.rise`."""
+        self._task.client.tell(self._session, asks.Rise(self._seat))
+
+    def _fetch(self, session: Connected, epoch: int, iteration: int) -> asks.Ask:
+        if self._session is not session:  # the service was started again, and knows of no seats
+            sit = self._sit
+            at = asks.Sit(sit.task, sit.rank, sit.world, sit.part, sit.parts, epoch, iteration)
+            self._session, seated = self._task.client.asking(lambda _: (answers.Seated, at))
+            self._seat = seated.seat
+        return asks.Fetch(self._seat, epoch, iteration)
+
+
+class AttachedTask:
+    """The handle of a task whose cache another process owns. Thread-safe."""
+
+    def __init__(self, client: Client, about: answers.AboutTask) -> None:
+        """Ask through a client."""
+        self.client = client
+        self._about = about
+        self._iterations: dict[int, int] = {}
+        self._read_ops = [
+            (get(name), tuple((key, _frozen(value)) for key, value in params))
+            for name, params in json.loads(about.read_ops)
+        ]
+        self.spent = Spent()
+        """Where this process's reads of it spent their time."""
+
+    # Facts ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The task's name in paths."""
+        return self._about.name
+
+    @property
+    def task_id(self) -> int:
+        """Its number in the catalog."""
+        return self._about.task_id
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has."""
+        return self._about.epochs
+
+    @property
+    def seed(self) -> int:
+        """Seed of its random numbers."""
+        return self._about.seed
+
+    @property
+    def layout(self) -> str:
+        """Axis order of its clips: ``TCHW``, ``CTHW`` or ``THWC``."""
+        return self._about.layout
+
+    @property
+    def videos_per_batch(self) -> int:
+        """Videos in a batch; the last one of an epoch may have fewer."""
+        return self._about.videos_per_batch
+
+    @property
+    def samples_per_video(self) -> int:
+        """Clips of one video in one epoch."""
+        return self._about.samples_per_video
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+        return self._about.classes
+
+    @property
+    def draws_together(self) -> bool:
+        """Whether its order depends on how far the readers of other tasks are."""
+        return self._about.draws_together
+
+    @property
+    def clip_shape(self) -> tuple[int, ...]:
+        """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``."""
+        return self._about.clip_shape
+
+    def generation_of(self, epoch: int) -> int:
+        """Number of the generation that an epoch belongs to; see `TaskHandle.generation_of`."""
+        if not 0 <= epoch < self.epochs:
+            raise ViewNotFound(f"task {self.name!r} has epochs 0 to {self.epochs - 1}; asked for {epoch}")
+        k = self._about.epochs_per_generation
+        return (epoch + self._about.joined % k) // k
+
+    def check_epochs(self, epochs: int) -> None:
+        """Refuse more epochs than the task has; see `TaskHandle.check_epochs`."""
+        if not 1 <= epochs <= self.epochs:
+            raise ViewNotFound(f"task {self.name!r} has {self.epochs} epochs; asked for {epochs}")
+
+    def iterations(self, epoch: int) -> int:
+        """Batches in an epoch; see `TaskHandle.iterations`."""
+        known = self._iterations.get(epoch)
+        if known is None:
+            answer = self.client.ask(answers.Number, asks.Iterations(self.name, epoch))
+            known = self._iterations[epoch] = int(answer.value)
+        return known
+
+    def check_iteration(self, epoch: int, iteration: int) -> None:
+        """Refuse a batch that the task does not have; see `TaskHandle.check_iteration`."""
+        batches = self.iterations(epoch)
+        if not 0 <= iteration < batches:
+            raise ViewNotFound(
+                f"epoch {epoch} of task {self.name!r} has iterations 0 to {batches - 1}; asked for {iteration}"
+            )
+
+    def batch_sizes(self) -> set[int]:
+        """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
+        return set(self._about.batch_sizes)
+
+    def check_world(self, world: int) -> None:
+        """Any number of ranks: one process draws for all of them."""
+
+    def planned_at(self, epoch: int) -> float:
+        """When the generation of an epoch was planned first; see `TaskHandle.planned_at`."""
+        return self.client.ask(answers.Number, asks.PlannedAt(self.name, epoch)).value
+
+    def version(self, epoch: int, iteration: int) -> object:
+        """A value that is another one as soon as a clip of the batch had to be replaced."""
+        return self.client.ask(answers.Text, asks.Version(self.name, epoch, iteration)).value
+
+    # Batches -------------------------------------------------------------------------------------------------------
+
+    def sit(
+        self, rank: int = 0, world: int = 1, part: int = 0, parts: int = 1, epoch: int = 0, iteration: int = 0
+    ) -> AttachedSeat:
+        """Take a seat; see `TaskHandle.sit`."""
+        return AttachedSeat(self, asks.Sit(self.name, rank, world, part, parts, epoch, iteration))
+
+    def read(
+        self,
+        epoch: int,
+        iteration: int,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> Batch | None:
+        """Read one batch, or one rank's share of it; see `Reader.read`."""
+        ask = asks.Look(self.name, epoch, iteration, rank, world)
+        return self.fetched((epoch, iteration), lambda _: ask, buffers, cancelled)
+
+    def clips(
+        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+    ) -> NDArray[np.uint8]:
+        """Some clips of a batch; see `TaskHandle.clips`."""
+        ask = asks.Look(self.name, epoch, iteration, rank, world, which.start, which.stop)
+        batch = self.fetched((epoch, iteration), lambda _: ask, buffers, None)
+        assert batch is not None  # nothing cancels it
+        return batch.video
+
+    def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
+        """A batch as planned, without its pixels; see `TaskHandle.describe`."""
+        fetched = self.client.ask(answers.Fetched, asks.Describe(self.name, epoch, iteration, rank, world))
+        return self._batch(fetched, (epoch, iteration), np.broadcast_to(np.uint8(0), fetched.shape))
+
+    def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
+        """Shape of a batch, or of one rank's share; see `TaskHandle.shape`."""
+        self.check_iteration(epoch, iteration)
+        videos = self.client.ask(answers.Number, asks.Positions(self.name, epoch)).value
+        size, samples = self.videos_per_batch, self.samples_per_video
+        count = min(size, int(videos) - iteration * size)
+        share = rank_share(count, samples, rank, world)
+        return (share.stop - share.start, *self.clip_shape)
+
+    def finish(self, video: Any) -> Any:
+        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
+        for op, params in self._read_ops:
+            assert isinstance(op, ReadOp)  # the graph was checked
+            video = op.apply_batch(params, video)
+        return video
+
+    def fetched(
+        self,
+        place: tuple[int, int],
+        ask: Callable[[Connected], asks.Ask],
+        buffers: Buffers | None,
+        cancelled: Cancelled | None,
+    ) -> Batch | None:
+        """Ask for a batch, load it, and say that it was read; again if some of it was damaged."""
+        out: NDArray[np.uint8] | None = None
+        for _ in range(READ_TRIES):
+            try:
+                session, fetched = self.client.asking(lambda session: (answers.Fetched, ask(session)), cancelled)
+            except Closed:
+                if cancelled is not None and cancelled.is_set():
+                    return None
+                raise
+            if out is None:
+                out = (buffers or Buffers()).take(fetched.shape)
+            if self._load(session, fetched.lease, fetched.places, out):
+                self.spent.batches += 1
+                self.spent.waited_s += fetched.waited_s
+                self.spent.stalls.update(fetched.stalls)
+                return self._batch(fetched, place, out)
+        raise Broken(
+            f"view {self.name}/{place[0]}/{place[1]}: its clips were damaged {READ_TRIES} times in a row after being "
+            "made anew; check the disk, then run `viewcache doctor`"
+        )
+
+    def _load(self, session: Connected, lease: int, places: Sequence[answers.PlaceOf], out: NDArray[np.uint8]) -> bool:
+        """Read what is held into ``out`` and give it back; whether all of it was whole."""
+        placed = [
+            Placed(
+                each.tier,
+                Stored(each.physical, each.shape, each.chunk_rows, each.codec, ChunkTable.from_bytes(each.table)),
+            )
+            for each in places
+        ]
+        damaged, took = session.tiers.read_slots(placed, out)
+        seconds = sum(each.seconds for each in took)
+        self.spent.loaded_s += seconds
+        loaded = tuple(row for each in took for row in _loaded(each))
+        self.client.tell(session, asks.Done(lease, tuple(damaged), loaded, seconds))
+        return not damaged
+
+    def _batch(self, fetched: answers.Fetched, place: tuple[int, int], video: NDArray[np.uint8]) -> Batch:
+        count = len(fetched.keys)
+        return Batch(
+            task=self.name,
+            epoch=place[0],
+            iteration=place[1],
+            video=video,
+            label=_array(fetched.label, "<i8", (count,)),
+            index=_array(fetched.index, "<i8", (count,)),
+            frame=_array(fetched.frame, "<i8", (count, -1)),
+            time_s=_array(fetched.time_s, "<f8", (count, -1)),
+            videos=fetched.videos,
+            keys=fetched.keys,
+            waited_s=fetched.waited_s,
+            stalls=fetched.stalls,
+        )
+
+    # Videos and frames ---------------------------------------------------------------------------------------------
+
+    def videos(self) -> Iterator[VideoInfo]:
+        """All videos of the dataset, by name."""
+        after = ""
+        while found := self.client.ask(answers.VideosOf, asks.Videos(self.name, after)).videos:
+            yield from map(_video, found)
+            after = found[-1].name
+
+    def video(self, name: str) -> VideoInfo:
+        """One video; see `TaskHandle.video`."""
+        return _video(self.client.ask(answers.VideosOf, asks.Video(self.name, name)).videos[0])
+
+    def find_video(self, name: str) -> VideoInfo | None:
+        """One video, or None where there is none of that name."""
+        try:
+            return self.video(name)
+        except ViewNotFound:
+            return None
+
+    def depths(self) -> tuple[int, ...]:
+        """The numbers of augmentation steps after which a single frame can be asked for."""
+        return self._about.depths
+
+    def describe_frame(self, request: FrameRequest) -> FrameInfo:
+        """What a single frame is; see `TaskHandle.describe_frame`."""
+        found = self.client.ask(answers.FrameFacts, asks.DescribeFrame(self.name, _asked(request)))
+        return FrameInfo(
+            video_id=found.video_id,
+            video=found.video,
+            label=found.label,
+            frame=found.frame,
+            depth=found.depth,
+            shape=found.shape,
+            time_s=found.time_s,
+            key=found.key,
+            recipe=tuple(json.loads(found.recipe)),
+        )
+
+    def frames(self, requests: Sequence[FrameRequest]) -> list[NDArray[np.uint8]]:
+        """Single frames, uint8 (3,H,W) each; see `TaskHandle.frames`."""
+        if not requests:
+            return []
+        ask = asks.Frames(self.name, tuple(map(_asked, requests)))
+        for _ in range(READ_TRIES):
+            session, held = self.client.asking(lambda _: (answers.Held, ask))
+            out = [np.empty(each.shape, np.uint8) for each in held.places]
+            # One at a time: frames of several videos differ in size, and a lease ends as a whole.
+            whole = [self._load_one(session, place, each) for place, each in zip(held.places, out, strict=True)]
+            self.client.tell(session, asks.Done(held.lease, (), (), 0.0))
+            if all(whole):
+                return [each[0] for each in out]
+        raise Broken(f"frames of {requests[0].video!r} could not be read {READ_TRIES} times in a row")
+
+    def _load_one(self, session: Connected, place: answers.PlaceOf, out: NDArray[np.uint8]) -> bool:
+        table = ChunkTable.from_bytes(place.table)
+        stored = Stored(place.physical, place.shape, place.chunk_rows, place.codec, table)
+        damaged, _ = session.tiers.read_slots([Placed(place.tier, stored)], out[None])
+        return not damaged
+
+
+def _frozen(value: object) -> object:
+    """JSON's lists as the tuples that they were."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _array(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    return np.frombuffer(data, kind).reshape(shape).copy()
+
+
+def _asked(request: FrameRequest) -> asks.FrameAsked:
+    return asks.FrameAsked(request.video, request.frame, request.depth, request.epoch, request.sample, request.output)
+
+
+def _video(facts: answers.VideoFacts) -> VideoInfo:
+    return VideoInfo(
+        video_id=facts.video_id,
+        name=facts.name,
+        uri=facts.uri,
+        extension=facts.extension,
+        key=facts.key,
+        label=facts.label,
+        status=VideoStatus(facts.status),
+        error=facts.error,
+        stamp=Stamp(facts.size, facts.mtime_ns, facts.etag),
+        frames=facts.frames,
+        height=facts.height,
+        width=facts.width,
+        fps=facts.fps,
+        duration_s=facts.duration_s,
+        codec=facts.codec,
+    )
+
+
+def _loaded(took: TierRead) -> Iterator[asks.Loaded]:
+    """By size, as the planner's estimates have it."""
+    total = sum(took.sizes) or 1
+    for bits in {size.bit_length() - 1 for size in took.sizes}:
+        mine = [size for size in took.sizes if size.bit_length() - 1 == bits]
+        yield asks.Loaded(took.tier, took.codec, bits, len(mine), sum(mine), took.seconds * sum(mine) / total)

@@ -1,0 +1,69 @@
+"""``viewcache.open``: attach to the service of a store, start it, or own the store in this process."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from viewcache.api.config.load import ConfigSource, load
+from viewcache.errors import BadInput
+from viewcache.materializer.spec import ServiceMode
+
+if TYPE_CHECKING:
+    from viewcache.api.session.cache import Cache
+    from viewcache.materializer.dataset.listing import Progress
+
+__all__ = ["ENVIRONMENT", "open"]
+
+ENVIRONMENT = "VIEWCACHE_SERVICE"
+"""Who owns stores, whatever configurations say: ``auto``, ``off`` or ``attach``."""
+
+
+def open(
+    source: ConfigSource | Iterable[ConfigSource],
+    *,
+    service: str | None = None,
+    progress: "Progress | None" = None,
+) -> "Cache":
+    """Open the cache that a configuration describes.
+
+    Args:
+        source: path of a YAML file, YAML text, a mapping, or several of these.
+        service: who owns the store: ``off``, this process; ``auto``, a service that is started if none runs;
+            ``attach``, a service that runs. None = as ``VIEWCACHE_SERVICE`` says, else ``cache.service``.
+        progress: called while files are scanned, with (done, in all, name), where this process owns the store.
+
+    Returns:
+        The cache. One that a service owns has the same tasks, batches, frames and loaders; see docs/service.md for
+        what it has not.
+
+    Raises:
+        ConfigError: the configuration is wrong; with file, line and column. Or it contradicts the running service's.
+        DatasetNotFound: a dataset's folder or label table is not there, or holds no videos.
+        BadVideo: a video cannot be decoded and its task's policy is ``raise``.
+        BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
+        CatalogBusy: another process has the cache open; the message says who and how to proceed.
+        ServiceDown: no service runs, and none may be, or can be, started.
+        ServiceVersion: one of another version runs.
+    """
+    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
+    config = load(sources)
+    mode = _mode(service, config.cache.service)
+    if mode == ServiceMode.OFF:
+        from viewcache.api.session.cache import Cache  # it loads the database
+
+        return Cache(config, progress=progress)
+    from viewcache.api.service.attached import AttachedCache
+
+    attached = AttachedCache(config, sources, may_start=mode == ServiceMode.AUTO)
+    # What both have in common is `OpenCache` and more; users are spared the choice between two types.
+    return cast("Cache", attached)
+
+
+def _mode(given: str | None, configured: ServiceMode) -> ServiceMode:
+    for name, value in (("service", given), (ENVIRONMENT, os.environ.get(ENVIRONMENT))):
+        if value:
+            try:
+                return ServiceMode(value)
+            except ValueError:
+                raise BadInput(f"{name}={value!r}: {', '.join(ServiceMode)}") from None
+    return configured

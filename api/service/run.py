@@ -1,0 +1,109 @@
+"""The process that serves a cache: ``python -m viewcache.api.service.run FOLDER READY``.
+
+It owns the store as a process that opens a cache does, and says on the descriptor ``READY`` that it listens, or why it
+does not. It reads its configuration from its standard input.
+"""
+
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+import viewcache
+from viewcache.api.config.documents import TextSource, load_texts
+from viewcache.api.config.load import Config
+from viewcache.api.service import answers, asks, files, wire
+from viewcache.api.service.server import Server
+from viewcache.api.service.verbs import Verbs
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.spec import ServiceMode
+
+__all__ = ["main", "serve"]
+
+_log = logging.getLogger("viewcache.service")
+
+LOG_BYTES = 4 << 20
+"""Of each of two logs."""
+
+
+def main(folder: str, ready: int) -> int:
+    """Serve the cache in a folder; returns the exit status."""
+    root = Path(folder)
+    _log_to(root / files.LOG)
+    try:
+        documents = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=tuple[asks.Document, ...])
+        config = load_texts([TextSource(each.name, each.folder, each.text) for each in documents])
+    except BaseException as error:
+        _say(ready, wire.failed_of(error))
+        return 1
+    return serve(config, root, config.cache.service_idle_s, lambda answer: _say(ready, answer))
+
+
+def serve(config: Config, root: Path, idle_s: float, ready: Callable[[answers.Answer], None]) -> int:
+    """Own a store and answer clients until nobody needs it; returns the exit status.
+
+    Args:
+        config: of which only the cache's own settings count: tasks come with the clients.
+        root: the store's folder.
+        idle_s: how long it goes on without clients, seconds.
+        ready: told once that it listens, or why not.
+    """
+    try:
+        cache = Cache(replace(config, cache=replace(config.cache, service=ServiceMode.OFF), tasks=()))
+        try:
+            listener = files.bind(root)
+        except BaseException:
+            cache.close()
+            raise
+    except BaseException as error:
+        _log.exception("the cache could not be opened", extra={"action": "service_failed"})
+        ready(wire.failed_of(error))
+        return 1
+    incarnation = uuid.uuid4().hex
+    _introduce(root, incarnation)
+    server = Server(Verbs(cache, incarnation), listener, root, idle_s)
+    ready(answers.Ok())
+    _log.info("serving %s", root, extra={"action": "service_began"})
+    try:
+        server.run()
+    finally:
+        cache.close()
+        _log.info("ended", extra={"action": "service_ended"})
+    return 0
+
+
+def _introduce(root: Path, incarnation: str) -> None:
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    files.write_facts(
+        root,
+        files.ServiceFacts(
+            wire.PROTOCOL, viewcache.__version__, os.getpid(), ticks, socket.gethostname(), incarnation, time.time()
+        ),
+    )
+
+
+def _say(ready: int, answer: answers.Answer) -> None:
+    with open(ready, "wb") as file:
+        file.write(wire.encode(answer))
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logger = logging.getLogger("viewcache")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until it serves: Ctrl-C is for who started it
+    raise SystemExit(main(sys.argv[1], int(sys.argv[2])))

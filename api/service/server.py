@@ -1,0 +1,319 @@
+"""The service's ears: connections, their processes, and the end.
+
+One thread for each connection, since a question may take as long as a decode. The main thread lets clients in, notices
+that one has ended, and ends the service when nobody needs it any more.
+"""
+
+import logging
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from viewcache.api.service import answers, asks, wire
+from viewcache.api.service.files import SOCKET, remove
+from viewcache.api.service.peer import peer, process_file
+from viewcache.api.service.sessions import Session
+from viewcache.api.service.verbs import Verbs
+from viewcache.errors import Broken, Misuse, ViewcacheError
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("viewcache.service")
+
+NOTE_S = 5.0
+"""How often a client that waits is told that the work goes on."""
+
+POLL_S = 0.5
+"""How often the service looks whether it is needed."""
+
+SEND_S = 30.0
+"""How long a client may take to take an answer."""
+
+DRAIN_S = 10.0
+"""How long what is under way may take when the service ends."""
+
+LINES = 4096
+"""Most connections."""
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """One line of a client."""
+
+    socket: socket.socket
+    pid: int
+    session: Session | None = None
+    is_control: bool = False
+    asked_at: float = 0.0
+    """When the question came that is being answered; 0 = none is. Of the monotonic clock."""
+    noted_at: float = 0.0
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when nobody waits for the answer any more."""
+    sending: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_set(self) -> bool:
+        """Whether what is asked on it is given up."""
+        return self.gone.is_set() or (self.session is not None and self.session.over.is_set())
+
+
+class Server:
+    """Serves one cache until nobody needs it."""
+
+    def __init__(self, verbs: Verbs, listener: socket.socket, root: Path, idle_s: float) -> None:
+        """Take over the socket.
+
+        Args:
+            verbs: what is answered.
+            listener: bound and listening.
+            root: the store's folder.
+            idle_s: how long it goes on without clients, seconds.
+        """
+        self._verbs = verbs
+        self._listener = listener
+        self._root = root
+        self._idle_s = idle_s
+        self._uid = os.getuid()
+        self._poll = select.epoll()
+        self._lock = threading.Lock()
+        self._connections: dict[int, _Connection] = {}
+        """By the socket's descriptor."""
+        self._processes: dict[int, Session] = {}
+        """By the descriptor that tells of a process's end."""
+        self._going = threading.Event()
+        self._marker = os.stat(root).st_ino
+        self._told_at = 0.0
+
+    def run(self) -> None:
+        """Serve until nobody needs it, it is told to stop, or the store is gone."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._verbs.stopping.set())
+        self._listener.setblocking(False)
+        self._poll.register(self._listener, select.EPOLLIN)
+        while not self._is_over():
+            for descriptor, event in self._poll.poll(POLL_S):
+                if descriptor == self._listener.fileno():
+                    self._let_in()
+                elif descriptor in self._processes:
+                    self._ended(descriptor)
+                elif event:
+                    self._hung_up(descriptor)
+            self._tell_waiting()
+            self._verbs.expire()
+        self._end()
+
+    def _is_over(self) -> bool:
+        if self._verbs.stopping.is_set():
+            return True
+        if not self._is_there():
+            _log.error("the store %s is gone", self._root, extra={"action": "store_gone"})
+            return True
+        sessions = self._verbs.sessions
+        return not sessions.all() and time.monotonic() - sessions.left_at > self._idle_s
+
+    def _is_there(self) -> bool:
+        try:
+            return os.stat(self._root).st_ino == self._marker and (self._root / SOCKET).exists()
+        except OSError:
+            return False
+
+    # Connections ---------------------------------------------------------------------------------------------------
+
+    def _let_in(self) -> None:
+        try:
+            line, _ = self._listener.accept()
+        except OSError as error:  # no descriptor is left, or the client has gone
+            self._tell(f"a client could not be let in: {error}")
+            time.sleep(0.01)
+            return
+        pid, uid = peer(line)
+        if uid != self._uid or len(self._connections) >= LINES:
+            self._tell(f"process {pid} of user {uid} was turned away")
+            line.close()
+            return
+        line.settimeout(SEND_S)
+        connection = _Connection(line, pid)
+        with self._lock:
+            self._connections[line.fileno()] = connection
+        threading.Thread(target=self._serve, args=(connection,), name="viewcache-line", daemon=True).start()
+
+    def _serve(self, connection: _Connection) -> None:
+        """Answer what comes on one connection."""
+        try:
+            while not self._going.is_set():
+                connection.socket.settimeout(None)
+                body, descriptors = wire.receive(connection.socket, wire.ASK_BYTES)
+                for each in descriptors:
+                    os.close(each)
+                connection.socket.settimeout(SEND_S)
+                if not self._answer(connection, wire.decode_ask(body)):
+                    break
+        except (EOFError, OSError):
+            pass  # the client has gone, or takes nothing
+        except Broken as error:
+            self._tell(f"process {connection.pid} was cut off: {error}")
+        finally:
+            self._close(connection)
+
+    def _answer(self, connection: _Connection, ask: asks.Ask) -> bool:
+        """Answer one question; False if it was the last."""
+        if isinstance(ask, asks.Bye):
+            return False
+        if isinstance(ask, asks.Done | asks.Rise):
+            self._told(connection, ask)
+            return True
+        if self._going.is_set():
+            self._send(connection, answers.Going())
+            return False
+        connection.asked_at = connection.noted_at = time.monotonic()
+        descriptors: list[int] = []
+        try:
+            answer, descriptors = self._asked(connection, ask)
+        except Exception as error:
+            if not isinstance(error, ViewcacheError):
+                _log.exception("a question could not be answered", extra={"action": "verb_failed"})
+            if connection.is_set():
+                return False
+            answer = answers.Going() if self._going.is_set() else wire.failed_of(error)
+        finally:
+            connection.asked_at = 0.0
+        try:
+            self._send(connection, answer, descriptors)
+        finally:
+            for each in descriptors:
+                os.close(each)
+        return connection.session is not None
+
+    def _told(self, connection: _Connection, told: asks.Done | asks.Rise) -> None:
+        if connection.session is not None:
+            with suppress(ViewcacheError):  # the cache is being closed
+                if isinstance(told, asks.Done):
+                    self._verbs.done(connection.session, told)
+                else:
+                    self._verbs.rise(connection.session, told)
+
+    def _asked(self, connection: _Connection, ask: asks.Ask) -> tuple[answers.Answer, list[int]]:
+        if isinstance(ask, asks.Hello):
+            if connection.session is not None:
+                raise Misuse("this connection has said hello already")
+            session, welcome = self._verbs.hello(ask, connection.pid)
+            self._begin(connection, session, is_control=True)
+            return welcome, self._descriptors(welcome.tiers)
+        if isinstance(ask, asks.Line):
+            self._begin(connection, self._verbs.sessions.find(ask.session, ask.token), is_control=False)
+            return answers.Ok(), []
+        if connection.session is None:
+            raise Misuse("say hello first")
+        return self._verbs.answer(connection.session, ask, connection), []
+
+    def _begin(self, connection: _Connection, session: Session, *, is_control: bool) -> None:
+        connection.session, connection.is_control = session, is_control
+        with self._lock:
+            self._poll.register(connection.socket, select.EPOLLRDHUP)
+            if is_control:
+                ended = process_file(connection.socket, connection.pid)
+                if ended is not None:
+                    self._processes[ended] = session
+                    self._poll.register(ended, select.EPOLLIN)
+
+    def _descriptors(self, tiers: tuple[str, ...]) -> list[int]:
+        """One for each tier that clients read: of the folder, or of the memory."""
+        opened: list[int] = []
+        try:
+            opened.extend(map(self._verbs.descriptor, tiers))
+        except BaseException:
+            for each in opened:
+                os.close(each)
+            raise
+        return opened
+
+    def _send(self, connection: _Connection, answer: answers.Answer, descriptors: list[int] | None = None) -> None:
+        with connection.sending:
+            wire.send(connection.socket, answer, descriptors or ())
+
+    def _tell_waiting(self) -> None:
+        """Tell clients that wait for long that the work goes on."""
+        now = time.monotonic()
+        for connection in list(self._connections.values()):
+            asked_at = connection.asked_at
+            if asked_at and now - connection.noted_at >= NOTE_S and connection.sending.acquire(blocking=False):
+                try:
+                    if connection.asked_at == asked_at and not connection.gone.is_set():
+                        connection.noted_at = now
+                        wire.send(connection.socket, answers.Note(now - asked_at))
+                except OSError:
+                    connection.gone.set()
+                finally:
+                    connection.sending.release()
+
+    # Ends ----------------------------------------------------------------------------------------------------------
+
+    def _hung_up(self, descriptor: int) -> None:
+        """A client has closed its end: what it waited for is given up."""
+        with self._lock:
+            connection = self._connections.get(descriptor)
+            with suppress(OSError):
+                self._poll.unregister(descriptor)
+        if connection is not None:
+            connection.gone.set()
+            with suppress(OSError):
+                connection.socket.shutdown(socket.SHUT_RDWR)  # its thread may be waiting for the next question
+
+    def _ended(self, descriptor: int) -> None:
+        """A client's process has ended, although a child of it may have its connections still."""
+        with self._lock:
+            session = self._processes.pop(descriptor)
+            self._poll.unregister(descriptor)
+            os.close(descriptor)
+        self._over(session)
+
+    def _close(self, connection: _Connection) -> None:
+        with self._lock:
+            self._connections.pop(connection.socket.fileno(), None)
+            with suppress(OSError):  # it said no hello, or hung up
+                self._poll.unregister(connection.socket)
+            connection.socket.close()
+        if connection.is_control and connection.session is not None:
+            self._over(connection.session)
+
+    def _over(self, session: Session) -> None:
+        """A session has ended: its other connections are closed, and what it held is given back."""
+        with self._lock:
+            for ended in [each for each, mine in self._processes.items() if mine is session]:
+                del self._processes[ended]
+                self._poll.unregister(ended)
+                os.close(ended)
+            lines = [each for each in self._connections.values() if each.session is session]
+        for each in lines:
+            each.gone.set()
+            with suppress(OSError):
+                each.socket.shutdown(socket.SHUT_RDWR)
+        with suppress(ViewcacheError):  # the cache is being closed
+            self._verbs.end(session)
+
+    def _end(self) -> None:
+        """Let nobody in, let what is under way end, and close all connections; the socket goes first."""
+        with suppress(OSError):
+            remove(self._root)
+        self._listener.close()
+        self._going.set()
+        until = time.monotonic() + DRAIN_S
+        while time.monotonic() < until and any(each.asked_at for each in list(self._connections.values())):
+            time.sleep(0.01)
+        for connection in list(self._connections.values()):
+            connection.gone.set()
+            with suppress(OSError):
+                connection.socket.shutdown(socket.SHUT_RDWR)
+        self._verbs.close()
+
+    def _tell(self, what: str) -> None:
+        """A line in the log, at most one a minute: whoever sends nonsense must not fill the disk."""
+        now = time.monotonic()
+        if now - self._told_at >= 60 or not self._told_at:
+            self._told_at = now
+            _log.warning("%s", what, extra={"action": "client_refused"})

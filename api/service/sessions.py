@@ -1,0 +1,225 @@
+"""What the service keeps for each client process: its seats and what it holds, until it lets go or ends.
+
+A hold saves work and nothing depends on it: what is read without one is whole or fails its checksums. So a client that
+is stopped loses what it holds after a while, and one that ended loses it at once.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from viewcache.api.service.answers import ClientOf, SeatOf
+from viewcache.errors import Busy, Closed, Misuse, SeatTaken
+from viewcache.materializer.reading.handle import OwnedSeat, OwnedTask
+from viewcache.materializer.reading.reader import Held
+from viewcache.store import Stored
+
+__all__ = ["Lease", "Session", "Sessions", "Sitting"]
+
+HELD_S = 60.0
+"""How long a client may hold what it was given."""
+
+MOST_LEASES = 64
+"""Of one client: batches that it has been given and has not said to have read."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """What is held for a client until it has read it."""
+
+    task: OwnedTask
+    held: Held | None
+    """The clips of a batch; None for what is only in transit."""
+    transit: list[Stored]
+    since: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class Sitting:
+    """A seat that a client has taken."""
+
+    task: str
+    seat: OwnedSeat
+    resting: bool = False
+    """Nobody reads from it just now, so that another process may take it."""
+
+
+class Session:
+    """One client process. Thread-safe."""
+
+    def __init__(self, number: int, pid: int, program: str) -> None:
+        """Begin with nothing taken.
+
+        Args:
+            number: of the session.
+            pid: of the process; 0 if it cannot be told.
+            program: what the process runs.
+        """
+        self.number, self.pid, self.program = number, pid, program
+        self.token = secrets.token_hex(16)
+        self.since = time.time()
+        self.over = threading.Event()
+        """Set when it has ended: what it waits for is given up."""
+        self._lock = threading.Lock()
+        self._count = 0
+        self._leases: dict[int, Lease] = {}
+        self._seats: dict[int, Sitting] = {}
+
+    # What it holds -------------------------------------------------------------------------------------------------
+
+    def hold(self, lease: Lease, let_go: Callable[[Lease], None]) -> int:
+        """Keep what was held for it; the lease's number.
+
+        Raises:
+            Closed: it has ended meanwhile.
+            Busy: it holds too much.
+        """
+        with self._lock:
+            if not self.over.is_set() and len(self._leases) < MOST_LEASES:
+                self._count += 1
+                self._leases[self._count] = lease
+                return self._count
+        let_go(lease)
+        if self.over.is_set():
+            raise Closed("the client has ended")
+        raise Busy(f"this process holds {MOST_LEASES} batches that it has not said to have read; say so first")
+
+    def end(self, number: int) -> Lease | None:
+        """What a lease held, which is over; None if it was over before."""
+        with self._lock:
+            return self._leases.pop(number, None)
+
+    def overdue(self, now: float) -> list[Lease]:
+        """What it has held for too long, which is over now."""
+        with self._lock:
+            late = [number for number, lease in self._leases.items() if now - lease.since > HELD_S]
+            return [self._leases.pop(number) for number in late]
+
+    # Where it sits -------------------------------------------------------------------------------------------------
+
+    def sit(self, sitting: Sitting) -> int:
+        """Keep a seat that it has taken, in place of one like it that it has stopped to read from; its number."""
+        like = sitting.task, sitting.seat.key
+        with self._lock:
+            for number, each in list(self._seats.items()):
+                if each.resting and (each.task, each.seat.key) == like:
+                    del self._seats[number]
+            self._count += 1
+            self._seats[self._count] = sitting
+            return self._count
+
+    def seat(self, number: int) -> Sitting:
+        """A seat that it has taken.
+
+        Raises:
+            Misuse: it has not.
+        """
+        with self._lock:
+            found = self._seats.get(number)
+        if found is None:
+            raise Misuse(f"seat {number} is none of this process's: sit first")
+        return found
+
+    def rise(self, number: int) -> None:
+        """Stop reading from a seat; its place stays known until another takes it, or the process ends."""
+        with self._lock:
+            sitting = self._seats.get(number)
+        if sitting is not None:
+            sitting.resting = True
+            sitting.seat.rise()
+
+    def sittings(self) -> list[Sitting]:
+        """Its seats."""
+        with self._lock:
+            return list(self._seats.values())
+
+    def close(self) -> tuple[list[Lease], list[Sitting]]:
+        """End it; returns what is to be given back."""
+        with self._lock:
+            self.over.set()
+            leases, seats = list(self._leases.values()), list(self._seats.values())
+            self._leases.clear()
+            self._seats.clear()
+        return leases, seats
+
+    def shown(self) -> ClientOf:
+        """It in plain values."""
+        with self._lock:
+            leases, seats = list(self._leases.values()), list(self._seats.values())
+        held = sum(len(lease.transit) if lease.held is None else len(lease.held.rows) for lease in leases)
+        return ClientOf(self.number, self.pid, self.program, self.since, held, tuple(map(_shown, seats)))
+
+
+def _shown(sitting: Sitting) -> SeatOf:
+    key, place = sitting.seat.key, sitting.seat.place
+    return SeatOf(sitting.task, key.rank, key.world, key.part, key.parts, *place)
+
+
+class Sessions:
+    """All client processes. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Nobody is there yet."""
+        self._lock = threading.Lock()
+        self._sessions: dict[int, Session] = {}
+        self._count = 0
+        self.left_at = time.monotonic()
+        """When the last one left."""
+
+    def begin(self, pid: int, program: str) -> Session:
+        """A process says hello."""
+        with self._lock:
+            self._count += 1
+            session = self._sessions[self._count] = Session(self._count, pid, program)
+        return session
+
+    def find(self, number: int, token: str) -> Session:
+        """The session that a further connection belongs to.
+
+        Raises:
+            Misuse: there is none, or the token is another one.
+        """
+        with self._lock:
+            session = self._sessions.get(number)
+        if session is None or not secrets.compare_digest(session.token.encode(), token.encode()):
+            raise Misuse("there is no such session: say hello first")
+        return session
+
+    def remove(self, session: Session) -> bool:
+        """A session is over; False if it was before."""
+        with self._lock:
+            known = self._sessions.pop(session.number, None) is not None
+            self.left_at = time.monotonic()
+        return known
+
+    def all(self) -> Sequence[Session]:
+        """Those that are there."""
+        with self._lock:
+            return list(self._sessions.values())
+
+    def check_free(self, asking: Session, task: str, rank: int, world: int, part: int, parts: int) -> None:
+        """Refuse a seat that another process has, or that does not belong to the same training.
+
+        Raises:
+            SeatTaken: the message says by whom, and what to do.
+        """
+        for session in self.all():
+            for sitting in session.sittings() if session is not asking else ():
+                key = sitting.seat.key
+                if sitting.task != task or sitting.resting:
+                    continue
+                who = f"process {session.pid} ({session.program})"
+                if (key.world, key.parts) != (world, parts):
+                    raise SeatTaken(
+                        f"task {task!r} is read by {key.world} ranks of {key.parts} workers, one of which is {who}; "
+                        f"rank {rank} of {world} with {parts} workers does not belong to them: end that training, or "
+                        "name another job by VIEWCACHE_JOB or viewcache.open(job=…)"
+                    )
+                if (key.rank, key.part) == (rank, part):
+                    since = time.strftime("%H:%M:%S", time.localtime(session.since))
+                    raise SeatTaken(
+                        f"rank {rank} of {world} of task {task!r} is {who} already, since {since}: end it, or read as "
+                        "another job by VIEWCACHE_JOB or viewcache.open(job=…)"
+                    )

@@ -1,0 +1,130 @@
+"""How a process finds the service of a store, and starts it where there is none.
+
+The service is nobody's child: a trial or a rank that ends must not take it with it. So it is started twice removed, in
+a session of its own, with an environment that says nothing of the rank that happened to be first.
+"""
+
+import fcntl
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from viewcache.api.service import answers, asks, files, wire
+from viewcache.errors import ServiceDown
+
+__all__ = ["START_S", "start", "start_lock"]
+
+START_S = 60.0
+"""How long a start may take."""
+
+_DROPPED = ("OMP_", "MKL_", "MASTER_", "TORCHELASTIC_", "RAY_")
+_DROPPED_NAMES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "VIEWCACHE_SERVICE"}
+"""What a launcher sets for one of its processes."""
+
+_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""Lets the service give back memory that a large plan took; see docs/scale.md."""
+
+_TWICE_REMOVED = """
+import os, resource, signal, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+os.sched_setaffinity(0, range(os.cpu_count() or 1))
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, "-P", "-m", "viewcache.api.service.run", *sys.argv[1:]])
+"""
+
+
+@contextmanager
+def start_lock(root: Path) -> Iterator[bool]:
+    """Hold the right to start a service of a store; False if another process has it just now."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(root / files.START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+        except BlockingIOError:
+            yield False
+    finally:
+        os.close(file)
+
+
+def start(root: Path, documents: Sequence[asks.Document]) -> None:
+    """Start a service and wait until it listens; the start lock is held.
+
+    Args:
+        root: the store's folder.
+        documents: the configuration, whose cache section counts.
+
+    Raises:
+        ServiceDown: it ended, or did not begin in time; the message has the end of its log.
+        ViewcacheError: what opening the cache raised there.
+    """
+    listening, ready = os.pipe()
+    try:
+        try:
+            _spawn(root, ready, documents)
+        finally:
+            os.close(ready)
+        answer = _wait(root, listening)
+    finally:
+        os.close(listening)
+    if isinstance(answer, answers.Failed):
+        raise wire.error_of(answer)
+
+
+def _spawn(root: Path, ready: int, documents: Sequence[asks.Document]) -> None:
+    path = os.pathsep.join(os.path.abspath(each) for each in sys.path)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_DROPPED) and name not in _DROPPED_NAMES
+    }
+    log = os.open(root / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _TWICE_REMOVED, str(root), str(ready)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=[ready],
+            cwd="/",
+            env={**environment, **_MEMORY, "PYTHONPATH": path},
+            umask=0o077,
+        )
+    finally:
+        os.close(log)
+    process.communicate(msgspec.msgpack.encode(tuple(documents)))
+
+
+def _wait(root: Path, listening: int) -> answers.Answer:
+    """What the service says first."""
+    until, said = time.monotonic() + START_S, bytearray()
+    while select.select([listening], [], [], max(0.0, until - time.monotonic()))[0]:
+        part = os.read(listening, 1 << 16)
+        if part:
+            said += part
+        elif said:
+            return wire.decode_answer(bytes(said))
+        else:
+            raise ServiceDown(f"the service of {root} ended before it listened:\n{_end_of_log(root)}")
+    raise ServiceDown(f"the service of {root} did not listen within {START_S:.0f} s:\n{_end_of_log(root)}")
+
+
+def _end_of_log(root: Path) -> str:
+    try:
+        lines = (root / files.LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return "\n".join(lines[-12:]) or "its log is empty"
