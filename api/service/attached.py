@@ -65,7 +65,9 @@ class AttachedCache:
 
         Raises:
             ViewNotFound: there is no such task; the message lists those that there are.
+            Closed: `close` was called.
         """
+        self.check_open()
         if name not in self._tasks:
             self._tasks[name] = AttachedTask(self._client, self._client.ask(answers.AboutTask, asks.About(name)))
         return self._tasks[name]
