@@ -105,8 +105,12 @@ class Client:
         while True:
             line = files.connect(self.root, SILENT_S)
             if line is not None:
-                with suppress(_Ended):
+                try:
                     return self._hello(line)
+                except _Told as told:
+                    raise told.error from None
+                except _Ended:
+                    pass  # it was about to end: look again
             elif not self._may_start:
                 raise ServiceDown(
                     f"no service runs for {self.root}: start one by `viewcache serve`, or set cache.service: auto"

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,9 @@ START_LOCK = "start.lock"
 
 BACKLOG = 128
 """Clients that may wait to be let in."""
+
+CROWDED_S = 0.005
+"""Between two tries where as many wait already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,8 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
         with _short(root) as path:
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise ServiceDown(f"{root / SOCKET} is no socket; remove it")
-            line.connect(path)
-    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, BlockingIOError):
+            _connect(line, path, timeout_s)
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
         line.close()
         return None
     except OSError as error:
@@ -115,3 +119,16 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
         line.close()
         raise
     return line
+
+
+def _connect(line: socket.socket, path: str, timeout_s: float) -> None:
+    """Connect, as soon as there is room among those who wait to be let in."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            line.connect(path)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(CROWDED_S)

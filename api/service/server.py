@@ -38,6 +38,9 @@ SEND_S = 30.0
 DRAIN_S = 10.0
 """How long what is under way may take when the service ends."""
 
+FIRST_S = 30.0
+"""How long it waits for its first client."""
+
 LINES = 4096
 """Most connections."""
 
@@ -87,6 +90,7 @@ class Server:
         """By the descriptor that tells of a process's end."""
         self._going = threading.Event()
         self._marker = os.stat(root).st_ino
+        self._began = time.monotonic()
         self._told_at = 0.0
 
     def run(self) -> None:
@@ -113,8 +117,10 @@ class Server:
         if not self._is_there():
             _log.error("the store %s is gone", self._root, extra={"action": "store_gone"})
             return True
-        sessions = self._verbs.sessions
-        return not sessions.all() and time.monotonic() - sessions.left_at > self._idle_s
+        sessions, now = self._verbs.sessions, time.monotonic()
+        if sessions.left_at is None:  # who started it is about to come
+            return not sessions.all() and now - self._began > max(self._idle_s, FIRST_S)
+        return not sessions.all() and now - sessions.left_at > self._idle_s
 
     def _is_there(self) -> bool:
         try:

@@ -165,8 +165,8 @@ class Sessions:
         self._lock = threading.Lock()
         self._sessions: dict[int, Session] = {}
         self._count = 0
-        self.left_at = time.monotonic()
-        """When the last one left."""
+        self.left_at: float | None = None
+        """When the last one left, of the monotonic clock; None while none was there yet."""
 
     def begin(self, pid: int, program: str) -> Session:
         """A process says hello."""

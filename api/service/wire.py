@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from viewcache import errors
 from viewcache.api.service import answers, asks
 from viewcache.api.service.answers import Answer, Failed
 from viewcache.api.service.asks import Ask
@@ -156,7 +157,7 @@ def failed_of(error: BaseException) -> Failed:
 
 def error_of(failed: Failed) -> ViewcacheError:
     """The error that was sent, of its own class."""
-    kind = _by_kind().get(failed.kind, ViewcacheError)
+    kind = _KINDS.get(failed.kind, ViewcacheError)
     if kind is ConfigError:
         known = {str(code): code for code in ConfigCode}
         code = known.get(failed.code, ConfigCode.OTHER_CACHE)
@@ -168,10 +169,8 @@ def error_of(failed: Failed) -> ViewcacheError:
     return kind(failed.message)
 
 
-def _by_kind() -> dict[str, type[ViewcacheError]]:
-    kinds, todo = {}, [ViewcacheError]
-    while todo:
-        each = todo.pop()
-        kinds[each.kind] = each
-        todo += each.__subclasses__()
-    return kinds
+_KINDS: dict[str, type[ViewcacheError]] = {
+    each.kind: each
+    for each in map(vars(errors).get, errors.__all__)
+    if isinstance(each, type) and issubclass(each, ViewcacheError)
+}

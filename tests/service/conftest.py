@@ -1,13 +1,14 @@
 """Caches that a service owns, each in a store of its test; the service is ended when the test is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.service.served import AUGMENTED, VIDEOS, Opener
-from tests.tiny import config, encode_folder
+import viewcache
+from tests.service.served import VIDEOS, Opener, described
+from tests.tiny import encode_folder
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
 from viewcache.errors import NotFound
@@ -34,7 +35,7 @@ def attach(store: Path, videos: Path) -> Iterator[Opener]:
     opened: list[AttachedCache] = []
 
     def attach_one(**settings: object) -> AttachedCache:
-        opened.append(settings_attached(store, videos, **settings))
+        opened.append(attached(store, videos, **settings))
         return opened[-1]
 
     yield attach_one
@@ -42,12 +43,8 @@ def attach(store: Path, videos: Path) -> Iterator[Opener]:
         each.close()
 
 
-def settings_attached(store: Path, videos: Path, **settings: object) -> AttachedCache:
+def attached(store: Path, videos: Path, **settings: object) -> AttachedCache:
     """One cache of a service."""
-    from viewcache.api.service import opening
-
-    given = config(store, videos, **{"labels": "folders", "augmentation": AUGMENTED, **settings})  # type: ignore[arg-type]
-    opened: Callable[..., object] = opening.open
-    cache = opened(given, service="auto")
+    cache: object = viewcache.open(described(store, videos, **settings), service="auto")
     assert isinstance(cache, AttachedCache)
     return cache

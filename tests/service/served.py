@@ -6,19 +6,24 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from tests.tiny import AUGMENTATION, single
+from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.service.attached import AttachedCache
 from viewcache.materializer.reading.batch import Batch
 
-__all__ = ["AUGMENTED", "VIDEOS", "Opener", "digest", "ended", "start", "told"]
+__all__ = ["VIDEOS", "Opener", "described", "digest", "ended", "start", "told"]
 
 VIDEOS = {f"{'cats' if k % 2 else 'dogs'}/v{k}.mp4": 40 + k for k in range(10)}
 """Relative path → frames; the folder is the label."""
 
 AUGMENTED = [*AUGMENTATION, single({"normalize": {"mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}}, of="a", into="b")]
 """With an operation that runs at reading."""
+
+
+def described(store: Path, videos: Path, **settings: Any) -> dict[str, object]:
+    """The configuration of these tests; keyword arguments as of `tests.tiny.config`."""
+    return config(store, videos, **{"labels": "folders", "augmentation": AUGMENTED, **settings})
 
 
 class Opener(Protocol):

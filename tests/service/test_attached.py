@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import viewcache
-from tests.service.served import AUGMENTED, Opener, digest
-from tests.tiny import config
+from tests.service.served import Opener, described, digest
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, Closed, ViewcacheError, ViewNotFound
@@ -26,7 +25,7 @@ V1, V2 = "cats.-v1", "dogs.-v2"
 @pytest.fixture(scope="module")
 def owned(videos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
     """The same tasks in a store of this process, whose threads start before a test counts them."""
-    given = config(tmp_path_factory.mktemp("own"), videos, labels="folders", augmentation=AUGMENTED)
+    given = described(tmp_path_factory.mktemp("own"), videos)
     with viewcache.open(given, service="off") as cache:
         for epoch in range(EPOCHS):
             for iteration in range(BATCHES):

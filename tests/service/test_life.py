@@ -1,0 +1,316 @@
+"""A service begins with its first client, ends after its last, and comes back when it was killed; clients may die."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.service.served import Opener, described, digest, ended, start, told
+from viewcache.api.service import files
+from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.stopping import stop
+from viewcache.errors import BadInput, CatalogBusy, ConfigError, NotFound, SeatTaken, ServiceDown
+from viewcache.testing.leaks import settle
+
+READ = """
+with viewcache.open(given, service="auto") as cache:
+    print(json.dumps([cache.stats().pid, digest(cache.read("train", 0, 0))]))
+"""
+
+LOOP = """
+with viewcache.open(given, service="auto") as cache:
+    rank, world = int(sys.argv[2]), int(sys.argv[3])
+    for batch in cache.loader("train", rank=rank, world=world, prefetch=1):
+        print(json.dumps(batch["index"].tolist()), flush=True)
+        if sys.stdin.readline() != "on\\n":
+            break
+print(json.dumps("end"))
+"""
+
+
+def say(process: "subprocess.Popen[str]", word: str = "on") -> None:
+    """Let a loop go on with its next batch, or end it by another word."""
+    assert process.stdin is not None
+    process.stdin.write(f"{word}\n")
+    process.stdin.flush()
+
+
+@pytest.fixture
+def given(store: Path, videos: Path) -> dict[str, object]:
+    """A configuration."""
+    return described(store, videos)
+
+
+@pytest.fixture
+def loops(given: dict[str, object]) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts processes that train; what is left of them is ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(rank: int = 0, world: int = 1) -> "subprocess.Popen[str]":
+        started.append(start(LOOP, given, str(rank), str(world)))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def pid_of(store: Path) -> int:
+    """The process that serves."""
+    facts = files.read_facts(store)
+    assert facts is not None
+    return facts.pid
+
+
+def running(pid: int) -> list[int]:
+    """The process, if it runs; a zombie does not."""
+    try:
+        return [] if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX" else [pid]
+    except OSError:
+        return []
+
+
+def test_processes_that_open_at_once_share_one_service(given: dict[str, object]) -> None:
+    """Nobody is first: six processes race, one service serves all of them, and all read the same."""
+    racing = [start(READ, given) for _ in range(6)]
+    answers = [ended(each) for each in racing]
+    assert len({str(each) for each in answers}) == 1
+
+
+def test_it_ends_when_nobody_needs_it(store: Path, videos: Path, attach: Opener) -> None:
+    """After the idle time; the store is then free for an owner, and the next process starts another."""
+    first = attach(cache={"service_idle": 0})
+    pid = first.stats().pid
+    assert os.getsid(pid) == pid, "in a session of its own"
+    first.close()
+    assert not settle(lambda: running(pid))
+    assert not (store / files.SOCKET).exists()
+    with viewcache.open(described(store, videos), service="off") as owner:
+        assert owner.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
+    assert attach(cache={"service_idle": 0}).stats().pid != pid
+
+
+def test_a_killed_service_comes_back(attach: Opener, store: Path) -> None:
+    """Between any two batches: the loop goes on as if nothing had been, by the next question."""
+    cache = attach()
+    truth = [digest(cache.read("train", epoch, i)) for epoch in range(3) for i in range(5)]
+    read = []
+    seat = cache.task("train").sit()
+    for number in range(15):
+        if number % 4 == 1:
+            os.kill(pid_of(store), signal.SIGKILL)
+        batch = seat.read(*divmod(number, 5))
+        assert batch is not None
+        read.append(digest(batch))
+    assert read == truth
+    assert cache.stats().clients[0].seats[0].epoch == 3
+
+
+def test_a_service_that_is_stopped_is_started_again_by_who_goes_on(attach: Opener, store: Path) -> None:
+    """`viewcache stop` ends it after what is under way; a client that goes on has lost nothing."""
+    cache = attach()
+    before = digest(cache.read("train", 0, 0))
+    pid = stop(store)
+    assert not running(pid)
+    assert digest(cache.read("train", 0, 0)) == before
+    assert cache.stats().pid != pid
+    cache.close()
+    stop(store)
+    with pytest.raises(NotFound, match="no service runs"):
+        stop(store)
+
+
+def others(cache: AttachedCache) -> list[int]:
+    """The other processes that use the service."""
+    return [each.pid for each in cache.stats().clients if each.pid != os.getpid()]
+
+
+@pytest.mark.parametrize("how", ["kill", "end"])
+def test_a_client_that_ends_gives_back_its_seat(
+    attach: Opener, loops: Callable[..., "subprocess.Popen[str]"], how: str
+) -> None:
+    """However it ends: its seat is free, and nothing more is made ahead for it."""
+    cache = attach()
+    loop = loops()
+    told(loop)
+    (client,) = [each for each in cache.stats().clients if each.pid == loop.pid]
+    assert [(seat.task, seat.rank) for seat in client.seats] == [("train", 0)]
+    with pytest.raises(SeatTaken, match=f"is process {loop.pid} .* already, since"):
+        cache.task("train").sit()
+    if how == "kill":
+        loop.kill()
+    else:
+        say(loop, "enough")
+    assert not settle(lambda: others(cache))
+    assert cache.task("train").sit().read(0, 0) is not None
+
+
+def test_a_client_whose_child_lives_on_is_gone_all_the_same(attach: Opener, given: dict[str, object]) -> None:
+    """A forked child keeps the connections of its parent: the parent's end is told by the process itself."""
+    body = """
+import os, signal, time
+cache = viewcache.open(given, service="auto")
+seat = cache.task("train").sit()
+seat.read(0, 0)
+child = os.fork()
+if not child:
+    time.sleep(60)
+print(json.dumps(child), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    cache = attach()
+    parent = start(body, given)
+    child = told(parent)
+    assert isinstance(child, int)
+    try:
+        assert not settle(lambda: others(cache))
+        assert running(child)
+        assert cache.task("train").sit().read(0, 0) is not None
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.communicate()
+
+
+def test_a_fork_says_hello_for_itself(attach: Opener, given: dict[str, object]) -> None:
+    """A child of a fork reads through connections of its own; those of its parent stay as they are."""
+    body = """
+import os
+cache = viewcache.open(given, service="auto")
+before = digest(cache.read("train", 0, 0))
+reading, writing = os.pipe()
+if not os.fork():
+    os.write(writing, digest(cache.read("train", 0, 0)).encode())
+    os._exit(0)
+os.wait()
+child = os.read(reading, 100).decode()
+print(json.dumps([before, child, digest(cache.read("train", 0, 0))]))
+cache.close()
+"""
+    cache = attach()
+    digests = ended(start(body, given))
+    assert digests == [digest(cache.read("train", 0, 0))] * 3
+
+
+def test_two_ranks_in_two_processes_share_each_batch(loops: Callable[..., "subprocess.Popen[str]"]) -> None:
+    """Each video comes once an epoch over both; the slower one keeps what it needs."""
+    fast, slow = loops(0, 2), loops(1, 2)
+    read: list[list[int]] = [[], []]
+    for _ in range(5):
+        found = told(fast)
+        assert isinstance(found, list)
+        read[0] += found
+        say(fast)
+    for _ in range(5):
+        found = told(slow)
+        assert isinstance(found, list)
+        read[1] += found
+        say(slow)
+    assert sorted(read[0] + read[1]) == sorted(2 * sorted({*read[0], *read[1]})), "ten videos, two samples each"
+    assert len({*read[0], *read[1]}) == 10
+
+
+def test_ranks_of_another_training_are_refused(attach: Opener, loops: Callable[..., "subprocess.Popen[str]"]) -> None:
+    """A task has one training at a time: another number of ranks does not belong to it."""
+    told(loops(0, 2))
+    with pytest.raises(SeatTaken, match="read by 2 ranks of 1 workers, one of which is process"):
+        attach().task("train").sit(0, 1)
+
+
+def test_attach_starts_nothing(store: Path, videos: Path) -> None:
+    """Where no service runs the error says how one is started."""
+    with pytest.raises(ServiceDown, match=r"no service runs for .*: start one by `viewcache serve`"):
+        viewcache.open(described(store, videos), service="attach")
+    assert not store.exists() or not (store / files.SOCKET).exists()
+
+
+def test_an_owner_is_told_of_the_service_and_the_other_way_round(attach: Opener, store: Path, videos: Path) -> None:
+    """One owner at a time, whoever it is."""
+    cache = attach()
+    with pytest.raises(CatalogBusy, match=f"owned by process {cache.stats().pid}"):
+        viewcache.open(described(store, videos), service="off")
+    cache.close()
+    stop(store)
+    with viewcache.open(described(store, videos), service="off"), pytest.raises(CatalogBusy, match="owned by process"):
+        attach()
+
+
+@pytest.mark.parametrize("key", ["epochs_per_generation", "seed"])
+def test_settings_that_paths_depend_on_must_be_the_same(attach: Opener, key: str) -> None:
+    """The error names the key and both values; the service serves on."""
+    cache = attach()
+    with pytest.raises(ConfigError, match=f"cache.{key} is 3, but the cache is open with"):
+        attach(cache={key: 3})
+    assert cache.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
+
+
+def test_other_settings_stay_as_they_are(attach: Opener) -> None:
+    """And a warning says so."""
+    attach()
+    later = attach(cache={"workers": 2, "budget": "60MB"})
+    assert [each.split()[0] for each in later.warnings] == ["cache.workers", "cache.budget"]
+
+
+def test_a_task_that_is_open_must_be_the_same(attach: Opener) -> None:
+    """Two programs with one tag and different YAML: the second is refused, a task of another tag joins."""
+    cache = attach()
+    with pytest.raises(ConfigError, match="the task 'train' is open with another definition"):
+        attach(sampling={"frames_per_video": 8})
+    with pytest.raises(ConfigError, match="is open with 3 epochs, here it has 9"):
+        attach(epochs=9)
+    other = attach(tag="val", epochs=1)
+    assert other.tasks == ("val",)
+    assert cache.task("val").epochs == 1
+
+
+def test_what_cannot_be_opened_is_told_to_who_starts(store: Path, tmp_path: Path, videos: Path) -> None:
+    """Errors of the service's start, and of a task that is not to be had, come as they would in this process."""
+    with pytest.raises(viewcache.ViewcacheError) as missing:
+        viewcache.open(described(store, tmp_path / "nowhere"), service="auto")
+    with pytest.raises(viewcache.ViewcacheError) as same:
+        viewcache.open(described(tmp_path / "own", tmp_path / "nowhere"), service="off")
+    assert type(missing.value) is type(same.value)
+    assert str(missing.value) == str(same.value)
+    with pytest.raises(BadInput, match=r"VIEWCACHE_SERVICE='maybe'|service='maybe': auto, off, attach"):
+        viewcache.open(described(store, videos), service="maybe")
+
+
+def test_a_store_that_is_deleted_ends_its_service(attach: Opener, store: Path) -> None:
+    """Nobody serves what is not there; what is left of it does not come back."""
+    cache = attach()
+    pid = cache.stats().pid
+    cache.close()
+    store.rename(store.with_name("gone"))
+    assert not settle(lambda: running(pid))
+
+
+def test_a_long_path_is_reached(tmp_path: Path, videos: Path) -> None:
+    """A socket's address has 107 bytes; folders of clusters and tests have more."""
+    store = tmp_path / ("d" * 90) / ("e" * 90)
+    store.mkdir(parents=True)
+    with viewcache.open(described(store, videos), service="auto") as cache:
+        assert cache.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
+    stop(store)
+
+
+def test_the_service_is_free_of_its_starter(given: dict[str, object], store: Path) -> None:
+    """It has no core, no variable and no stream of the rank that happened to be first."""
+    body = """
+import os
+os.sched_setaffinity(0, [0])
+os.environ.update(OMP_NUM_THREADS="1", RANK="3", RAY_JOB_ID="x")
+with viewcache.open(given, service="auto") as cache:
+    print(json.dumps(cache.stats().pid))
+"""
+    pid = ended(start(body, given))
+    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    assert not [each for each in environment if each.startswith((b"OMP_", b"RANK=", b"RAY_"))]
+    assert isinstance(pid, int)
+    assert len(os.sched_getaffinity(pid)) == os.cpu_count()
+    assert os.readlink(f"/proc/{pid}/fd/1") == str(store / files.LOG)
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert stop(store) == pid
