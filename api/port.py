@@ -116,6 +116,10 @@ class TaskHandle(Protocol):
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""
 
+    @property
+    def parts(self) -> int:
+        """How many DataLoader workers take turns at a rank's batches, as it was read last."""
+
     def version(self, epoch: int, iteration: int) -> object:
         """A value that is another one as soon as a clip of the batch had to be replaced."""
 
@@ -207,6 +211,10 @@ class TaskSource(Protocol):
         Raises:
             ViewNotFound: there is no such task; the message lists those that there are.
         """
+
+    @property
+    def pid(self) -> int | None:
+        """The only process in which it can be used; None if any can."""
 
     def check_open(self) -> None:
         """Refuse use after close, and in a forked child.

@@ -21,6 +21,7 @@ __all__ = [
     "Line",
     "Loaded",
     "Look",
+    "Parts",
     "PlannedAt",
     "Positions",
     "Rise",
@@ -170,6 +171,12 @@ class Describe(Ask, tag="describe"):
     world: int
 
 
+class Parts(Ask, tag="parts"):
+    """How many DataLoader workers take turns at a rank's batches, as the task was read last. Answer: `Number`."""
+
+    task: str
+
+
 class PlannedAt(Ask, tag="planned_at"):
     """When the generation of an epoch was planned first. Answer: `Number`, seconds since 1970."""
 
@@ -241,6 +248,6 @@ class Bye(Ask, tag="bye"):
 
 ALL = (
     Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Describe
-    | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Stats | Stop | Bye
+    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Stats | Stop | Bye
 )  # fmt: skip
 """Every question."""

@@ -4,7 +4,7 @@ This module and what it imports load no database and no decoder, so that a DataL
 small.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.config.documents import texts_of
+from viewcache.api.config.documents import TextSource, load_texts, texts_of
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
@@ -31,16 +31,17 @@ class AttachedCache:
     pid = None
     """A child of a fork may use it: it says hello for itself."""
 
-    def __init__(self, config: Config, sources: Iterable[ConfigSource], *, may_start: bool) -> None:
+    def __init__(self, config: Config, sources: Sequence[TextSource], *, may_start: bool) -> None:
         """Attach; see `viewcache.open`.
 
         Args:
             config: what ``sources`` say.
-            sources: paths, YAML texts and mappings.
+            sources: its text.
             may_start: whether a service is to be started where there is none.
         """
         self._config = config
-        self._client = Client(Path(config.cache.local.url), texts_of(sources), may_start=may_start)
+        self._sources, self._may_start = tuple(sources), may_start
+        self._client = Client(Path(config.cache.local.url), self._sources, may_start=may_start)
         self._names = self._client.connected().welcome.tasks
         self._tasks: dict[str, AttachedTask] = {}
         opened.enter(self)
@@ -138,6 +139,10 @@ class AttachedCache:
         opened.leave(self)
         self._client.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process, which says hello for itself."""
+        return _again, (self._sources, self._may_start)
+
     def __enter__(self) -> Self:
         """The cache itself."""
         return self
@@ -147,3 +152,8 @@ class AttachedCache:
     ) -> None:
         """Close it."""
         self.close()
+
+
+def _again(sources: Sequence[TextSource], may_start: bool) -> AttachedCache:
+    """The cache that was sent to this process."""
+    return AttachedCache(load_texts(sources), sources, may_start=may_start)

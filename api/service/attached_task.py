@@ -163,6 +163,11 @@ class AttachedTask:
     def check_world(self, world: int) -> None:
         """Any number of ranks: one process draws for all of them."""
 
+    @property
+    def parts(self) -> int:
+        """How many DataLoader workers take turns at a rank's batches, as it was read last."""
+        return int(self.client.ask(answers.Number, asks.Parts(self.name)).value)
+
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first; see `TaskHandle.planned_at`."""
         return self.client.ask(answers.Number, asks.PlannedAt(self.name, epoch)).value

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from viewcache.api.config.documents import texts_of
 from viewcache.api.config.load import ConfigSource, load
 from viewcache.errors import BadInput
 from viewcache.materializer.spec import ServiceMode
@@ -54,7 +55,7 @@ def open(
         return Cache(config, progress=progress)
     from viewcache.api.service.attached import AttachedCache
 
-    attached = AttachedCache(config, sources, may_start=mode == ServiceMode.AUTO)
+    attached = AttachedCache(config, texts_of(sources), may_start=mode == ServiceMode.AUTO)
     # What both have in common is `OpenCache` and more; users are spared the choice between two types.
     return cast("Cache", attached)
 

@@ -100,27 +100,33 @@ class Server:
         self._listener.setblocking(False)
         self._poll.register(self._listener, select.EPOLLIN)
         while not self._is_over():
-            for descriptor, event in self._poll.poll(POLL_S):
-                if descriptor == self._listener.fileno():
-                    self._let_in()
-                elif descriptor in self._processes:
-                    self._ended(descriptor)
-                elif event:
-                    self._hung_up(descriptor)
+            ready = {descriptor for descriptor, _ in self._poll.poll(POLL_S)}
+            letting_in = self._listener.fileno() in ready
+            for descriptor in ready - {self._listener.fileno()}:
+                self._ended(descriptor)
+            if letting_in:  # last: a new client's descriptor may have the number of one that has just ended
+                self._let_in()
             self._tell_waiting()
             self._verbs.expire()
         self._end()
 
     def _is_over(self) -> bool:
+        why = self._why_over()
+        if why:
+            _log.info("ending: %s", why, extra={"action": "service_ends"})
+        return bool(why)
+
+    def _why_over(self) -> str:
         if self._verbs.stopping.is_set():
-            return True
+            return "told to stop"
         if not self._is_there():
-            _log.error("the store %s is gone", self._root, extra={"action": "store_gone"})
-            return True
+            return f"the store {self._root} is gone"
         sessions, now = self._verbs.sessions, time.monotonic()
-        if sessions.left_at is None:  # who started it is about to come
-            return not sessions.all() and now - self._began > max(self._idle_s, FIRST_S)
-        return not sessions.all() and now - sessions.left_at > self._idle_s
+        # Who started it is about to come.
+        since, patience_s = (
+            (self._began, max(self._idle_s, FIRST_S)) if sessions.left_at is None else (sessions.left_at, self._idle_s)
+        )
+        return f"no client for {patience_s:.0f} s" if not sessions.all() and now - since > patience_s else ""
 
     def _is_there(self) -> bool:
         try:
@@ -259,24 +265,22 @@ class Server:
 
     # Ends ----------------------------------------------------------------------------------------------------------
 
-    def _hung_up(self, descriptor: int) -> None:
-        """A client has closed its end: what it waited for is given up."""
+    def _ended(self, descriptor: int) -> None:
+        """A process or a connection has ended: but its number may be another one's by now, so it is looked at again."""
         with self._lock:
-            connection = self._connections.get(descriptor)
-            with suppress(OSError):
-                self._poll.unregister(descriptor)
+            session, connection = self._processes.get(descriptor), self._connections.get(descriptor)
+            if session is not None and not _is(select.POLLIN, descriptor):
+                session = None
+            if connection is not None and not _is(select.POLLRDHUP, descriptor):
+                connection = None
+        if session is not None:  # although a child of it may have its connections still
+            self._over(session)
         if connection is not None:
             connection.gone.set()
             with suppress(OSError):
                 connection.socket.shutdown(socket.SHUT_RDWR)  # its thread may be waiting for the next question
-
-    def _ended(self, descriptor: int) -> None:
-        """A client's process has ended, although a child of it may have its connections still."""
-        with self._lock:
-            session = self._processes.pop(descriptor)
-            self._poll.unregister(descriptor)
-            os.close(descriptor)
-        self._over(session)
+            with suppress(OSError, ValueError):  # it is closed by now
+                self._poll.unregister(connection.socket)
 
     def _close(self, connection: _Connection) -> None:
         with self._lock:
@@ -323,3 +327,10 @@ class Server:
         if now - self._told_at >= 60 or not self._told_at:
             self._told_at = now
             _log.warning("%s", what, extra={"action": "client_refused"})
+
+
+def _is(event: int, descriptor: int) -> bool:
+    """Whether something has happened to a descriptor, or it is over altogether."""
+    found = select.poll()
+    found.register(descriptor, event)
+    return bool(found.poll(0))

@@ -67,6 +67,7 @@ class Verbs:
             asks.Fetch: self._fetch,
             asks.Look: self._look,
             asks.Describe: self._describe,
+            asks.Parts: self._parts,
             asks.PlannedAt: self._planned_at,
             asks.Version: self._version,
             asks.Video: self._video,
@@ -311,6 +312,9 @@ class Verbs:
     def _describe(self, _session: Session, ask: asks.Describe, _cancelled: Cancelled) -> answers.Fetched:
         facts = self._task(ask.task).describe(ask.epoch, ask.iteration, ask.rank, ask.world)
         return _fetched_of(facts, facts.video.shape, 0, ())
+
+    def _parts(self, _session: Session, ask: asks.Parts, _cancelled: Cancelled) -> answers.Number:
+        return answers.Number(self._task(ask.task).parts)
 
     def _planned_at(self, _session: Session, ask: asks.PlannedAt, _cancelled: Cancelled) -> answers.Number:
         return answers.Number(self._task(ask.task).planned_at(ask.epoch))

@@ -20,10 +20,6 @@ class OpenCache(TaskSource, Protocol):
     def tasks(self) -> tuple[str, ...]:
         """Names of the tasks, in the order of the configuration."""
 
-    @property
-    def pid(self) -> int | None:
-        """The only process in which it can be used; None if a forked child can use it, too."""
-
     def close(self) -> None:
         """Let go of it; harmless when done twice."""
 

@@ -1,7 +1,7 @@
 """The PyTorch face: batches as dicts of tensors, read ahead by a thread, resumable in O(1).
 
-There are no DataLoader workers and nothing is pickled: the clips lie in the store, and one thread reads them into
-buffers that are used again when the training loop has let go of them.
+The clips lie in the store, and one thread reads them into buffers that are used again when the training loop has let go
+of them. No DataLoader workers are needed, and nothing is pickled.
 """
 
 import inspect
@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from reprlib import repr as short_repr
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from viewcache.api.port import TaskSeat, TaskSource
 from viewcache.api.training.hand_over import HandOver
-from viewcache.errors import BadInput, Closed, MissingExtra, UnknownOption, WrongProcess
+from viewcache.errors import BadInput, Closed, MissingExtra, Misuse, UnknownOption, WrongProcess
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.suggest import did_you_mean
 
@@ -61,6 +61,16 @@ class _ReadAhead:
     """Epoch and iteration of the next one."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Which batches a loop reads: from a place on all of them, or every so many in turn with others."""
+
+    epoch: int
+    iteration: int
+    turn: int
+    turns: int
+
+
 _Feed = HandOver[_ReadAhead | None]
 """Batches in order, then None; or an error, which ends them."""
 
@@ -71,8 +81,8 @@ class Loader:
     Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make),
     ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T).
     A batch counts as read when it is handed out. Iterating again goes on behind the last batch that was; at the end of
-    the last epoch it starts over. It is a `torch.utils.data.IterableDataset`, for `DataLoader(loader, batch_size=None)`
-    without workers.
+    the last epoch it starts over. It is a `torch.utils.data.IterableDataset`, for
+    `DataLoader(loader, batch_size=None)`; with workers where a service owns the cache.
     """
 
     def __init__(
@@ -145,7 +155,16 @@ class Loader:
         }
         self._next = 0, 0
         """Epoch and iteration of the batch that comes next: one value, so that no interrupt can part the two."""
-        self._loaded = self._told = False
+        self._loaded = self._told = self._begun = False
+        self._options = {
+            "epochs": epochs,
+            "rank": self.rank,
+            "world": self.world,
+            "layout": layout,
+            "prefetch": prefetch,
+            "device": device,
+            "pin_memory": pin_memory,
+        }
 
     def _checked(self, device: "str | torch.device") -> "torch.device":
         """The device, after a try: torch's own error would come with the first batch."""
@@ -172,7 +191,20 @@ class Loader:
         return self._cache.task(self.task).iterations(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loop is, namely the batch that comes next: constant size, valid for any number of ranks."""
+        """Where the loop is, namely the batch that comes next: constant size, valid for any number of ranks.
+
+        Raises:
+            Misuse: the workers of a DataLoader read, so that this process does not know how far they are.
+        """
+        if not self._begun and self._cache.task(self.task).parts > 1:
+            raise Misuse(
+                f"the batches of task {self.task!r} are read by the workers of a DataLoader, and this process does not "
+                "know which of them were handed out: iterate over the loader itself, or take the states of a "
+                "torchdata StatefulDataLoader"
+            )
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
         epoch, iteration = self._next
         return {**self._same, "epoch": epoch, "iteration": iteration}
 
@@ -183,8 +215,8 @@ class Loader:
             BadInput: not a state of this task's loader, or of a place that it does not have.
         """
         message = f"not a state of the loader of task {self.task!r}: {short_repr(state)}"
-        if not isinstance(state, Mapping) or state.keys() != self.state_dict().keys():
-            raise BadInput(f"{message}; it has the keys {', '.join(self.state_dict())}")
+        if not isinstance(state, Mapping) or state.keys() != self._state().keys():
+            raise BadInput(f"{message}; it has the keys {', '.join(self._state())}")
         for name, own in self._same.items():
             if state[name] != own:
                 raise BadInput(f"{message}; its {name} is {state[name]!r}, here it is {own!r}")
@@ -198,11 +230,18 @@ class Loader:
         self._next = epoch, iteration
         self._loaded = True
 
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: a cache lives in one process."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process with the place of the loop; a cache that this process owns cannot.
+
+        Raises:
+            WrongProcess: this process owns the cache.
+        """
+        if self._cache.pid is None:
+            return _again, (self._cache, self.task, self._options, self._next, self._loaded)
         raise WrongProcess(
             f"the loader of task {self.task!r} cannot be sent to another process: iterate over it here, or open the "
-            "cache there; a DataLoader around it needs num_workers=0, because the cache has its own workers"
+            "cache there; a DataLoader around it needs num_workers=0, because the cache has its own workers; or let a "
+            "service own it: cache.service: auto"
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -212,21 +251,30 @@ class Loader:
             WrongProcess: this is a worker of a DataLoader, or another child of the process that opened the cache.
             Closed: the cache was closed.
         """
-        worker = self._torch.utils.data.get_worker_info()
-        if worker is not None:
-            raise WrongProcess(
-                f"this is worker {worker.id} of a DataLoader with num_workers={worker.num_workers}: iterate over the "
-                "loader itself or use num_workers=0, because the cache has its own workers"
-            )
+        turn, turns = self._turn()
         self._cache.check_open()
+        self._begun = True
         if self._next[0] >= self.epochs and not self._loaded:
             self._next = 0, 0
             self._tell_of_repeating()
         self._loaded = False
         feed = _Feed(self._prefetch)
-        loop = self._batches(feed, *self._next)
+        loop = self._batches(feed, _Turns(*self._next, turn, turns))
         feed.watch(loop)
         return loop
+
+    def _turn(self) -> tuple[int, int]:
+        """Which of the batches this process reads, of how many in turn: those of a DataLoader's worker, or all."""
+        worker = self._torch.utils.data.get_worker_info()
+        if worker is None:
+            return 0, 1
+        if self._cache.pid is not None:
+            raise WrongProcess(
+                f"this is worker {worker.id} of a DataLoader with num_workers={worker.num_workers}: iterate over the "
+                "loader itself or use num_workers=0, because the cache has its own workers; or let a service own the "
+                "cache, cache.service: auto, which any process can read"
+            )
+        return worker.id, worker.num_workers
 
     def _tell_of_repeating(self) -> None:
         """Warn once: with one epoch, as for validation, beginning again is what people mean."""
@@ -240,9 +288,9 @@ class Loader:
                 stacklevel=3,
             )
 
-    def _batches(self, feed: _Feed, epoch: int, iteration: int) -> Generator[dict[str, Any], None, None]:
+    def _batches(self, feed: _Feed, turns: "_Turns") -> Generator[dict[str, Any], None, None]:
         try:
-            feed.start(lambda: self._read(feed, epoch, iteration), "viewcache-loader")
+            feed.start(lambda: self._read(feed, turns), "viewcache-loader")
             while True:
                 self._cache.check_open()  # also because in a forked child nobody would ever put something
                 item = feed.get()
@@ -263,31 +311,36 @@ class Loader:
         finally:
             feed.end()
 
-    def _read(self, feed: _Feed, epoch: int, iteration: int) -> None:
+    def _read(self, feed: _Feed, turns: "_Turns") -> None:
         """The reading thread: batches in order, then None; an error ends it."""
         try:
-            seat = self._cache.task(self.task).sit(self.rank, self.world, epoch=epoch, iteration=iteration)
+            task = self._cache.task(self.task)
+            place = turns.epoch, turns.iteration
+            seat = task.sit(self.rank, self.world, turns.turn, turns.turns, *place)
             try:
-                self._read_from(seat, feed, epoch, iteration)
+                self._read_from(seat, feed, turns)
             finally:
                 seat.rise()
         except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
             feed.put(error, self._is_open)
 
-    def _read_from(self, seat: TaskSeat, feed: _Feed, epoch: int, iteration: int) -> None:
+    def _read_from(self, seat: TaskSeat, feed: _Feed, turns: "_Turns") -> None:
         buffers = Buffers()
-        while epoch < self.epochs:
-            last = self._iterations(epoch) - 1
-            if iteration <= last:
+        for number, (epoch, iteration, following) in enumerate(self._places(turns.epoch, turns.iteration)):
+            if number % turns.turns == turns.turn:
                 batch = seat.read(epoch, iteration, buffers, feed)
-                following = (epoch, iteration + 1) if iteration < last else (epoch + 1, 0)
                 if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
                     return
                 del batch
-                epoch, iteration = following
-            else:
-                epoch, iteration = epoch + 1, 0
         feed.put(None, self._is_open)
+
+    def _places(self, epoch: int, iteration: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        """Epoch and iteration of all batches from one on, each with those of the next."""
+        while epoch < self.epochs:
+            batches = self._iterations(epoch)
+            for each in range(iteration, batches):
+                yield epoch, each, (epoch, each + 1) if each + 1 < batches else (epoch + 1, 0)
+            epoch, iteration = epoch + 1, 0
 
     def _is_open(self) -> bool:
         try:
@@ -313,6 +366,13 @@ class Loader:
         if self._device is not None:
             tensors = {name: tensor.to(self._device, non_blocking=self._pin) for name, tensor in tensors.items()}
         return tensors
+
+
+def _again(cache: TaskSource, task: str, options: dict[str, Any], place: tuple[int, int], loaded: bool) -> Loader:
+    """The loader that was sent to this process."""
+    loader = Loader(cache, task, **options)
+    loader._next, loader._loaded = place, loaded
+    return loader
 
 
 def _unknown(name: str) -> str:

@@ -191,6 +191,11 @@ class OwnedTask:
         """Refuse several ranks of a task that draws its order with others; see `Reader.check_world`."""
         self._reader.check_world(world)
 
+    @property
+    def parts(self) -> int:
+        """How many DataLoader workers take turns at a rank's batches, as it was read last."""
+        return self._reader.size[1]
+
     @gated
     def planned_at(self, epoch: int) -> float:
         """When the generation of an epoch was planned first, in seconds since 1970; plans it now if it is new."""

@@ -93,8 +93,8 @@ class Reader:
         self._ahead = ahead
         self._observer = observer
         self._learning = learning
-        self._size = 1, 1
-        """Ranks and parts that the catalog knows of."""
+        self.size = 1, 1
+        """Ranks, and parts of a rank, that it was read by last."""
 
     # Seats ---------------------------------------------------------------------------------------------------------
 
@@ -254,8 +254,8 @@ class Reader:
             return
         key, reading, plan = seat.key, held.reading, held.clips.plan
         size = key.world, key.parts
-        if size != self._size:
-            self._size = size
+        if size != self.size:
+            self.size = size
             self._catalog.limit_seats(self.task.task_id, *size)
         place = reading.epoch, reading.iteration
         seats.read(seat, *place, plan.iterations)
