@@ -11,6 +11,7 @@ In the order of work:
 - ``usage``: what a process and its descendants have taken of the CPU
 - ``transit``: memory for what a client cannot read itself
 - ``sessions``: what is kept for each client: seats, and what it holds
+- ``jobs``: trainings of equal tasks side by side
 - ``verbs``: what is done when a client asks; nothing of sockets
 - ``server``: connections, clients' ends, and the service's own
 - ``run``: the process that serves

@@ -45,6 +45,7 @@ class Welcome(Answer, tag="welcome"):
     tiers: tuple[str, ...]
     """Names of the tiers whose descriptors come with this, in their order."""
     tasks: tuple[str, ...]
+    """Of the documents, in their order, by the names that they have here: those of a job have its name, too."""
     warnings: tuple[str, ...]
 
 
@@ -215,6 +216,8 @@ class StatsOf(Answer, tag="stats_of"):
     since: float
     cpu_s: float
     """Of the service and its workers, also those that have ended."""
+    work: dict[str, float]
+    """What its workers have done: packets fed, frames decoded and wanted, objects made and their bytes."""
     clients: tuple[ClientOf, ...]
 
 

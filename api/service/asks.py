@@ -59,6 +59,8 @@ class Hello(Ask, tag="hello"):
     """What the process runs, for people."""
     documents: tuple[Document, ...]
     """Whose tasks it reads; those that the service does not know join."""
+    job: str
+    """Which training it belongs to: empty, or a name, whose tasks have draws of their own."""
 
 
 class Line(Ask, tag="line"):
@@ -72,6 +74,7 @@ class Join(Ask, tag="join"):
     """Let further tasks join. Answer: `Joined`."""
 
     documents: tuple[Document, ...]
+    job: str
 
 
 class Leave(Ask, tag="leave"):

@@ -31,18 +31,20 @@ class AttachedCache:
     pid = None
     """A child of a fork may use it: it says hello for itself."""
 
-    def __init__(self, config: Config, sources: Sequence[TextSource], *, may_start: bool) -> None:
+    def __init__(self, config: Config, sources: Sequence[TextSource], job: str = "", *, may_start: bool) -> None:
         """Attach; see `viewcache.open`.
 
         Args:
             config: what ``sources`` say.
             sources: its text.
+            job: which training this process belongs to.
             may_start: whether a service is to be started where there is none.
         """
         self._config = config
         self._sources, self._may_start = tuple(sources), may_start
-        self._client = Client(Path(config.cache.local.url), self._sources, may_start=may_start)
-        self._names = self._client.connected().welcome.tasks
+        self._client = Client(Path(config.cache.local.url), self._sources, job, may_start=may_start)
+        self._known = self._names(config, self._client.connected().welcome.tasks)
+        """Name of each task here → its name at the service."""
         self._tasks: dict[str, AttachedTask] = {}
         opened.enter(self)
 
@@ -59,7 +61,7 @@ class AttachedCache:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Names of the tasks that this process described, in the order of the configuration."""
-        return self._names
+        return tuple(self._known)
 
     def task(self, name: str) -> AttachedTask:
         """One task, also one that another process described.
@@ -70,7 +72,8 @@ class AttachedCache:
         """
         self.check_open()
         if name not in self._tasks:
-            self._tasks[name] = AttachedTask(self._client, self._client.ask(answers.AboutTask, asks.About(name)))
+            about = self._client.ask(answers.AboutTask, asks.About(self._known.get(name, name)))
+            self._tasks[name] = AttachedTask(self._client, about)
         return self._tasks[name]
 
     def classes(self, task: str) -> tuple[str, ...]:
@@ -112,15 +115,22 @@ class AttachedCache:
 
     def join(self, source: ConfigSource | Iterable[ConfigSource]) -> tuple[str, ...]:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
-        documents = tuple(asks.Document(each.name, each.folder, each.text) for each in texts_of(source))
-        names = self._client.ask(answers.Joined, asks.Join(documents)).tasks
+        sources = texts_of(source)
+        config = load_texts(sources)
+        documents = tuple(asks.Document(each.name, each.folder, each.text) for each in sources)
+        names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job)).tasks
         self._client.remember(documents)
-        self._names = (*self._names, *(name for name in names if name not in self._names))
-        return names
+        joined = self._names(config, names)
+        self._known |= joined
+        return tuple(joined)
+
+    @staticmethod
+    def _names(config: Config, at_service: Sequence[str]) -> dict[str, str]:
+        return dict(zip((task.name for task in config.tasks), at_service, strict=True))
 
     def leave(self, name: str) -> None:
         """A task has ended; see `Cache.leave`."""
-        self._client.ask(answers.Ok, asks.Leave(name))
+        self._client.ask(answers.Ok, asks.Leave(self._known.get(name, name)))
 
     def stats(self) -> answers.StatsOf:
         """The service: its process, its CPU seconds, its clients and what each holds."""
@@ -141,7 +151,7 @@ class AttachedCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process, which says hello for itself."""
-        return _again, (self._sources, self._may_start)
+        return _again, (self._sources, self._client.job, self._may_start)
 
     def __enter__(self) -> Self:
         """The cache itself."""
@@ -154,6 +164,6 @@ class AttachedCache:
         self.close()
 
 
-def _again(sources: Sequence[TextSource], may_start: bool) -> AttachedCache:
+def _again(sources: Sequence[TextSource], job: str, may_start: bool) -> AttachedCache:
     """The cache that was sent to this process."""
-    return AttachedCache(load_texts(sources), sources, may_start=may_start)
+    return AttachedCache(load_texts(sources), sources, job, may_start=may_start)

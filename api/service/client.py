@@ -68,16 +68,18 @@ class Connected:
 class Client:
     """The service of one store, as this process reaches it. Thread-safe."""
 
-    def __init__(self, root: Path, documents: Iterable[TextSource], *, may_start: bool) -> None:
+    def __init__(self, root: Path, documents: Iterable[TextSource], job: str = "", *, may_start: bool) -> None:
         """Connect now; see `connected`.
 
         Args:
             root: the store's folder.
             documents: of the configuration.
+            job: which training this process belongs to.
             may_start: whether a service is to be started where there is none.
         """
         self.root = root
         self._documents = tuple(asks.Document(each.name, each.folder, each.text) for each in documents)
+        self.job = job
         self._may_start = may_start
         self._lock = threading.RLock()
         self._connected: Connected | None = None
@@ -135,7 +137,7 @@ class Client:
             if uid != os.stat(self.root).st_uid and uid != os.getuid():
                 raise ServiceDown(f"the service of {self.root} is user {uid}'s, not yours")
             program = os.path.basename(sys.argv[0] or "python")[:80]
-            hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self._documents)
+            hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self._documents, self.job)
             answer, descriptors = _ask(line, hello, None)
             welcome = _expect(answers.Welcome, answer)
             return Connected(welcome, ClientTiers(dict(zip(welcome.tiers, descriptors, strict=True))), line, [])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from viewcache.api.config.documents import texts_of
 from viewcache.api.config.load import ConfigSource, load
+from viewcache.api.service.jobs import current_job
 from viewcache.errors import BadInput
 from viewcache.materializer.spec import ServiceMode
 
@@ -23,6 +24,7 @@ def open(
     source: ConfigSource | Iterable[ConfigSource],
     *,
     service: str | None = None,
+    job: str | None = None,
     progress: "Progress | None" = None,
 ) -> "Cache":
     """Open the cache that a configuration describes.
@@ -31,6 +33,8 @@ def open(
         source: path of a YAML file, YAML text, a mapping, or several of these.
         service: who owns the store: ``off``, this process; ``auto``, a service that is started if none runs;
             ``attach``, a service that runs. None = as ``VIEWCACHE_SERVICE`` says, else ``cache.service``.
+        job: which of several equal trainings this process belongs to, as a trial of a search; each has draws of its
+            own. None = as ``VIEWCACHE_JOB`` says, else the trial that Ray Tune runs here, else none.
         progress: called while files are scanned, with (done, in all, name), where this process owns the store.
 
     Returns:
@@ -49,13 +53,15 @@ def open(
     sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
     config = load(sources)
     mode = _mode(service, config.cache.service)
+    if mode == ServiceMode.OFF and job:
+        raise BadInput(f"job={job!r}: jobs share a cache through its service; set service: auto or attach")
     if mode == ServiceMode.OFF:
         from viewcache.api.session.cache import Cache  # it loads the database
 
         return Cache(config, progress=progress)
     from viewcache.api.service.attached import AttachedCache
 
-    attached = AttachedCache(config, texts_of(sources), may_start=mode == ServiceMode.AUTO)
+    attached = AttachedCache(config, texts_of(sources), current_job(job), may_start=mode == ServiceMode.AUTO)
     # What both have in common is `OpenCache` and more; users are spared the choice between two types.
     return cast("Cache", attached)
 

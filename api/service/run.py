@@ -25,7 +25,6 @@ from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.server import Server
 from viewcache.api.service.verbs import Verbs
 from viewcache.api.session.cache import Cache
-from viewcache.materializer.spec import ServiceMode
 
 __all__ = ["main", "serve"]
 
@@ -58,7 +57,7 @@ def serve(config: Config, root: Path, idle_s: float, ready: Callable[[answers.An
         ready: told once that it listens, or why not.
     """
     try:
-        cache = Cache(replace(config, cache=replace(config.cache, service=ServiceMode.OFF), tasks=()))
+        cache = Cache(replace(config, tasks=()), serves=True)
         try:
             listener = files.bind(root)
         except BaseException:

@@ -13,12 +13,13 @@ import numpy as np
 import viewcache
 from viewcache.api.config.documents import TextSource, differences, load_texts
 from viewcache.api.service import answers, asks, wire
+from viewcache.api.service.jobs import of_job
 from viewcache.api.service.sessions import Lease, Session, Sessions, Sitting
 from viewcache.api.service.transit import TRANSIT, Transit
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
 from viewcache.catalog.records import IoSampleRow
-from viewcache.errors import Broken, ChunkDamaged, Misuse, ServiceVersion, StoreUnreachable
+from viewcache.errors import Broken, ChunkDamaged, Misuse, SeatTaken, ServiceVersion, StoreUnreachable
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
@@ -34,6 +35,11 @@ __all__ = ["READ_BY_CLIENTS", "Verbs"]
 
 READ_BY_CLIENTS = (MEMORY, LOCAL)
 """Tiers that clients read themselves."""
+
+RISE_S = 2.0
+"""How long a seat that is taken is waited for: the workers of a DataLoader end a little later than their loop."""
+
+LOOK_S = 0.02
 
 VIDEOS_AT_ONCE = 1000
 """In one answer."""
@@ -93,7 +99,7 @@ class Verbs:
                 f"process has {hello.version} and speaks {hello.protocol}: the service ends with its clients, or by "
                 "`viewcache stop`"
             )
-        names, warnings = self._admit(hello.documents)
+        names, warnings = self._admit(hello.documents, hello.job)
         session = self.sessions.begin(pid, hello.program)
         tiers = (*(name for name in READ_BY_CLIENTS if name in self.cache.tiers), TRANSIT)
         return session, answers.Welcome(
@@ -125,13 +131,13 @@ class Verbs:
                 self._transit = Transit(min(1 << 30, max(local // 4, 64 << 20)))
             return self._transit
 
-    def _admit(self, documents: Sequence[asks.Document]) -> tuple[tuple[str, ...], list[str]]:
+    def _admit(self, documents: Sequence[asks.Document], job: str) -> tuple[tuple[str, ...], list[str]]:
         if not documents:
             return (), []
         sources = [TextSource(each.name, each.folder, each.text) for each in documents]
         config = load_texts(sources)
         warnings = differences(sources, config, self.cache.config)
-        return self.cache.owner.admit(config), warnings
+        return self.cache.owner.admit(of_job(config, job)), warnings
 
     def end(self, session: Session) -> None:
         """A process has gone, however it did: what it held is given back, and nothing is made ahead for it."""
@@ -211,7 +217,7 @@ class Verbs:
         return self.cache.task(name)
 
     def _join(self, _session: Session, ask: asks.Join, _cancelled: Cancelled) -> answers.Joined:
-        names, _ = self._admit(ask.documents)
+        names, _ = self._admit(ask.documents, ask.job)
         return answers.Joined(names)
 
     def _leave(self, _session: Session, ask: asks.Leave, _cancelled: Cancelled) -> answers.Ok:
@@ -240,12 +246,18 @@ class Verbs:
 
     # Reading -------------------------------------------------------------------------------------------------------
 
-    def _sit(self, session: Session, ask: asks.Sit, _cancelled: Cancelled) -> answers.Seated:
-        task = self._task(ask.task)
-        with self._sitting:
-            self.sessions.check_free(session, ask.task, ask.rank, ask.world, ask.part, ask.parts)
-            seat = task.sit(ask.rank, ask.world, ask.part, ask.parts, ask.epoch, ask.iteration)
-            return answers.Seated(session.sit(Sitting(ask.task, seat)))
+    def _sit(self, session: Session, ask: asks.Sit, cancelled: Cancelled) -> answers.Seated:
+        task, until = self._task(ask.task), time.monotonic() + RISE_S
+        while True:
+            try:
+                with self._sitting:
+                    self.sessions.check_free(session, ask.task, ask.rank, ask.world, ask.part, ask.parts)
+                    seat = task.sit(ask.rank, ask.world, ask.part, ask.parts, ask.epoch, ask.iteration)
+                    return answers.Seated(session.sit(Sitting(ask.task, seat)))
+            except SeatTaken:
+                if cancelled.is_set() or time.monotonic() > until:
+                    raise
+            time.sleep(LOOK_S)
 
     def rise(self, session: Session, ask: asks.Rise) -> None:
         """A client has stopped reading from a seat."""
@@ -347,8 +359,9 @@ class Verbs:
     # The service itself --------------------------------------------------------------------------------------------
 
     def _stats(self, _session: Session, _ask: asks.Stats, _cancelled: Cancelled) -> answers.StatsOf:
+        work = {name: float(count) for name, count in self.cache.snapshot().work.items()}
         clients = tuple(session.shown() for session in self.sessions.all())
-        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), clients)
+        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), work, clients)
 
     def _stop(self, session: Session, ask: asks.Stop, _cancelled: Cancelled) -> answers.Ok:
         others = [each for each in self.sessions.all() if each is not session]

@@ -40,11 +40,17 @@ LEAVE_S = 10.0
 class Cache:
     """An open cache. Use it as a context manager; all methods may be called from any thread of the process."""
 
-    def __init__(self, config: Config, *, progress: Progress | None = None) -> None:
-        """Own the store of a configuration in this process; see `viewcache.open`."""
+    def __init__(self, config: Config, *, progress: Progress | None = None, serves: bool = False) -> None:
+        """Own the store of a configuration in this process; see `viewcache.open`.
+
+        Args:
+            config: the settings and the tasks.
+            progress: called while files are scanned, with (done, in all, name).
+            serves: whether all other processes read through this one.
+        """
         self.gate = Gate()
         """What callers ask for goes through here."""
-        self.owner = assemble(config, self.gate, progress)
+        self.owner = assemble(config, self.gate, progress, serves=serves)
         """The parts: catalog, tiers, dispatcher and the like, for whoever looks inside."""
         self._making: Making | None = None
         self.gate.start()

@@ -48,13 +48,14 @@ from viewcache.store import LocalTier
 __all__ = ["Owner", "assemble"]
 
 
-def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "Owner":
+def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, serves: bool = False) -> "Owner":
     """Take a store into possession: lock it, recover it, open its tasks. Workers start with the first read.
 
     Args:
         config: the cache and its tasks.
         gate: what callers come through; closed, it lets no worker be started any more.
         progress: called while files are scanned, with (done, in all, name).
+        serves: whether all other processes read through this one.
 
     Raises:
         CatalogBusy: another process owns the store.
@@ -81,7 +82,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None) -> "O
         clean = catalog.setting(CLEAN) == "yes"
         catalog.set_setting(CLEAN, "no")
         storage = open_storage(config, catalog, local, clean=clean)
-        owner = Owner(storage, catalog, local, lock, gate)
+        owner = Owner(storage, catalog, local, lock, gate, serves=serves)
         storage.recovery.start(owner.counted)
         owner.open_tasks(owner.config.tasks, progress)
         plan_again(catalog, owner.opened)
@@ -112,7 +113,14 @@ class Owner:
     """The parts of an open cache. Made by `assemble`; users have `Cache`. Thread-safe."""
 
     def __init__(
-        self, storage: Storage, catalog: Catalog, local: LocalTier, lock: OwnerLock | None, gate: Gate
+        self,
+        storage: Storage,
+        catalog: Catalog,
+        local: LocalTier,
+        lock: OwnerLock | None,
+        gate: Gate,
+        *,
+        serves: bool = False,
     ) -> None:
         """Put together what `assemble` opened; no task is open yet."""
         self.config = storage.config
@@ -137,6 +145,7 @@ class Owner:
         self._codecs = storage.codecs(catalog, self.keeper.byte_s)
         self._lock = lock
         self._gate = gate
+        self._serves = serves
         self._joining = threading.RLock()
         self._starting = threading.RLock()
         """Held while workers are started, and when closing looks whether there are any."""
@@ -272,6 +281,7 @@ class Owner:
             lambda number: self.look_ahead.reading(task, number),
             self.observer,
             self._learning,
+            draws_for_all=self._serves,
         )
 
     def _check_budget(self) -> None:

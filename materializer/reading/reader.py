@@ -69,6 +69,8 @@ class Reader:
         ahead: Callable[[int], None],
         observer: Observer,
         learning: Learning,
+        *,
+        draws_for_all: bool = False,
     ) -> None:
         """Read ``task`` out of some tiers.
 
@@ -80,6 +82,7 @@ class Reader:
             ahead: told the number of the generation that is about to be read, so that what follows is made in time.
             observer: told of batches that were read.
             learning: knows videos that nobody has decoded yet.
+            draws_for_all: whether all ranks of the task read through this process, so that they have one order.
         """
         self.task = task
         self.spec = task.spec
@@ -93,6 +96,7 @@ class Reader:
         self._ahead = ahead
         self._observer = observer
         self._learning = learning
+        self._draws_for_all = draws_for_all
         self.size = 1, 1
         """Ranks, and parts of a rank, that it was read by last."""
 
@@ -335,7 +339,7 @@ class Reader:
         return active, rows[rank_share(len(rows) // samples, samples, rank, world)]
 
     def check_world(self, world: int) -> None:
-        """Refuse several ranks of a task that draws its order with others.
+        """Refuse several ranks of a task that draws its order with others, unless one process draws for all of them.
 
         That order depends on the paces of all their readers. Ranks that are processes have a cache each, so each would
         draw another order, and nothing would tell them.
@@ -343,11 +347,11 @@ class Reader:
         Raises:
             BadInput: the message says what to change.
         """
-        if world > 1 and self.task.draws_together:
+        if world > 1 and self.task.draws_together and not self._draws_for_all:
             raise BadInput(
                 f"task {self.spec.name!r} draws its order with other tasks, which no other process can know, so "
-                f"{world} ranks would read different batches; set coordination: independent under its sampling, or "
-                "open it alone"
+                f"{world} ranks would read different batches; let a service own the cache (cache.service: auto), set "
+                "coordination: independent under its sampling, or open it alone"
             )
 
     def _begin(self, epoch: int, iteration: int, rank: int) -> Reading:

@@ -116,7 +116,7 @@ def test_ranks_of_a_task_that_draws_with_others_are_refused(together: Cache, rea
     """Each process has a cache of its own, which would draw another order: however the rank is named, nothing is read,
     and the message says the cure. The whole batch can be read.
     """
-    with pytest.raises(BadInput, match="so 2 ranks would read different batches; set coordination: independent"):
+    with pytest.raises(BadInput, match="so 2 ranks would read different batches; let a service own the cache"):
         read(together)
     assert together.loader("train", rank=0, world=1).world == 1
     assert len(together.read("train", 0, 0).video) == 12
@@ -125,7 +125,7 @@ def test_ranks_of_a_task_that_draws_with_others_are_refused(together: Cache, rea
 @pytest.mark.usefixtures("third_of_three")
 def test_so_are_those_of_a_process_group(together: Cache) -> None:
     """The number of ranks that torch.distributed says counts like one that was given; a world of one is free."""
-    with pytest.raises(BadInput, match="so 3 ranks would read different batches; set coordination: independent"):
+    with pytest.raises(BadInput, match="so 3 ranks would read different batches; let a service own the cache"):
         together.loader("train")
     assert together.loader("train", rank=0, world=1).world == 1
 

@@ -98,7 +98,7 @@ def test_the_page_has_every_message() -> None:
 
 def hello(**changed: object) -> bytes:
     """The first frame of a client."""
-    given = {"type": "hello", "protocol": 1, "version": "0", "program": "test", "documents": []} | changed
+    given = {"type": "hello", "protocol": 1, "version": "0", "program": "test", "documents": [], "job": ""} | changed
     return msgspec.msgpack.encode(given)
 
 

@@ -1,0 +1,113 @@
+"""Several trainings of one task: an order of each one's own, and one decode for all of them."""
+
+import sys
+import types
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.service.served import Opener, described, start, told
+from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.jobs import current_job
+from viewcache.errors import BadInput
+
+EPOCHS, BATCHES = 3, 5
+
+
+def job(store: Path, videos: Path, name: str) -> AttachedCache:
+    """A cache of one job."""
+    cache: object = viewcache.open(described(store, videos), service="auto", job=name)
+    assert isinstance(cache, AttachedCache)
+    return cache
+
+
+def in_step(caches: list[AttachedCache]) -> list[list[tuple[str, ...]]]:
+    """The videos that each of some jobs reads, batch by batch, at one pace."""
+    read: list[list[tuple[str, ...]]] = [[] for _ in caches]
+    seats = [cache.task("train").sit() for cache in caches]
+    for number in range(EPOCHS * BATCHES):
+        for seat, mine in zip(seats, read, strict=True):
+            batch = seat.read(*divmod(number, BATCHES))
+            assert batch is not None
+            mine.append(batch.videos)
+    return read
+
+
+def test_four_equal_jobs_decode_what_one_does(tmp_path: Path, store: Path, videos: Path) -> None:
+    """At one pace: each has every video once an epoch, and no packet is decoded for it alone."""
+    counts = []
+    for root, names in ((tmp_path / "one", ["a"]), (store, ["a", "b", "c", "d"])):
+        caches = [job(root, videos, name) for name in names]
+        for mine in in_step(caches):
+            for epoch in range(EPOCHS):
+                seen = Counter(name for batch in mine[epoch * BATCHES : (epoch + 1) * BATCHES] for name in batch)
+                assert sorted(seen.values()) == [2] * 10
+        counts.append(caches[0].stats().work["packets"])
+        for cache in caches:
+            cache.close()
+        viewcache_stop(root)
+    assert counts[0] == counts[1] > 0
+
+
+def viewcache_stop(root: Path) -> None:
+    """End the service of a store."""
+    from viewcache.api.service.stopping import stop
+
+    stop(root)
+
+
+def test_a_job_has_the_names_of_its_tasks_to_itself(store: Path, videos: Path, attach: Opener) -> None:
+    """`train` is the job's own here, and at the service has its name; a seat of one is no seat of another."""
+    base, trial = attach(), job(store, videos, "trial-1")
+    assert (trial.tasks, trial.task("train").name) == (("train",), "train.trial-1")
+    assert base.task("train").name == "train"
+    seats = [cache.task("train").sit() for cache in (base, trial)]
+    assert all(seat.read(0, 0) is not None for seat in seats)
+    assert sorted(seat.task for each in base.stats().clients for seat in each.seats) == ["train", "train.trial-1"]
+    again = job(store, videos, "trial-1")
+    assert again.read("train", 1, 2).keys == trial.read("train", 1, 2).keys, "the same job, the same order"
+    again.close()
+    trial.close()
+
+
+def test_ranks_of_tasks_that_draw_together(store: Path, videos: Path) -> None:
+    """One process draws for all, so two processes may be the ranks of a job beside another: each video comes once."""
+    body = """
+with viewcache.open(given, service="auto", job=sys.argv[2]) as cache:
+    rank, world = int(sys.argv[3]), int(sys.argv[4])
+    print(json.dumps([batch["index"].tolist() for batch in cache.loader("train", rank=rank, world=world)]), flush=True)
+    sys.stdin.readline()
+"""
+    given = described(store, videos)
+    processes = [start(body, given, *each) for each in (("x", "0", "2"), ("x", "1", "2"), ("y", "0", "1"))]
+    answers = [told(each) for each in processes]
+    for each in processes:
+        each.communicate("end\n", timeout=60)
+    first, second, alone = (each for each in answers if isinstance(each, list))
+    for epoch in range(EPOCHS):
+        places = range(epoch * BATCHES, (epoch + 1) * BATCHES)
+        for shares in ([first[k] + second[k] for k in places], [alone[k] for k in places]):
+            assert sorted(Counter(number for share in shares for number in share).values()) == [2] * 10
+
+
+def test_the_job_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given comes first, then the environment, then the trial of a search; else there is none."""
+    assert current_job() == ""
+    tune = types.ModuleType("ray.tune")
+    tune.get_context = lambda: types.SimpleNamespace(get_trial_id=lambda: "1a2b_00001")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray.tune", tune)
+    assert current_job() == "1a2b_00001"
+    monkeypatch.setenv("VIEWCACHE_JOB", "from-environment")
+    assert current_job() == "from-environment"
+    assert current_job("given") == "given"
+    for bad in ("a/b", ".hidden", "x" * 65, "a b"):
+        with pytest.raises(BadInput, match="at most 64 letters"):
+            current_job(bad)
+
+
+def test_an_owner_has_no_jobs(tmp_path: Path, videos: Path) -> None:
+    """Jobs share a cache; who owns it alone shares nothing."""
+    with pytest.raises(BadInput, match="jobs share a cache through its service"):
+        viewcache.open(described(tmp_path / "own", videos), service="off", job="a")
