@@ -172,6 +172,9 @@ def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[FrameTree, 
         if isinstance(op, TimeOp):
             order = op.frames(i.params, np.array(numbers, np.int32), np.arange(len(tree.nodes)))
             return FrameTree(tree.frames[order], tuple(tree.nodes[k] for k in order))
+        count = len(tree.nodes)
+        if tree.nodes.count(tree.nodes[0]) == count:  # most often; hashing a step costs more than all else here
+            return FrameTree(tree.frames, (FrameStep(tree.nodes[0], i.name, i.params, numbers),) * count)
         made: dict[FrameStep | None, FrameStep] = {}
         for node in tree.nodes:
             if node not in made:
