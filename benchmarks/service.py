@@ -60,7 +60,7 @@ def bench(args: Namespace) -> Iterator[Result]:
     folder = Path(tempfile.mkdtemp(prefix="viewcache-service-", dir=args.dir))
     with ExitStack() as ends:
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
-        make_clips(folder / "videos", 2 * BATCH, 250)
+        make_clips(folder / "videos", 6 * BATCH, 100)
         yield from _reads(folder, args, ends)
         yield from _opens(folder, args)
         yield from _jobs(folder, args)
@@ -85,7 +85,7 @@ def _reads(folder: Path, args: Namespace, ends: ExitStack) -> Iterator[Result]:
     attached: Any = ends.enter_context(viewcache.open(_described(folder, "shared"), service="auto"))
     ends.callback(stop, folder / "shared")
     assert isinstance(attached, AttachedCache)
-    places = [(epoch, iteration) for epoch in range(2) for iteration in range(own.task("train").iterations(0))]
+    places = [(0, iteration) for iteration in range(own.task("train").iterations(0))]
     for cache in (own, attached):
         for place in places:
             cache.read("train", *place)

@@ -140,7 +140,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _give_back(self, copies: list[Copy]) -> None:
         self._ledger.release(copies)
-        if not self._closing:
+        if not self._closing and (self._board.is_waited_on() or not copies):
             self.pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
     def mark_present(self, works: Sequence[Work[str]]) -> None:
