@@ -3,6 +3,7 @@
 import argparse
 import csv
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewcache.api.cli.terminal import Terminal
@@ -48,15 +49,22 @@ def add_commands(commands: "Commands") -> None:
 
 
 def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from viewcache.api.cli.tables import status_tables
+    from msgspec import to_builtins
+
+    from viewcache.api.cli.tables import client_table, status_tables
     from viewcache.api.config.find import locate
     from viewcache.api.queries.status import status
+    from viewcache.api.service.watching import stats_of
 
-    found = status(locate(arguments.where).catalog)
+    located = locate(arguments.where)
+    found, service = status(located.catalog), stats_of(Path(located.root))
     if terminal.json:
-        terminal.data(found.as_dict())
+        terminal.data({**found.as_dict(), "service": None if service is None else to_builtins(service)})
         return 0
-    for title, columns, rows in status_tables(found):
+    shown = status_tables(found)
+    if service is not None:
+        shown.append(client_table(service))
+    for title, columns, rows in shown:
         if rows:
             terminal.table(columns, rows, title)
         else:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from viewcache import __version__
 from viewcache.api.cli import care, demo, evict, look, make, serve
 from viewcache.api.cli.terminal import Terminal
-from viewcache.errors import BadInput, BadVideo, Broken, Busy, ConfigError, NotFound, ViewcacheError
+from viewcache.errors import BadInput, BadVideo, Broken, Busy, CatalogBusy, ConfigError, NotFound, ViewcacheError
 
 __all__ = ["EXIT_CODES", "exit_code", "main", "parser"]
 
@@ -108,7 +108,15 @@ def _told(error: ViewcacheError, terminal: Terminal) -> int:
             about |= {"code": str(error.code), "file": error.file, "line": error.line, "column": error.column}
         terminal.data({"error": about})
     terminal.say(f"viewcache: {error}")
+    if isinstance(error, CatalogBusy) and (cure := _cure(error)):
+        terminal.say(cure)
     return exit_code(error)
+
+
+def _cure(error: CatalogBusy) -> str:
+    from viewcache.api.service.watching import cure_of
+
+    return cure_of(error)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -1,5 +1,6 @@
 """What plan, run and status show: their values as tables and lines of words."""
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,13 @@ from viewcache.materializer.telemetry.stalls import CAUSES
 if TYPE_CHECKING:
     from viewcache.api.preview.plan import Keep, Outlook, Preview
     from viewcache.api.preview.what_if import BudgetOutlook, WhatIf
+    from viewcache.api.service.answers import StatsOf
     from viewcache.materializer.planning.sharing import Saving
 
 __all__ = [
     "WHAT_IF_HEADS",
     "Table",
+    "client_table",
     "cost_rows",
     "keep_lines",
     "keep_rows",
@@ -155,6 +158,20 @@ def status_tables(found: Status) -> list[Table]:
         _status_waiting(found),
         _status_errors(found),
     ]
+
+
+def client_table(service: "StatsOf") -> Table:
+    """The processes that use a service, with where each reads."""
+    rows: list[tuple[object, ...]] = []
+    for client in service.clients:
+        seats = ", ".join(
+            f"{seat.task} {seat.epoch}/{seat.iteration} as rank {seat.rank} of {seat.world}"
+            + (f", worker {seat.part} of {seat.parts}" if seat.parts > 1 else "")
+            for seat in client.seats
+        )
+        rows.append((client.pid, client.program, f"{duration(time.time() - client.since)} ago", client.held, seats))
+    title = f"clients of the service, process {service.pid}, {duration(service.cpu_s)} of CPU"
+    return title, ("process", "program", "since", "objects held", "reads next"), rows
 
 
 def _status_tasks(found: Status) -> Table:

@@ -18,6 +18,7 @@ In the order of work:
 - ``starting``: how the service is started, twice removed
 - ``client``: a process's connections, and finding the service again
 - ``stopping``: ending a service
+- ``watching``: who uses a service
 - ``attached_task``: a task of such a cache: questions, and pixels read here
 - ``attached``: a cache that another process owns
 - ``opening``: `viewcache.open`: attach, start, or own the store
