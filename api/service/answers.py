@@ -7,6 +7,7 @@ __all__ = [
     "AboutTask",
     "Answer",
     "ClientOf",
+    "Counts",
     "Failed",
     "Fetched",
     "FrameFacts",
@@ -140,6 +141,15 @@ class Held(Answer, tag="held"):
     places: tuple[PlaceOf, ...]
 
 
+class Counts(Answer, tag="counts"):
+    """How far clips that are made ahead are."""
+
+    clips: dict[str, int]
+    """How many are ``ready``, ``planned`` and ``failed``."""
+    over: bool
+    """Whether all is made that the budget keeps."""
+
+
 class VideoFacts(Struct, frozen=True):
     """What is known of one video; see `VideoInfo`."""
 
@@ -247,7 +257,7 @@ class Failed(Answer, tag="failed"):
 
 
 ALL = (
-    Welcome | Joined | AboutTask | Seated | Number | Text | Ok | Fetched | Held | VideosOf | FrameFacts | StatsOf | Note
-    | Going | Failed
+    Welcome | Joined | AboutTask | Seated | Number | Text | Ok | Fetched | Held | VideosOf | FrameFacts | Counts
+    | StatsOf | Note | Going | Failed
 )  # fmt: skip
 """Every answer."""

@@ -21,6 +21,7 @@ __all__ = [
     "Line",
     "Loaded",
     "Look",
+    "Make",
     "Parts",
     "PlannedAt",
     "Positions",
@@ -235,6 +236,14 @@ class Frames(Ask, tag="frames"):
     frames: tuple[FrameAsked, ...]
 
 
+class Make(Ask, tag="make"):
+    """Make ahead what the budget keeps of some epochs, and say how far it is. Answer: `Counts`, within a second."""
+
+    tasks: tuple[str, ...]
+    epochs: int | None
+    """None = as many as a task has."""
+
+
 class Stats(Ask, tag="stats"):
     """What the service does. Answer: `StatsOf`."""
 
@@ -251,6 +260,6 @@ class Bye(Ask, tag="bye"):
 
 ALL = (
     Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Describe
-    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Stats | Stop | Bye
+    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | Stats | Stop | Bye
 )  # fmt: skip
 """Every question."""

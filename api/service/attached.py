@@ -4,10 +4,10 @@ This module and what it imports load no database and no decoder, so that a DataL
 small.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,14 @@ from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
 from viewcache.api.service.client import Client
 from viewcache.api.session import opened
+from viewcache.api.session.sql import select
 from viewcache.api.training.loader import Loader
+from viewcache.errors import BadInput
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import FrameRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["AttachedCache"]
 
@@ -112,6 +117,34 @@ class AttachedCache:
         """Where a video's file is, and the file's extension; see `Cache.video`."""
         video = self.task(task).video(name)
         return video.uri, video.extension
+
+    def sql(self, query: str, *, seconds: float = 10.0, rows: int = 1_000_000) -> "pa.Table":
+        """The answer to one SELECT over the relations of docs/catalog.md, as an Arrow table.
+
+        ``cache.sql(…).to_pandas()`` and ``polars.from_arrow(cache.sql(…))`` give data frames. It is read-only, and sees
+        all that was done before it was asked.
+
+        Args:
+            query: the statement.
+            seconds: most time for it.
+            rows: most rows; further ones are left out.
+
+        Raises:
+            QueryRefused: it is not one SELECT, is wrong, or went over a limit.
+        """
+        self.check_open()
+        return select(self._config.cache, query, seconds, rows)
+
+    def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
+        """Make ahead what the budget keeps of the first epochs of this process's tasks; see `Cache.materialize`."""
+        if epochs is not None and epochs < 1:
+            raise BadInput(f"materialize(epochs={epochs}): at least 1")
+        ask = asks.Make(tuple(self._known.values()), epochs)
+        over = False
+        while not over:
+            counts = self._client.ask(answers.Counts, ask)
+            yield counts.clips
+            over = counts.over
 
     def join(self, source: ConfigSource | Iterable[ConfigSource]) -> tuple[str, ...]:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""

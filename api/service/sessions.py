@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from viewcache.api.service.answers import ClientOf, SeatOf
+from viewcache.api.session.making import Making
 from viewcache.errors import Busy, Closed, Misuse, SeatTaken
 from viewcache.materializer.reading.handle import OwnedSeat, OwnedTask
 from viewcache.materializer.reading.reader import Held
@@ -60,6 +61,8 @@ class Session:
         self.number, self.pid, self.program = number, pid, program
         self.token = secrets.token_hex(16)
         self.since = time.time()
+        self.making: dict[tuple[tuple[str, ...], int | None], Making] = {}
+        """What it has made ahead: by tasks and epochs."""
         self.over = threading.Event()
         """Set when it has ended: what it waits for is given up."""
         self._lock = threading.Lock()

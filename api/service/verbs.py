@@ -18,6 +18,7 @@ from viewcache.api.service.sessions import Lease, Session, Sessions, Sitting
 from viewcache.api.service.transit import TRANSIT, Transit
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
+from viewcache.api.session.making import Making
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Broken, ChunkDamaged, Misuse, SeatTaken, ServiceVersion, StoreUnreachable
 from viewcache.materializer.gate import Cancelled
@@ -80,6 +81,7 @@ class Verbs:
             asks.Videos: self._videos,
             asks.DescribeFrame: self._describe_frame,
             asks.Frames: self._frames,
+            asks.Make: self._make,
             asks.Stats: self._stats,
             asks.Stop: self._stop,
         }
@@ -357,6 +359,18 @@ class Verbs:
         return answers.Held(number, tuple(_place_of(TRANSIT, each) for each in stored))
 
     # The service itself --------------------------------------------------------------------------------------------
+
+    def _make(self, session: Session, ask: asks.Make, _cancelled: Cancelled) -> answers.Counts:
+        owner, wanted = self.cache.owner, (ask.tasks, ask.epochs)
+        making = session.making.get(wanted)
+        if making is None:
+            tasks = [self._task(name).task for name in ask.tasks]
+            making = Making.begin(tasks, ask.epochs, owner.keeper, owner.dispatcher_now())
+            session.making = {wanted: making}
+        over, counts = making.step()
+        if over:
+            session.making = {}
+        return answers.Counts(counts, over)
 
     def _stats(self, _session: Session, _ask: asks.Stats, _cancelled: Cancelled) -> answers.StatsOf:
         work = {name: float(count) for name, count in self.cache.snapshot().work.items()}

@@ -8,7 +8,7 @@ import atexit
 import logging
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.session import opened
 from viewcache.api.session.making import Making
 from viewcache.api.session.owner import assemble
+from viewcache.api.session.sql import select
 from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
@@ -28,6 +29,9 @@ from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.snapshot import Snapshot
 from viewcache.store import LocalTier
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Cache"]
 
@@ -213,6 +217,22 @@ class Cache:
 
     def _make(self, epochs: int | None) -> Making:
         return Making.begin(self.owner.opened, epochs, self.owner.keeper, self.owner.dispatcher_now())
+
+    def sql(self, query: str, *, seconds: float = 10.0, rows: int = 1_000_000) -> "pa.Table":
+        """The answer to one SELECT over the relations of docs/catalog.md, as an Arrow table.
+
+        ``cache.sql(…).to_pandas()`` and ``polars.from_arrow(cache.sql(…))`` give data frames. It is read-only, and sees
+        all that was done before it was asked.
+
+        Args:
+            query: the statement.
+            seconds: most time for it.
+            rows: most rows; further ones are left out.
+
+        Raises:
+            QueryRefused: it is not one SELECT, is wrong, or went over a limit.
+        """
+        return self.gate.run(lambda: select(self.config.cache, query, seconds, rows))
 
     # What it did ---------------------------------------------------------------------------------------------------
 

@@ -51,10 +51,11 @@ class Making:
         """Counts of clips by state, about twice a second, until all is made."""
         done = False
         while not done:
-            done, counts = gate.run(self._wait)
+            done, counts = gate.run(self.step)
             yield counts
 
-    def _wait(self) -> tuple[bool, dict[str, int]]:
+    def step(self) -> tuple[bool, dict[str, int]]:
+        """Wait half a second; whether all is made, and counts of clips by state."""
         return self.dispatcher.wait_idle(0.5), self.dispatcher.counts([active for active, _ in self.works])
 
     def made(self) -> tuple[int, int]:

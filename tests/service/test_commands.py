@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+import viewcache
 from tests.service.served import Opener, described
 from viewcache.api.cli.main import main
 from viewcache.api.service import files
 from viewcache.api.service.stopping import stop
 from viewcache.api.service.watching import stats_of
+from viewcache.errors import BadInput, QueryRefused
 from viewcache.testing.leaks import settle
 
 Run = Callable[..., tuple[int, str, str]]
@@ -102,3 +104,31 @@ def test_serve_in_the_foreground(store: Path, videos: Path, tmp_path: Path, atta
         serving.terminate()
         assert serving.wait(30) == 0
     assert not settle(lambda: [each for each in (store / files.SOCKET,) if each.exists()])
+
+
+def test_sql_from_python(attach: Opener, store: Path, videos: Path) -> None:
+    """An Arrow table of what has been done until then, from a client as from an owner; nothing can be changed."""
+    cache = attach()
+    cache.read("train", 0, 2)
+    query = "select task, epoch, iteration from progress"
+    assert cache.sql(query).to_pylist() == [{"task": "train", "epoch": 0, "iteration": 3}]
+    assert cache.sql("select count(*) as n from videos")["n"].to_pylist() == [10]
+    with pytest.raises(QueryRefused):
+        cache.sql("delete from task")
+    cache.close()
+    stop(store)
+    with viewcache.open(described(store, videos), service="off") as owner:
+        assert owner.sql(query).to_pylist() == [{"task": "train", "epoch": 0, "iteration": 3}]
+
+
+def test_making_ahead_through_a_service(attach: Opener) -> None:
+    """As an owner makes: counts until all is there; what was made is not made again."""
+    cache = attach()
+    counts = list(cache.materialize(2))
+    assert counts[-1] == {"planned": 0, "making": 0, "ready": 40, "failed": 0}
+    made = cache.stats().work["objects"]
+    assert cache.read("train", 1, 4).waited_s == 0.0
+    assert list(cache.materialize(1))[-1]["ready"] == 40, "rounded up to a generation"
+    assert cache.stats().work["objects"] == made
+    with pytest.raises(BadInput, match=r"materialize\(epochs=0\): at least 1"):
+        next(cache.materialize(0))
