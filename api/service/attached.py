@@ -4,6 +4,7 @@ This module and what it imports load no database and no decoder, so that a DataL
 small.
 """
 
+import atexit
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +53,7 @@ class AttachedCache:
         """Name of each task here → its name at the service."""
         self._tasks: dict[str, AttachedTask] = {}
         opened.enter(self)
+        atexit.register(self.close)
 
     @property
     def config(self) -> Config:
@@ -180,6 +182,7 @@ class AttachedCache:
     def close(self) -> None:
         """Let go; the service goes on for others. Harmless when done twice."""
         opened.leave(self)
+        atexit.unregister(self.close)
         self._client.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from viewcache.api.config.documents import TextSource
 from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.peer import peer
 from viewcache.api.service.starting import START_S, start, start_lock
-from viewcache.errors import Broken, Closed, ServiceDown, Timeout
+from viewcache.errors import Broken, CatalogBusy, Closed, ServiceDown, Timeout
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
 
@@ -103,7 +103,7 @@ class Client:
             return self._connected
 
     def _connect(self) -> Connected:
-        until = time.monotonic() + START_S
+        until = time.monotonic() + START_S  # also for the last service to end, which still owns the store
         while True:
             line = files.connect(self.root, SILENT_S)
             if line is not None:
@@ -127,7 +127,12 @@ class Client:
         """Start the service, unless another process is about to."""
         with start_lock(self.root) as mine:
             if mine and (line := files.connect(self.root, SILENT_S)) is None:
-                start(self.root, self._documents)
+                try:
+                    start(self.root, self._documents)
+                except CatalogBusy as busy:
+                    before = files.read_facts(self.root)
+                    if before is None or before.pid != busy.pid:
+                        raise
             elif mine and line is not None:
                 line.close()
 

@@ -158,7 +158,7 @@ class Server:
         """Answer what comes on one connection."""
         try:
             while not self._going.is_set():
-                connection.socket.settimeout(None)
+                connection.socket.settimeout(SEND_S if connection.session is None else None)
                 body, descriptors = wire.receive(connection.socket, wire.ASK_BYTES)
                 for each in descriptors:
                     os.close(each)

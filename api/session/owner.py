@@ -150,6 +150,8 @@ class Owner:
         self._starting = threading.RLock()
         """Held while workers are started, and when closing looks whether there are any."""
         self._readers: dict[str, Reader] = {}
+        self._admitted = frozenset[str]()
+        """Names of the tasks that are open and share already."""
         self._handles: dict[str, OwnedTask] = {}
         self._groups: dict[int, Group] = {}
 
@@ -195,6 +197,7 @@ class Owner:
         self._check_budget()
         for task in self.opened:
             task.dataset.files.headers.begin()
+        self._admitted = frozenset(self._readers)
 
     def _share(self) -> None:
         cache = self.config.cache
@@ -215,15 +218,22 @@ class Owner:
             ConfigError: a task of the name is open with another definition, or fewer epochs.
             BadInput: see `Cache.join`; so are the other errors.
         """
+        names = tuple(task.name for task in more.tasks)
+        if self._admitted.issuperset(names):  # without waiting for others whose datasets are being listed
+            self._check_known(more)
+            return names
         with self._joining:
-            known = {task.name: task for task in self.config.tasks}
-            for task in more.tasks:
-                if task.name in known:
-                    _check_same(known[task.name], task, self.config, more)
-            fresh = tuple(task for task in more.tasks if task.name not in known)
+            self._check_known(more)
+            fresh = tuple(task for task in more.tasks if task.name not in self._admitted)
             if fresh:
                 self._add(replace(self.config, tasks=(*self.config.tasks, *fresh)), progress)
-            return tuple(task.name for task in more.tasks)
+            return names
+
+    def _check_known(self, more: Config) -> None:
+        known = {task.name: task for task in self.config.tasks if task.name in self._admitted}
+        for task in more.tasks:
+            if task.name in known:
+                _check_same(known[task.name], task, self.config, more)
 
     def _add(self, config: Config, progress: Progress | None) -> tuple[str, ...]:
         """Open the tasks of a configuration that are not open, and let them share."""
@@ -239,6 +249,7 @@ class Owner:
         except BaseException:
             self.config, self._readers = before
             raise
+        self._admitted = frozenset(self._readers)
         if self.dispatcher is not None:
             self.dispatcher.leave_to_readers(self._reserve())
         return tuple(task.name for task in fresh)

@@ -13,7 +13,7 @@ from tests.service.served import Opener, described, digest, ended, start, told
 from viewcache.api.service import files
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
-from viewcache.errors import BadInput, CatalogBusy, ConfigError, NotFound, SeatTaken, ServiceDown
+from viewcache.errors import BadInput, CatalogBusy, ConfigError, NotFound, SeatTaken, ServiceDown, Timeout
 from viewcache.testing.leaks import settle
 
 READ = """
@@ -277,6 +277,31 @@ def test_what_cannot_be_opened_is_told_to_who_starts(store: Path, tmp_path: Path
     assert str(missing.value) == str(same.value)
     with pytest.raises(BadInput, match=r"VIEWCACHE_SERVICE='maybe'|service='maybe': auto, off, attach"):
         viewcache.open(described(store, videos), service="maybe")
+
+
+def test_a_service_that_hangs_is_told_of(attach: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that says nothing at all, not even that the work goes on, is named with what ends it; it may go on later."""
+    cache = attach()
+    before = digest(cache.read("train", 0, 0))
+    monkeypatch.setattr("viewcache.api.service.client.SILENT_S", 1.0)
+    pid = cache.stats().pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Timeout, match=f"the service, process {pid}, has said nothing for 1 s.*stop --now"):
+            cache.read("train", 0, 0)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
+    assert digest(cache.read("train", 0, 0)) == before
+
+
+def test_a_service_that_is_ending_is_waited_for(attach: Opener, store: Path) -> None:
+    """Who comes while the last one lets go of the store starts the next one as soon as that has."""
+    cache = attach()
+    before = digest(cache.read("train", 0, 0))
+    for _ in range(3):
+        os.kill(pid_of(store), signal.SIGTERM)
+        assert digest(cache.read("train", 0, 0)) == before
 
 
 def test_a_store_that_is_deleted_ends_its_service(attach: Opener, store: Path) -> None:
