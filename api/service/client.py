@@ -37,8 +37,8 @@ SLICE_S = 0.2
 BETWEEN_S = 0.05
 """Between two looks whether somebody else has started the service."""
 
-MOST_DEATHS = 3
-"""So often a service may die on one and the same question."""
+MOST_DEATHS = 10
+"""So often a service may die on one and the same question: more than chance would have it, and yet not for ever."""
 
 A = TypeVar("A", bound=answers.Answer)
 
