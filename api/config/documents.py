@@ -6,7 +6,7 @@ Specs do not travel: a process takes nothing from another one that it has not ch
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from viewcache.api.config.load import Config, ConfigSource, assemble
@@ -53,14 +53,37 @@ def _text_of(source: ConfigSource) -> TextSource:
     raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
 
 
-def load_texts(sources: Sequence[TextSource]) -> Config:
+def load_texts(sources: Sequence[TextSource], running: Config | None = None) -> Config:
     """Read and check a configuration that came as text; see `load`.
+
+    Args:
+        sources: its text.
+        running: of the cache that is open already: nothing is imported that its own configuration does not name.
 
     Raises:
         ConfigError: anything in it is wrong; with file, line and column.
     """
     written = [(node, each.folder) for each in sources for node in _nodes(each)]
+    if running is not None:
+        written = [(_without_modules(node, running), folder) for node, folder in written]
     return assemble(written, [each.name for each in sources if os.path.isabs(each.name)]).value
+
+
+def _without_modules(document: Node, running: Config) -> Node:
+    """The same without ``cache.op_modules``, which must be those of the cache that is open: they are imported there."""
+    cache = document.value.get("cache") if isinstance(document.value, dict) else None
+    if cache is None or not isinstance(cache.value, dict) or "op_modules" not in cache.value:
+        return document
+    modules = cache.value["op_modules"]
+    if modules.plain() != list(running.cache.op_modules):
+        raise modules.error(
+            ConfigCode.OTHER_CACHE,
+            f"cache.op_modules is {modules.shown()}, but the cache is open with "
+            f"{_shown(running.cache.op_modules)}: use that, or end the service by `viewcache stop` first",
+        )
+    left = replace(cache, value={key: node for key, node in cache.value.items() if key != "op_modules"})
+    assert isinstance(document.value, dict)
+    return replace(document, value={**document.value, "cache": left})
 
 
 def _nodes(source: TextSource) -> tuple[Node, ...]:
@@ -72,7 +95,7 @@ def _nodes(source: TextSource) -> tuple[Node, ...]:
         raise ConfigError(ConfigCode.NOT_YAML, f"is no mapping in JSON: {error}", _MAPPING) from error
 
 
-_MEANING = ("catalog", "epochs_per_generation", "seed", "op_modules")
+_MEANING = ("catalog", "epochs_per_generation", "seed")
 """Keys of ``cache`` that decide what paths mean, or where things are."""
 
 _SETTINGS = {

@@ -22,7 +22,7 @@ from viewcache.api.config.documents import TextSource
 from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.peer import peer
 from viewcache.api.service.starting import START_S, start, start_lock
-from viewcache.errors import Broken, CatalogBusy, Closed, ServiceDown, Timeout
+from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, Timeout, ViewcacheError
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
 
@@ -145,6 +145,10 @@ class Client:
             hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self._documents, self.job)
             answer, descriptors = _ask(line, hello, None)
             welcome = _expect(answers.Welcome, answer)
+            if len(descriptors) != len(welcome.tiers):
+                for each in descriptors:
+                    os.close(each)
+                raise Full("this process has no descriptor left for the cache: close files, or raise ulimit -n")
             return Connected(welcome, ClientTiers(dict(zip(welcome.tiers, descriptors, strict=True))), line, [])
         except BaseException:
             line.close()
@@ -156,6 +160,9 @@ class Client:
         with self._lock:
             if connected.lines:
                 return connected, connected.lines.pop()
+        return connected, self._new_line(connected)
+
+    def _new_line(self, connected: Connected) -> socket.socket:
         line = files.connect(self.root, SILENT_S)
         if line is None:
             raise _Ended
@@ -166,7 +173,7 @@ class Client:
         except BaseException:
             line.close()
             raise
-        return connected, line
+        return line
 
     # Asking --------------------------------------------------------------------------------------------------------
 
@@ -223,17 +230,20 @@ class Client:
 
     def tell(self, connected: Connected, message: asks.Ask) -> None:
         """Say something that has no answer; if the session is over it has no meaning any more."""
+        with self._lock:
+            if connected is not self._connected:
+                return
+            line = connected.lines.pop() if connected.lines else None
         try:
-            now, line = self._line()
-        except (_Ended, OSError):
+            line = line or self._new_line(connected)
+        except (_Ended, OSError, ViewcacheError):
             return
         try:
-            if now is connected:
-                wire.send(line, message)
+            wire.send(line, message)
         except OSError:
             line.close()
         else:
-            self._put_back(now, line)
+            self._put_back(connected, line)
 
     def remember(self, documents: Iterable[asks.Document]) -> None:
         """Further tasks have joined: the next run of the service is told of them, too."""

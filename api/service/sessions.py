@@ -63,6 +63,8 @@ class Session:
         self.since = time.time()
         self.making: dict[tuple[tuple[str, ...], int | None], Making] = {}
         """What it has made ahead: by tasks and epochs."""
+        self.by_path: set[str] = set()
+        """Tasks that it has read without a seat."""
         self.over = threading.Event()
         """Set when it has ended: what it waits for is given up."""
         self._lock = threading.Lock()
@@ -132,6 +134,10 @@ class Session:
         if sitting is not None:
             sitting.resting = True
             sitting.seat.rise()
+
+    def reads(self, task: str) -> bool:
+        """Whether it reads a task, from a seat or by path."""
+        return task in self.by_path or any(sitting.task == task for sitting in self.sittings())
 
     def sittings(self) -> list[Sitting]:
         """Its seats."""

@@ -137,7 +137,7 @@ class Verbs:
         if not documents:
             return (), []
         sources = [TextSource(each.name, each.folder, each.text) for each in documents]
-        config = load_texts(sources)
+        config = load_texts(sources, self.cache.config)
         warnings = differences(sources, config, self.cache.config)
         return self.cache.owner.admit(of_job(config, job)), warnings
 
@@ -150,7 +150,7 @@ class Verbs:
             self._let_go(lease)
         for sitting in seats:
             sitting.seat.leave()
-        for task in {sitting.task for sitting in seats}:
+        for task in {sitting.task for sitting in seats} | session.by_path:
             self._suspend_unread(task)
 
     def expire(self) -> None:
@@ -169,8 +169,7 @@ class Verbs:
 
     def _suspend_unread(self, task: str) -> None:
         with self._sitting:
-            read = any(sitting.task == task for session in self.sessions.all() for sitting in session.sittings())
-            if not read:
+            if not any(session.reads(task) for session in self.sessions.all()):
                 self.cache.owner.suspend(task)
 
     def _let_go(self, lease: Lease) -> None:
@@ -279,6 +278,8 @@ class Verbs:
     def _look(self, session: Session, ask: asks.Look, cancelled: Cancelled) -> answers.Fetched:
         task = self._task(ask.task)
         which = None if ask.last < 0 else range(max(0, ask.first), ask.last)
+        if which is None:
+            session.by_path.add(ask.task)
         return self._fetched(
             session, task, lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled)
         )

@@ -10,8 +10,10 @@ import pytest
 
 import viewcache
 from tests.service.served import Opener, described, digest, ended, start, told
-from viewcache.api.service import files
+from viewcache.api.config.documents import texts_of
+from viewcache.api.service import answers, asks, files
 from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.errors import BadInput, CatalogBusy, ConfigError, NotFound, SeatTaken, ServiceDown, Timeout
 from viewcache.testing.leaks import settle
@@ -245,6 +247,21 @@ def test_settings_that_paths_depend_on_must_be_the_same(attach: Opener, key: str
     cache = attach()
     with pytest.raises(ConfigError, match=f"cache.{key} is 3, but the cache is open with"):
         attach(cache={key: 3})
+    assert cache.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
+
+
+def test_a_joiner_brings_no_code(attach: Opener, store: Path, videos: Path, tmp_path: Path) -> None:
+    """Modules of operations are those of who started the service; no other is imported by it."""
+    cache = attach()
+    module = tmp_path / "joined_ops.py"
+    module.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    client = Client(store, texts_of(described(store, videos)), may_start=False)
+    document = texts_of({"cache": {"store": str(store), "op_modules": ["joined_ops"]}})[0]
+    ask = asks.Join((asks.Document(document.name, document.folder, document.text),), "")
+    with pytest.raises(ConfigError, match=r"cache\.op_modules is a list of 1, but the cache is open with none"):
+        client.ask(answers.Joined, ask)
+    client.close()
+    assert not (tmp_path / "ran").exists()
     assert cache.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
 
 

@@ -142,7 +142,11 @@ def test_who_holds_too_much_or_too_long_loses_it(verbs: Verbs, monkeypatch: pyte
 def test_the_end_of_a_session_gives_everything_back(verbs: Verbs) -> None:
     """Holds, seats and what is in transit; what it asks afterwards is refused."""
     session, _ = verbs.hello(asks.Hello(1, "", "test", (), ""), 0)
+    other, _ = verbs.hello(asks.Hello(1, "", "test", (), ""), 0)
     try:
+        look(verbs, other)
+        verbs.end(other)
+        assert verbs.cache.task("train").task.seats.positions() == (), "who read by path has gone"
         seated = verbs.answer(session, asks.Sit("train", 0, 1, 0, 1, 0, 0), threading.Event())
         assert isinstance(seated, answers.Seated)
         verbs.answer(session, asks.Fetch(seated.seat, 0, 0), threading.Event())
