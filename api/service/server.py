@@ -100,15 +100,23 @@ class Server:
         self._listener.setblocking(False)
         self._poll.register(self._listener, select.EPOLLIN)
         while not self._is_over():
-            ready = {descriptor for descriptor, _ in self._poll.poll(POLL_S)}
-            letting_in = self._listener.fileno() in ready
-            for descriptor in ready - {self._listener.fileno()}:
-                self._ended(descriptor)
-            if letting_in:  # last: a new client's descriptor may have the number of one that has just ended
-                self._let_in()
-            self._tell_waiting()
-            self._verbs.expire()
+            try:
+                self._look()
+            except Exception:  # whatever it is, it concerns one client, and the others go on
+                _log.exception("a client could not be seen to", extra={"action": "server_failed"})
+                time.sleep(POLL_S)
         self._end()
+
+    def _look(self) -> None:
+        """See what has happened to clients since the last time."""
+        ready = {descriptor for descriptor, _ in self._poll.poll(POLL_S)}
+        letting_in = self._listener.fileno() in ready
+        for descriptor in ready - {self._listener.fileno()}:
+            self._ended(descriptor)
+        if letting_in:  # last: a new client's descriptor may have the number of one that has just ended
+            self._let_in()
+        self._tell_waiting()
+        self._verbs.expire()
 
     def _is_over(self) -> bool:
         why = self._why_over()
@@ -122,6 +130,8 @@ class Server:
         if not self._is_there():
             return f"the store {self._root} is gone"
         sessions, now = self._verbs.sessions, time.monotonic()
+        if any(each.asked_at for each in list(self._connections.values())):
+            return ""  # a hello may take long: datasets of many files are listed
         # Who started it is about to come.
         since, patience_s = (
             (self._began, max(self._idle_s, FIRST_S)) if sessions.left_at is None else (sessions.left_at, self._idle_s)
@@ -152,7 +162,12 @@ class Server:
         connection = _Connection(line, pid)
         with self._lock:
             self._connections[line.fileno()] = connection
-        threading.Thread(target=self._serve, args=(connection,), name="viewcache-line", daemon=True).start()
+        thread = threading.Thread(target=self._serve, args=(connection,), name="viewcache-line", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system gives no more
+            self._tell(f"process {pid} was turned away: {error}")
+            self._close(connection)
 
     def _serve(self, connection: _Connection) -> None:
         """Answer what comes on one connection."""

@@ -194,7 +194,7 @@ class OwnedTask:
     @property
     def parts(self) -> int:
         """How many DataLoader workers take turns at a rank's batches, as it was read last."""
-        return self._reader.size[1]
+        return self.task.seats.parts
 
     @gated
     def planned_at(self, epoch: int) -> float:

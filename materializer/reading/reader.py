@@ -97,8 +97,8 @@ class Reader:
         self._observer = observer
         self._learning = learning
         self._draws_for_all = draws_for_all
-        self.size = 1, 1
-        """Ranks, and parts of a rank, that it was read by last."""
+        self._size = 1, 1
+        """Ranks, and parts of a rank, that the catalog knows of."""
 
     # Seats ---------------------------------------------------------------------------------------------------------
 
@@ -258,8 +258,8 @@ class Reader:
             return
         key, reading, plan = seat.key, held.reading, held.clips.plan
         size = key.world, key.parts
-        if size != self.size:
-            self.size = size
+        if size != self._size:
+            self._size = size
             self._catalog.limit_seats(self.task.task_id, *size)
         place = reading.epoch, reading.iteration
         seats.read(seat, *place, plan.iterations)

@@ -49,6 +49,8 @@ class Seats:
         """Nobody reads yet."""
         self._lock = threading.Lock()
         self._seats: list[Seat] = []
+        self.parts = 1
+        """Parts of a rank in the training that sat down last."""
 
     def sit(self, key: SeatKey, epoch: int = 0, iteration: int = 0) -> Seat:
         """Take a seat, to read from a place on.
@@ -57,6 +59,7 @@ class Seats:
         So does the seat of a reader that stopped, if it has the same key.
         """
         with self._lock:
+            self.parts = key.parts
             return self._new(key, Position(epoch, iteration), taken=True)
 
     def by_path(self, rank: int, world: int) -> Seat | None:
