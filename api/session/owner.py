@@ -15,7 +15,7 @@ from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ConfigCode, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import Progress
+from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.reading.frames import SingleWork
@@ -241,7 +241,7 @@ class Owner:
         self.config = config
         try:
             fresh = [task for task in config.tasks if task.name not in self._readers]
-            listed: dict[DatasetSpec, Files] = {}
+            listed = self._listed_of_jobs(fresh)
             for task in fresh:
                 self._readers[task.name] = self._reader(task, progress, listed)
             self._check_budget()  # before the others share with a task that is refused
@@ -253,6 +253,12 @@ class Owner:
         if self.dispatcher is not None:
             self.dispatcher.leave_to_readers(self._reserve())
         return tuple(task.name for task in fresh)
+
+    def _listed_of_jobs(self, fresh: Iterable[TaskSpec]) -> dict[DatasetSpec, Files]:
+        """The files of open tasks that are the same but for the name: another job reads the files that these read."""
+        nameless = {replace(task, name="") for task in fresh}
+        same = (task for task in self.opened if replace(task.spec, name="") in nameless)
+        return {files_of(task.spec.dataset): task.dataset.files for task in same}
 
     def leave(self, name: str) -> None:
         """See `Cache.leave`."""
