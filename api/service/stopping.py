@@ -8,7 +8,7 @@ from pathlib import Path
 
 from viewcache.api.service import answers, asks, files
 from viewcache.api.service.client import Client
-from viewcache.errors import NotFound, Timeout
+from viewcache.errors import NotFound, ServiceDown, Timeout
 
 __all__ = ["stop"]
 
@@ -39,11 +39,14 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
     if facts is None or (line := files.connect(root, 1.0)) is None:
         raise NotFound(f"no service runs for {root}")
     line.close()
-    client = Client(root, (), may_start=False)
     try:
-        client.ask(answers.Ok, asks.Stop(if_idle=if_idle))
-    finally:
-        client.close()
+        client = Client(root, (), may_start=False)
+        try:
+            client.ask(answers.Ok, asks.Stop(if_idle=if_idle))
+        finally:
+            client.close()
+    except ServiceDown:
+        pass  # it was about to end by itself
     _wait(root, facts)
     return facts.pid
 

@@ -127,7 +127,7 @@ class ServiceMachine(RuleBasedStateMachine):
             self.close(number)
         with suppress(NotFound):
             stop(self.store)
-        assert not (self.store / files.SOCKET).exists()
+        assert files.connect(self.store, 1.0) is None
         shutil.rmtree(self.folder)
 
 
