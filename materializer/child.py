@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 
-__all__ = ["start_child"]
+__all__ = ["import_path", "start_child"]
 
 
 def start_child(module: str, fd: int, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -18,10 +20,20 @@ def start_child(module: str, fd: int, *arguments: str) -> "subprocess.Popen[byte
         fd: the child's end of a socket pair; the caller closes it.
         arguments: after the descriptor.
     """
-    path = os.pathsep.join(os.path.abspath(each) for each in sys.path)
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, str(fd), *arguments],
         pass_fds=[fd],
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": import_path()},
     )
+
+
+def import_path() -> str:
+    """Where this process imports from, for ``PYTHONPATH``: absolute, and without a working folder that is gone."""
+    return os.pathsep.join(_absolute_paths())
+
+
+def _absolute_paths() -> Iterator[str]:
+    for each in sys.path:
+        with suppress(FileNotFoundError):
+            yield os.path.abspath(each)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from viewcache.api.config.load import Config, ConfigSource, assemble
+from viewcache.api.config.load import Config, ConfigSource, assemble, working_folder
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError
 
@@ -44,9 +44,9 @@ def texts_of(source: ConfigSource | Iterable[ConfigSource]) -> tuple[TextSource,
 
 def _text_of(source: ConfigSource) -> TextSource:
     if isinstance(source, Mapping):
-        return TextSource(_MAPPING, os.getcwd(), json.dumps(source, default=os.fspath))
+        return TextSource(_MAPPING, working_folder(), json.dumps(source, default=os.fspath))
     if isinstance(source, str) and "\n" in source:
-        return TextSource("<string>", os.getcwd(), source)
+        return TextSource("<string>", working_folder(), source)
     if isinstance(source, str | os.PathLike):
         path = os.path.abspath(source)
         return TextSource(path, os.path.dirname(path), read_source(Path(source)))

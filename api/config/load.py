@@ -17,7 +17,7 @@ from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
 from viewcache.api.config.values import Entries, local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
-from viewcache.errors import BadInput, ConfigCode, ConfigError, ViewNotFound
+from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer import ops
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -219,11 +219,12 @@ class _Document:
 
 def read_documents(source: ConfigSource, files: list[str]) -> Iterator[tuple[Node, str]]:
     """The documents of one source with the folder where relative paths start; a file's path is added to ``files``."""
-    folder = os.getcwd()
     if isinstance(source, Mapping):
         nodes: tuple[Node, ...] = (from_python(source),)
+        folder = working_folder()
     elif isinstance(source, str) and "\n" in source:
         nodes = read_text(source)
+        folder = working_folder()
     elif isinstance(source, str | os.PathLike):
         nodes = read_file(Path(source))
         files.append(os.path.abspath(source))
@@ -232,6 +233,18 @@ def read_documents(source: ConfigSource, files: list[str]) -> Iterator[tuple[Nod
         raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
     for node in nodes:
         yield node, folder
+
+
+def working_folder() -> str:
+    """Where relative paths of text and mappings start.
+
+    Raises:
+        NotFound: the folder that this process stands in was removed.
+    """
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise NotFound("the working folder of this process is gone; go to another one, or name a YAML file") from error
 
 
 def _cache_entries(documents: list[_Document], problems: Problems) -> _CacheEntries:

@@ -18,6 +18,7 @@ import msgspec
 
 from viewcache.api.service import answers, asks, files, wire
 from viewcache.errors import ServiceDown
+from viewcache.materializer.child import import_path
 
 __all__ = ["START_S", "start", "start_lock"]
 
@@ -85,7 +86,6 @@ def start(root: Path, documents: Sequence[asks.Document]) -> None:
 
 
 def _spawn(root: Path, ready: int, documents: Sequence[asks.Document]) -> None:
-    path = os.pathsep.join(os.path.abspath(each) for each in sys.path)
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -100,7 +100,7 @@ def _spawn(root: Path, ready: int, documents: Sequence[asks.Document]) -> None:
             stderr=log,
             pass_fds=[ready],
             cwd="/",
-            env={**environment, **_MEMORY, "PYTHONPATH": path},
+            env={**environment, **_MEMORY, "PYTHONPATH": import_path()},
             umask=0o077,
         )
     finally:

@@ -1,0 +1,117 @@
+"""Where a service is started from does not matter to it, and who is another user gets nothing of it."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+import viewcache
+from tests.house.tree import ROOT
+from tests.service.served import Opener, described
+from viewcache.api.service import files
+from viewcache.api.service.stopping import stop
+from viewcache.errors import NotFound
+
+OPEN = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import viewcache
+with viewcache.open(sys.argv[1], service="auto") as cache:
+    print(cache.read("train", 0, 0).video.shape[0], cache.stats().pid)
+"""
+
+WAYS = {
+    "a pipe": '"$0" -c "$1" "$2" | cat',
+    "few descriptors": 'ulimit -n 64; "$0" -c "$1" "$2"',
+    "a folder that is gone": 'cd "$(mktemp -d)" && rmdir "$PWD" && "$0" -c "$1" "$2"',
+    "ignored signals": 'trap "" TERM INT HUP; "$0" -c "$1" "$2"',
+    "its own session": 'setsid -w "$0" -c "$1" "$2"',
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_started_from_anywhere(way: str, store: Path, videos: Path, tmp_path: Path) -> None:
+    """What started it ends at once, it serves on, and can be stopped; it has the descriptors that the system gives."""
+    config = tmp_path / "train.yaml"
+    config.write_text(yaml.safe_dump(described(store, videos)))
+    command = ["sh", "-c", WAYS[way], sys.executable, OPEN, str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    count, pid = map(int, done.stdout.split())
+    assert count == 4
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    (line,) = [line.split() for line in limits.splitlines() if line.startswith("Max open files")]
+    assert line[3] == line[4], "its own limit is the highest that it may have"
+    with viewcache.open(described(store, videos), service="attach") as cache:
+        assert cache.read("train", 0, 1).video.shape[0] == 4
+    assert stop(store) == pid
+
+
+@pytest.fixture
+def reachable(videos: Path) -> Iterator[Path]:
+    """A store in a folder that other users can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="viewcache-other-"))
+    folder.chmod(0o755)
+    store = folder / "store"
+    with viewcache.open(described(store, videos), service="auto") as cache:
+        cache.read("train", 0, 0)
+        store.chmod(0o755)
+        yield store
+    with suppress(NotFound):
+        stop(store)
+    shutil.rmtree(folder)
+
+
+def knocked(path: Path) -> str:
+    """What another user gets at a socket: an error's name, or that nobody speaks."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setuid(65534)
+            line = socket.socket(socket.AF_UNIX)
+            line.settimeout(10)
+            line.connect(str(path))
+            said = repr(line.recv(1))
+        except OSError as error:
+            said = type(error).__name__
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with open(reading, encoding="ascii") as told:
+        return told.read()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(("mode", "answer"), [(0o600, "PermissionError"), (0o666, "b''")])
+def test_another_user_gets_nothing(reachable: Path, mode: int, answer: str) -> None:
+    """The socket's mode keeps others out; where somebody has changed it, the service turns them away itself."""
+    path = reachable / files.SOCKET
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(mode)
+    assert knocked(path) == answer
+
+
+def test_a_working_folder_that_is_gone_is_told() -> None:
+    """A mapping's relative paths start in a folder that must be there; a file's do not need it."""
+    program = OPEN.replace("sys.argv[1]", "{'cache': {'store': 'x'}}")
+    command = ["sh", "-c", WAYS["a folder that is gone"], sys.executable, program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "NotFound: the working folder of this process is gone" in done.stderr
+
+
+def test_files_are_the_users_own(attach: Opener, store: Path) -> None:
+    """Nobody else may read what a service says of itself, or its log."""
+    attach()
+    for name in (files.SOCKET, files.LOG, files.START_LOCK, "service.json"):
+        assert (store / name).stat().st_mode & 0o077 == 0, name
+    assert store.stat().st_mode & 0o077 == 0
