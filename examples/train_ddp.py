@@ -28,6 +28,7 @@ def main(config: str) -> None:
             loss.backward()
             optimizer.step()
             print(f"rank {loader.rank} of {loader.world}, batch {number}: videos {batch['index'].tolist()}", flush=True)
+    distributed.barrier()  # who ends while another still talks to it may take it down
     distributed.destroy_process_group()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from viewcache.api.config.load import Config, ConfigSource, assemble, working_folder
+from viewcache.api.config.load import Config, ConfigSource, assemble, sources_of, working_folder
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError
 
@@ -38,8 +38,7 @@ def texts_of(source: ConfigSource | Iterable[ConfigSource]) -> tuple[TextSource,
         ConfigError: a file cannot be read.
         BadInput: a source is none of path, YAML text and mapping.
     """
-    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
-    return tuple(map(_text_of, sources))
+    return tuple(map(_text_of, sources_of(source)))
 
 
 def _text_of(source: ConfigSource) -> TextSource:
@@ -71,19 +70,25 @@ def load_texts(sources: Sequence[TextSource], running: Config | None = None) -> 
 
 def _without_modules(document: Node, running: Config) -> Node:
     """The same without ``cache.op_modules``, which must be those of the cache that is open: they are imported there."""
-    cache = document.value.get("cache") if isinstance(document.value, dict) else None
-    if cache is None or not isinstance(cache.value, dict) or "op_modules" not in cache.value:
+    given = _cache_keys(document)
+    if "op_modules" not in given:
         return document
-    modules = cache.value["op_modules"]
+    modules = given.pop("op_modules")
     if modules.plain() != list(running.cache.op_modules):
         raise modules.error(
             ConfigCode.OTHER_CACHE,
             f"cache.op_modules is {modules.shown()}, but the cache is open with "
             f"{_shown(running.cache.op_modules)}: use that, or end the service by `viewcache stop` first",
         )
-    left = replace(cache, value={key: node for key, node in cache.value.items() if key != "op_modules"})
     assert isinstance(document.value, dict)
+    left = replace(document.value["cache"], value=given)
     return replace(document, value={**document.value, "cache": left})
+
+
+def _cache_keys(document: Node) -> dict[str, Node]:
+    """What a document says below ``cache``, by key."""
+    cache = document.value.get("cache") if isinstance(document.value, dict) else None
+    return dict(cache.value) if cache is not None and isinstance(cache.value, dict) else {}
 
 
 def _nodes(source: TextSource) -> tuple[Node, ...]:
@@ -118,11 +123,8 @@ def differences(sources: Sequence[TextSource], more: Config, running: Config) ->
         ConfigError: it means another cache, or its paths would mean something else.
     """
     given: dict[str, Node] = {}
-    for node in (node for each in sources for node in _nodes(each)):
-        document = node.value
-        cache = document.get("cache") if isinstance(document, dict) else None
-        if cache is not None and isinstance(cache.value, dict):
-            given |= cache.value
+    for document in (document for each in sources for document in _nodes(each)):
+        given |= _cache_keys(document)
     mine, theirs = running.cache, more.cache
     for key in _MEANING:
         if key in given and getattr(mine, key) != getattr(theirs, key):

@@ -154,8 +154,12 @@ def load_more(source: ConfigSource | Iterable[ConfigSource], config: Config) -> 
 
 
 def _documents(source: ConfigSource | Iterable[ConfigSource], files: list[str]) -> list[tuple[Node, str]]:
-    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
-    return [document for each in sources for document in read_documents(each, files)]
+    return [document for each in sources_of(source) for document in read_documents(each, files)]
+
+
+def sources_of(source: ConfigSource | Iterable[ConfigSource]) -> list[ConfigSource]:
+    """The sources that are given: one, or several."""
+    return [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
 
 
 def assemble(

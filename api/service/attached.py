@@ -17,7 +17,7 @@ from viewcache.api.config.documents import TextSource, load_texts, texts_of
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
-from viewcache.api.service.client import Client
+from viewcache.api.service.client import Client, documents_of
 from viewcache.api.session import opened
 from viewcache.api.session.sql import select
 from viewcache.api.training.loader import Loader
@@ -152,7 +152,7 @@ class AttachedCache:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
         sources = texts_of(source)
         config = load_texts(sources)
-        documents = tuple(asks.Document(each.name, each.folder, each.text) for each in sources)
+        documents = documents_of(sources)
         names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job)).tasks
         self._client.remember(documents)
         joined = self._names(config, names)

@@ -257,14 +257,7 @@ class AttachedTask:
 
     def _load(self, session: Connected, lease: int, places: Sequence[answers.PlaceOf], out: NDArray[np.uint8]) -> bool:
         """Read what is held into ``out`` and give it back; whether all of it was whole."""
-        placed = [
-            Placed(
-                each.tier,
-                Stored(each.physical, each.shape, each.chunk_rows, each.codec, ChunkTable.from_bytes(each.table)),
-            )
-            for each in places
-        ]
-        damaged, took = session.tiers.read_slots(placed, out)
+        damaged, took = session.tiers.read_slots(list(map(_placed, places)), out)
         seconds = sum(each.seconds for each in took)
         self.spent.loaded_s += seconds
         loaded = tuple(row for each in took for row in _loaded(each))
@@ -343,10 +336,13 @@ class AttachedTask:
         raise Broken(f"frames of {requests[0].video!r} could not be read {READ_TRIES} times in a row")
 
     def _load_one(self, session: Connected, place: answers.PlaceOf, out: NDArray[np.uint8]) -> bool:
-        table = ChunkTable.from_bytes(place.table)
-        stored = Stored(place.physical, place.shape, place.chunk_rows, place.codec, table)
-        damaged, _ = session.tiers.read_slots([Placed(place.tier, stored)], out[None])
+        damaged, _ = session.tiers.read_slots([_placed(place)], out[None])
         return not damaged
+
+
+def _placed(place: answers.PlaceOf) -> Placed:
+    table = ChunkTable.from_bytes(place.table)
+    return Placed(place.tier, Stored(place.physical, place.shape, place.chunk_rows, place.codec, table))
 
 
 def _frozen(value: object) -> object:

@@ -26,7 +26,7 @@ from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, Tim
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
 
-__all__ = ["Client", "Connected"]
+__all__ = ["Client", "Connected", "documents_of"]
 
 SILENT_S = 30.0
 """How long the service may say nothing: it tells those who wait every five seconds that the work goes on."""
@@ -78,7 +78,7 @@ class Client:
             may_start: whether a service is to be started where there is none.
         """
         self.root = root
-        self._documents = tuple(asks.Document(each.name, each.folder, each.text) for each in documents)
+        self._documents = documents_of(documents)
         self.job = job
         self._may_start = may_start
         self._lock = threading.RLock()
@@ -294,6 +294,11 @@ class Client:
             connected.close()
 
 
+def documents_of(sources: Iterable[TextSource]) -> tuple[asks.Document, ...]:
+    """The sources of a configuration as they travel."""
+    return tuple(asks.Document(each.name, each.folder, each.text) for each in sources)
+
+
 class _Told(Exception):
     """The service has answered with an error."""
 
@@ -305,10 +310,11 @@ class _Told(Exception):
 
 def _ask(line: socket.socket, ask: asks.Ask, cancelled: Cancelled | None) -> tuple[answers.Answer, list[int]]:
     """Ask on a line and wait for the answer."""
-    if len(wire.encode(ask)) > wire.ASK_BYTES:
+    packed = wire.encode(ask)
+    if len(packed) > wire.ASK_BYTES:
         raise _Told(Broken(f"what is asked has more than {wire.ASK_BYTES} bytes: ask for less at a time"))
     try:
-        wire.send(line, ask)
+        wire.send_body(line, packed)
         while True:
             _wait(line, cancelled)
             line.settimeout(SILENT_S)

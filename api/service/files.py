@@ -12,7 +12,18 @@ from pathlib import Path
 
 from viewcache.errors import ServiceDown
 
-__all__ = ["LOG", "SOCKET", "START_LOCK", "ServiceFacts", "bind", "connect", "read_facts", "remove", "write_facts"]
+__all__ = [
+    "LOG",
+    "SOCKET",
+    "START_LOCK",
+    "ServiceFacts",
+    "bind",
+    "connect",
+    "read_facts",
+    "remove",
+    "started_ticks",
+    "write_facts",
+]
 
 SOCKET = "service.sock"
 FACTS = "service.json"
@@ -53,6 +64,15 @@ def write_facts(root: Path, facts: ServiceFacts) -> None:
     path = root / f"{FACTS}.{os.getpid()}"
     path.write_text(json.dumps(asdict(facts)), encoding="utf-8")
     path.replace(root / FACTS)
+
+
+def started_ticks(pid: int) -> int | None:
+    """When a process started, see `ServiceFacts.start_ticks`; None if it does not run."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else int(fields[18])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def remove(root: Path) -> None:

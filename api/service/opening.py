@@ -1,11 +1,11 @@
 """``viewcache.open``: attach to the service of a store, start it, or own the store in this process."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from viewcache.api.config.documents import texts_of
-from viewcache.api.config.load import ConfigSource, load
+from viewcache.api.config.load import ConfigSource, load, sources_of
 from viewcache.api.service.jobs import current_job
 from viewcache.errors import BadInput
 from viewcache.materializer.spec import ServiceMode
@@ -50,7 +50,7 @@ def open(
         ServiceDown: no service runs, and none may be, or can be, started.
         ServiceVersion: one of another version runs.
     """
-    sources = [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
+    sources = sources_of(source)
     config = load(sources)
     mode = _mode(service, config.cache.service)
     if mode == ServiceMode.OFF and job:

@@ -81,7 +81,7 @@ def serve(config: Config, root: Path, idle_s: float, ready: Callable[[answers.An
 
 
 def _introduce(root: Path, incarnation: str) -> None:
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    ticks = files.started_ticks(os.getpid()) or 0
     files.write_facts(
         root,
         files.ServiceFacts(

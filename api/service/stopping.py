@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from viewcache.api.service import answers, asks, files
@@ -64,7 +63,4 @@ def _wait(root: Path, facts: files.ServiceFacts) -> None:
 
 def _is_there(facts: files.ServiceFacts) -> bool:
     """Whether the very process still runs: another one may have got its number."""
-    with suppress(OSError, ValueError, IndexError):
-        state, *fields = Path(f"/proc/{facts.pid}/stat").read_text().rpartition(")")[2].split()
-        return state not in "ZX" and int(fields[18]) == facts.start_ticks
-    return False
+    return files.started_ticks(facts.pid) == facts.start_ticks

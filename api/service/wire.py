@@ -37,6 +37,7 @@ __all__ = [
     "failed_of",
     "receive",
     "send",
+    "send_body",
 ]
 
 PROTOCOL: Final = 1
@@ -100,7 +101,11 @@ def send(line: socket.socket, message: Struct, descriptors: Sequence[int] = ()) 
     Raises:
         OSError: the other side is gone, or does not take it within the line's time.
     """
-    body = encode(message)
+    send_body(line, encode(message), descriptors)
+
+
+def send_body(line: socket.socket, body: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send one frame whose body is packed already; see `send`."""
     data = memoryview(_LENGTH.pack(len(body)) + body)
     if descriptors:
         data = data[socket.send_fds(line, [data], list(descriptors)) :]

@@ -146,6 +146,8 @@ class Board(State[str]):
 
     def reached(self, work: Work[str], positions: Sequence[Position]) -> None:
         """Note where a task's readers are, see `Dispatcher.progressed`; the lock is held."""
+        if not positions:  # the last reader has left since
+            return
         self._positions[work.task_id] = tuple(positions)
         for each in (work, *(each for each in self.ahead if each.task_id == work.task_id and each is not work)):
             each.at(*positions)

@@ -1,5 +1,8 @@
 """Several readers of one task: what any of them still needs is needed, as soon as the first of them needs it."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.invented import plan_of, task_of, videos_of
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.recipe import VideoSource
+from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.scheduling.seats import SeatKey, Seats
@@ -132,6 +136,16 @@ def test_who_reads_a_task_that_was_left_brings_it_back() -> None:
     assert seats.positions() == ()
     seats.at(seat, 0, 1)
     assert seats.positions() == (Position(0, 1),)
+
+
+def test_a_task_whose_last_reader_has_just_left_stays_where_it_was() -> None:
+    """A batch may be told as read while its reader's process ends: nobody is anywhere then, which is no place."""
+    ledger: Any = SimpleNamespace(has=lambda _: False)
+    board, active = Board(ledger), generation()
+    board.reached(active, [Position(2, 1, 0.5)])
+    board.reached(active, [])
+    board.announce([active])
+    assert active.from_rank == BATCH * SAMPLES
 
 
 def test_workers_that_take_turns_need_every_other_batch() -> None:

@@ -77,6 +77,12 @@ def running(pid: int) -> list[int]:
         return []
 
 
+def states(pid: int) -> list[str]:
+    """Of the threads of a process: ``T`` of those that are stopped."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return [(each / "stat").read_text().rpartition(")")[2].split()[0] for each in threads]
+
+
 def test_processes_that_open_at_once_share_one_service(given: dict[str, object]) -> None:
     """Nobody is first: six processes race, one service serves all of them, and all read the same."""
     racing = [start(READ, given) for _ in range(6)]
@@ -304,6 +310,7 @@ def test_a_service_that_hangs_is_told_of(attach: Opener, monkeypatch: pytest.Mon
     pid = cache.stats().pid
     os.kill(pid, signal.SIGSTOP)
     try:
+        assert not settle(lambda: [state for state in states(pid) if state != "T"]), "until then it may still answer"
         with pytest.raises(Timeout, match=f"the service, process {pid}, has said nothing for 1 s.*stop --now"):
             cache.read("train", 0, 0)
     finally:
