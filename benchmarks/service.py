@@ -141,7 +141,7 @@ def _jobs(folder: Path, args: Namespace) -> Iterator[Result]:
         processes = [_reader(given, f"job{number}") for number in range(count)]
         told = [json.loads(_line(each)) for each in processes]
         observer: Any = viewcache.open(given, service="attach")
-        stats = observer.stats()
+        stats, packets = observer.stats(), observer.snapshot().work["packets"]
         observer.close()
         for each in processes:
             each.communicate("\n")
@@ -149,7 +149,7 @@ def _jobs(folder: Path, args: Namespace) -> Iterator[Result]:
         clients = [float(each["cpu_s"]) for each in told]
         memory = max(float(each["memory_mb"]) for each in told)
         rows[f"{count} equal jobs"] = (
-            stats.work["packets"],
+            packets,
             round(stats.cpu_s, 2),
             round(sum(clients), 2),
             round(memory),

@@ -15,7 +15,7 @@ import viewcache
 def main(config: str) -> None:
     """One epoch of a classifier over whatever labels the dataset has."""
     distributed.init_process_group("gloo")
-    with viewcache.open(config, service="auto") as cache:
+    with viewcache.open(config) as cache:
         loader = cache.loader(cache.tasks[0], layout="CTHW", epochs=1)
         model = nn.parallel.DistributedDataParallel(
             nn.Sequential(nn.Conv3d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(8, 10))

@@ -329,7 +329,7 @@ class CacheSpec:
     """Modules that may register custom ops; nothing else is imported."""
     trace: str | None = None
     """Path of the file that gets a trace of the run, absolute."""
-    service: ServiceMode = ServiceMode.OFF
+    service: ServiceMode = ServiceMode.AUTO
     service_idle_s: float = 10.0
     """How long a service goes on after its last client, seconds."""
 

@@ -29,6 +29,10 @@ settings.register_profile(
 )
 
 
+os.environ.setdefault("VIEWCACHE_SERVICE", "off")
+"""Most tests look inside the owner; those in tests/service take a service as users do."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """In CI no test is skipped without being on a list; Ctrl-C is what it is in a terminal."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that runs pytest in the background ignores it

@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # A job scheduler's way of saying Ctrl-C.
         signal.signal(signal.SIGTERM, _interrupt)
-        code = int(arguments.command(arguments, terminal))
+        code = _done(arguments, terminal)
         sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
         message = "interrupted; what was made is kept, and the same command goes on from there"
@@ -99,6 +99,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
     return code
+
+
+def _done(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what was asked; a service that has outlived its clients and is in the way is ended first."""
+    try:
+        return int(arguments.command(arguments, terminal))
+    except CatalogBusy as busy:
+        from viewcache.api.service.watching import end_idle
+
+        if not end_idle(busy):
+            raise
+    return int(arguments.command(arguments, terminal))
 
 
 def _told(error: ViewcacheError, terminal: Terminal) -> int:

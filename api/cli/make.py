@@ -1,7 +1,7 @@
 """The commands that make something, or say what would be made: plan, scan, run."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,9 @@ from viewcache.api.text import counted, duration, printable, size
 if TYPE_CHECKING:
     from viewcache.api.preview.plan import Outlook
     from viewcache.api.session.cache import Cache
+    from viewcache.api.session.made import Making
     from viewcache.materializer.retention.forecast import Forecast
+    from viewcache.materializer.telemetry.snapshot import TierBytes
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -125,9 +127,10 @@ def _scan(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from viewcache.api.config.find import configuration
+    from viewcache.api.config.find import configuration, named_files
     from viewcache.api.preview.plan import generations_of, previews
-    from viewcache.api.session import cache as session
+    from viewcache.api.service.opening import open
+    from viewcache.api.session.cache import Cache
     from viewcache.errors import BadInput
 
     config = configuration(arguments.config)
@@ -138,10 +141,11 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             found = previews(config, generations_of(config, arguments.epochs), progress=bar.at)
         _show_previews(found, terminal)
         return 0
-    if arguments.trace is not None:
-        config = config.with_trace(arguments.trace)
     with terminal.progress("looking at videos") as bar:
-        cache = session.Cache(config, progress=bar.at)
+        if arguments.trace is not None:  # a trace is of a process that owns the store
+            cache = Cache(config.with_trace(arguments.trace), progress=bar.at)
+        else:
+            cache = open(named_files(arguments.config), progress=bar.at)
     with cache:
         return _materialize(cache, arguments.epochs, terminal)
 
@@ -149,39 +153,37 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
     import time
 
-    start = time.monotonic()
-    counts: dict[str, int] = {}
+    from viewcache.store.tier import LOCAL
+
+    start, before = time.monotonic(), cache.busy_seconds()
     with terminal.progress("making objects") as bar:
-        for counts in cache.materialize(epochs):
-            assert cache.making is not None  # `materialize` began it
-            failed = f"{counts['failed']} failed" if counts["failed"] else ""
-            bar.at(*cache.making.made(), failed)
-    seconds = time.monotonic() - start
-    busy, failure = cache.busy_seconds(), cache.failure()
+        for _ in cache.materialize(epochs):
+            making = _making_of(cache)
+            failed = f"{making.clips['failed']} failed" if making.clips["failed"] else ""
+            bar.at(*making.made(), failed)
+    seconds, now = time.monotonic() - start, cache.snapshot()
+    making = _making_of(cache)
+    counts, failure, predicted, measured = making.clips, making.failure, making.predicted, making.measured
+    busy = {stage: s - before.get(stage, 0.0) for stage, s in now.worker_seconds.items()}
+    local = now.tiers[LOCAL]
     summary = {
         "tasks": list(cache.tasks),
-        "clips": counts,
+        "clips": dict(counts),
         "seconds": seconds,
         "worker_seconds": busy,
-        "stored_bytes": cache.tier.used_bytes,
-        "budget_bytes": cache.tier.budget_bytes,
-        "tiers": {
-            name: {"used_bytes": cache.tiers[name].used_bytes, "budget_bytes": cache.tiers[name].budget_bytes}
-            for name in cache.tiers.names()
-        },
+        "stored_bytes": local.used,
+        "budget_bytes": local.budget,
+        "tiers": {name: {"used_bytes": tier.used, "budget_bytes": tier.budget} for name, tier in now.tiers.items()},
+        "predicted": asdict(predicted),
+        "measured": asdict(measured),
     }
-    making = cache.making
-    assert making is not None  # `materialize` began it
-    predicted, measured = making.predicted, making.measured()
-    summary |= {"predicted": asdict(predicted), "measured": asdict(measured)}
     if terminal.json:
         terminal.data(summary)
     else:
         if predicted.objects:
             terminal.table(("", "predicted", "measured", "ratio"), list(_told(predicted, measured)))
-        terminal.show(
-            f"{counted(counts.get('ready', 0), 'clip')} ready after {duration(seconds)}; the store holds {_held(cache)}"
-        )
+        ready, held = counted(counts.get("ready", 0), "clip"), _held(now.tiers)
+        terminal.show(f"{ready} ready after {duration(seconds)}; the store holds {held}")
         if busy:
             parts = sorted(busy.items(), key=lambda item: -item[1])
             terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
@@ -198,13 +200,17 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
     return 0
 
 
-def _held(cache: "Cache") -> str:
+def _making_of(cache: "Cache") -> "Making":
+    assert cache.making is not None  # `materialize` began it
+    return cache.making
+
+
+def _held(tiers: "Mapping[str, TierBytes]") -> str:
     """How full the tiers are."""
-    tiers = [cache.tiers[name] for name in cache.tiers.names()]
-    parts = [f"{size(tier.used_bytes)} of {size(tier.budget_bytes)}" for tier in tiers]
-    if len(tiers) == 1:
-        return parts[0]
-    return ", ".join(f"{part} in the {tier.name} tier" for tier, part in zip(tiers, parts, strict=True))
+    parts = [(name, f"{size(tier.used)} of {size(tier.budget)}") for name, tier in tiers.items()]
+    if len(parts) == 1:
+        return parts[0][1]
+    return ", ".join(f"{part} in the {name} tier" for name, part in parts)
 
 
 def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object, ...]]:

@@ -15,7 +15,7 @@ from viewcache.errors import BadInput, NotFound
 if TYPE_CHECKING:
     from viewcache.api.config.load import Config
 
-__all__ = ["ENVIRONMENT", "NAME", "Located", "configuration", "locate", "nearest"]
+__all__ = ["ENVIRONMENT", "NAME", "Located", "configuration", "locate", "named_files", "nearest"]
 
 ENVIRONMENT = "VIEWCACHE"
 """Variable that names a configuration, or the folder of a cache."""
@@ -49,11 +49,21 @@ def configuration(named: Sequence[str] = ()) -> "Config":
     """
     from viewcache.api.config.load import load
 
+    return load(named_files(named))
+
+
+def named_files(named: Sequence[str] = ()) -> list[Path]:
+    """The files of the configuration that was named, or of the near one.
+
+    Raises:
+        NotFound: nothing is near.
+        BadInput: several are near, or a folder was named.
+    """
     paths = list(named) or [str(nearest())]
     for path in paths:
         if os.path.isdir(path):
             raise BadInput(f"{path} is a folder; this command needs a configuration, a YAML file")
-    return load([Path(path) for path in paths])
+    return list(map(Path, paths))
 
 
 def locate(named: str | None = None) -> Located:

@@ -148,7 +148,7 @@ _CACHE = KeySection(
             "choice",
             "Who owns the store. `off`: the process that opens it; `auto`: a service that the first process starts and "
             "all share; `attach`: a service that runs. VIEWCACHE_SERVICE in the environment comes first.",
-            ServiceMode.OFF,
+            ServiceMode.AUTO,
             choices=tuple(ServiceMode),
         ),
         Key(

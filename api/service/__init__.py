@@ -8,9 +8,11 @@ In the order of work:
 - ``described``: both as tables of docs/protocol.md
 - ``files``: the service's files in the store's folder, its socket among them
 - ``peer``: who is at the other end of a connection, and when that process ends
+- ``counted``: counters and progress as they travel
 - ``usage``: what a process and its descendants have taken of the CPU
 - ``transit``: memory for what a client cannot read itself
 - ``sessions``: what is kept for each client: seats, and what it holds
+- ``handing``: what is held for clients, where they can read it
 - ``jobs``: trainings of equal tasks side by side
 - ``verbs``: what is done when a client asks; nothing of sockets
 - ``server``: connections, clients' ends, and the service's own

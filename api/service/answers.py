@@ -7,7 +7,9 @@ __all__ = [
     "AboutTask",
     "Answer",
     "ClientOf",
+    "CountersOf",
     "Counts",
+    "EvictedOf",
     "Failed",
     "Fetched",
     "FrameFacts",
@@ -21,10 +23,13 @@ __all__ = [
     "SeatOf",
     "Seated",
     "StatsOf",
+    "TaskCountsOf",
     "Text",
+    "TierOf",
     "VideoFacts",
     "VideosOf",
     "Welcome",
+    "WorkOf",
 ]
 
 
@@ -141,6 +146,19 @@ class Held(Answer, tag="held"):
     places: tuple[PlaceOf, ...]
 
 
+class WorkOf(Struct, frozen=True):
+    """Work of making clips; see `Forecast`."""
+
+    packets: float
+    frames: float
+    objects: float
+    object_bytes: float
+    decode_s: float
+    convert_s: float
+    augment_s: float
+    store_s: float
+
+
 class Counts(Answer, tag="counts"):
     """How far clips that are made ahead are."""
 
@@ -148,6 +166,11 @@ class Counts(Answer, tag="counts"):
     """How many are ``ready``, ``planned`` and ``failed``."""
     over: bool
     """Whether all is made that the budget keeps."""
+    predicted: WorkOf
+    measured: WorkOf
+    """Since it began, for other readers too."""
+    failure: str
+    """Why the last job failed as a whole; empty when it did not."""
 
 
 class VideoFacts(Struct, frozen=True):
@@ -224,11 +247,54 @@ class StatsOf(Answer, tag="stats_of"):
     pid: int
     version: str
     since: float
+    """When it began, in seconds since 1970."""
     cpu_s: float
     """Of the service and its workers, also those that have ended."""
-    work: dict[str, float]
-    """What its workers have done: packets fed, frames decoded and wanted, objects made and their bytes."""
     clients: tuple[ClientOf, ...]
+
+
+class TaskCountsOf(Struct, frozen=True):
+    """What the readers of one task did; see `TaskCounts`."""
+
+    batches: int
+    hits: int
+    misses: int
+    rebuilds: int
+    stalls: dict[str, float]
+
+
+class TierOf(Struct, frozen=True):
+    """Bytes of a tier; see `TierBytes`."""
+
+    used: int
+    reserved: int
+    budget: int
+
+
+class EvictedOf(Struct, frozen=True):
+    """How many objects left a tier for one reason."""
+
+    tier: str
+    reason: str
+    objects: int
+
+
+class CountersOf(Answer, tag="counters_of"):
+    """All counters of the cache; see `Snapshot`."""
+
+    tasks: dict[str, TaskCountsOf]
+    tiers: dict[str, TierOf]
+    objects: int
+    evictions: tuple[EvictedOf, ...]
+    readers_waiting: int
+    worker_seconds: dict[str, float]
+    work: dict[str, int]
+    jobs: int
+    jobs_running: int
+    jobs_died: int
+    generations: dict[str, int]
+    planning_s: dict[str, float]
+    catalog_backlog: int
 
 
 class Note(Answer, tag="note"):
@@ -236,6 +302,12 @@ class Note(Answer, tag="note"):
 
     seconds: float
     """Since it was asked."""
+    done: int = 0
+    """Files of a new task's dataset that were looked at."""
+    total: int = 0
+    """Of how many; 0 if nothing is being looked at."""
+    name: str = ""
+    """The one that was looked at last."""
 
 
 class Going(Answer, tag="going"):
@@ -258,6 +330,6 @@ class Failed(Answer, tag="failed"):
 
 ALL = (
     Welcome | Joined | AboutTask | Seated | Number | Text | Ok | Fetched | Held | VideosOf | FrameFacts | Counts
-    | StatsOf | Note | Going | Failed
+    | StatsOf | CountersOf | Note | Going | Failed
 )  # fmt: skip
 """Every answer."""

@@ -7,10 +7,12 @@ __all__ = [
     "About",
     "Ask",
     "Bye",
+    "Counters",
     "Describe",
     "DescribeFrame",
     "Document",
     "Done",
+    "EndMake",
     "Fetch",
     "FrameAsked",
     "Frames",
@@ -244,8 +246,19 @@ class Make(Ask, tag="make"):
     """None = as many as a task has."""
 
 
+class EndMake(Ask, tag="end_make"):
+    """Give up what is left of it, but for who reads it. Answer: `Ok`."""
+
+    tasks: tuple[str, ...]
+    epochs: int | None
+
+
 class Stats(Ask, tag="stats"):
-    """What the service does. Answer: `StatsOf`."""
+    """Who uses the service, and what it took. Answer: `StatsOf`."""
+
+
+class Counters(Ask, tag="counters"):
+    """All counters of the cache. Answer: `CountersOf`."""
 
 
 class Stop(Ask, tag="stop"):
@@ -260,6 +273,7 @@ class Bye(Ask, tag="bye"):
 
 ALL = (
     Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Describe
-    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | Stats | Stop | Bye
+    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | EndMake | Stats | Counters | Stop
+    | Bye
 )  # fmt: skip
 """Every question."""

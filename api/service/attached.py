@@ -6,6 +6,7 @@ small.
 
 import atexit
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,15 +19,20 @@ from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
 from viewcache.api.service.client import Client, documents_of
+from viewcache.api.service.counted import making_of, snapshot_of
 from viewcache.api.session import opened
+from viewcache.api.session.made import Making
 from viewcache.api.session.sql import select
 from viewcache.api.training.loader import Loader
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, ViewcacheError
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import FrameRequest
+from viewcache.materializer.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from viewcache.materializer.dataset.listing import Progress
 
 __all__ = ["AttachedCache"]
 
@@ -37,7 +43,15 @@ class AttachedCache:
     pid = None
     """A child of a fork may use it: it says hello for itself."""
 
-    def __init__(self, config: Config, sources: Sequence[TextSource], job: str = "", *, may_start: bool) -> None:
+    def __init__(
+        self,
+        config: Config,
+        sources: Sequence[TextSource],
+        job: str = "",
+        *,
+        may_start: bool,
+        progress: "Progress | None" = None,
+    ) -> None:
         """Attach; see `viewcache.open`.
 
         Args:
@@ -45,10 +59,13 @@ class AttachedCache:
             sources: its text.
             job: which training this process belongs to.
             may_start: whether a service is to be started where there is none.
+            progress: called with (done, in all, name) while the service looks at the files of new tasks.
         """
         self._config = config
         self._sources, self._may_start = tuple(sources), may_start
-        self._client = Client(Path(config.cache.local.url), self._sources, job, may_start=may_start)
+        root = Path(config.cache.local.url)
+        self._client = Client(root, self._sources, job, may_start=may_start, progress=progress)
+        self._making: Making | None = None
         self._known = self._names(config, self._client.connected().welcome.tasks)
         """Name of each task here → its name at the service."""
         self._tasks: dict[str, AttachedTask] = {}
@@ -141,19 +158,33 @@ class AttachedCache:
         """Make ahead what the budget keeps of the first epochs of this process's tasks; see `Cache.materialize`."""
         if epochs is not None and epochs < 1:
             raise BadInput(f"materialize(epochs={epochs}): at least 1")
-        ask = asks.Make(tuple(self._known.values()), epochs)
-        over = False
-        while not over:
-            counts = self._client.ask(answers.Counts, ask)
-            yield counts.clips
-            over = counts.over
+        return self._made(asks.Make(tuple(self._known.values()), epochs))
 
-    def join(self, source: ConfigSource | Iterable[ConfigSource]) -> tuple[str, ...]:
+    def _made(self, ask: asks.Make) -> Iterator[dict[str, int]]:
+        over = False
+        try:
+            while not over:
+                counts = self._client.ask(answers.Counts, ask)
+                over, self._making = counts.over, making_of(counts)
+                yield counts.clips
+        finally:
+            if not over:
+                with suppress(ViewcacheError):  # the cache was closed, or the service has ended: so has this
+                    self._client.ask(answers.Ok, asks.EndMake(ask.tasks, ask.epochs))
+
+    @property
+    def making(self) -> Making | None:
+        """What `materialize` has made so far; None before it was asked."""
+        return self._making
+
+    def join(
+        self, source: ConfigSource | Iterable[ConfigSource], *, progress: "Progress | None" = None
+    ) -> tuple[str, ...]:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
         sources = texts_of(source)
         config = load_texts(sources)
         documents = documents_of(sources)
-        names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job)).tasks
+        names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job), progress).tasks
         self._client.remember(documents)
         joined = self._names(config, names)
         self._known |= joined
@@ -170,6 +201,14 @@ class AttachedCache:
     def stats(self) -> answers.StatsOf:
         """The service: its process, its CPU seconds, its clients and what each holds."""
         return self._client.ask(answers.StatsOf, asks.Stats())
+
+    def snapshot(self) -> Snapshot:
+        """All counters of the service, of all its clients; see `Cache.snapshot`."""
+        return snapshot_of(self._client.ask(answers.CountersOf, asks.Counters()))
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Seconds that the service's workers were busy, by stage; see `Cache.busy_seconds`."""
+        return dict(self.snapshot().worker_seconds)
 
     def check_open(self) -> None:
         """Refuse use after close.

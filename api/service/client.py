@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import viewcache
 from viewcache.api.config.documents import TextSource
@@ -25,6 +25,9 @@ from viewcache.api.service.starting import START_S, start, start_lock
 from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, Timeout, ViewcacheError
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
+
+if TYPE_CHECKING:
+    from viewcache.materializer.dataset.listing import Progress
 
 __all__ = ["Client", "Connected", "documents_of"]
 
@@ -68,7 +71,15 @@ class Connected:
 class Client:
     """The service of one store, as this process reaches it. Thread-safe."""
 
-    def __init__(self, root: Path, documents: Iterable[TextSource], job: str = "", *, may_start: bool) -> None:
+    def __init__(
+        self,
+        root: Path,
+        documents: Iterable[TextSource],
+        job: str = "",
+        *,
+        may_start: bool,
+        progress: "Progress | None" = None,
+    ) -> None:
         """Connect now; see `connected`.
 
         Args:
@@ -76,6 +87,7 @@ class Client:
             documents: of the configuration.
             job: which training this process belongs to.
             may_start: whether a service is to be started where there is none.
+            progress: called with (done, in all, name) while the service looks at the files of new tasks.
         """
         self.root = root
         self._documents = documents_of(documents)
@@ -85,11 +97,11 @@ class Client:
         self._connected: Connected | None = None
         self._closed = False
         _clients.add(self)
-        self.connected()
+        self.connected(progress)
 
     # Connections ---------------------------------------------------------------------------------------------------
 
-    def connected(self) -> Connected:
+    def connected(self, progress: "Progress | None" = None) -> Connected:
         """The session, begun now if there is none.
 
         Raises:
@@ -99,16 +111,16 @@ class Client:
         with self._lock:
             self.check_open()
             if self._connected is None:
-                self._connected = self._connect()
+                self._connected = self._connect(progress)
             return self._connected
 
-    def _connect(self) -> Connected:
+    def _connect(self, progress: "Progress | None") -> Connected:
         until = time.monotonic() + START_S  # also for the last service to end, which still owns the store
         while True:
             line = files.connect(self.root, SILENT_S)
             if line is not None:
                 try:
-                    return self._hello(line)
+                    return self._hello(line, progress)
                 except _Told as told:
                     raise told.error from None
                 except _Ended:
@@ -136,14 +148,14 @@ class Client:
             elif mine and line is not None:
                 line.close()
 
-    def _hello(self, line: socket.socket) -> Connected:
+    def _hello(self, line: socket.socket, progress: "Progress | None") -> Connected:
         try:
             _, uid = peer(line)
             if uid != os.stat(self.root).st_uid and uid != os.getuid():
                 raise ServiceDown(f"the service of {self.root} is user {uid}'s, not yours")
             program = os.path.basename(sys.argv[0] or "python")[:80]
             hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self._documents, self.job)
-            answer, descriptors = _ask(line, hello, None)
+            answer, descriptors = _ask(line, hello, None, progress)
             welcome = _expect(answers.Welcome, answer)
             if len(descriptors) != len(welcome.tiers):
                 for each in descriptors:
@@ -177,22 +189,26 @@ class Client:
 
     # Asking --------------------------------------------------------------------------------------------------------
 
-    def ask(self, kind: type[A], ask: asks.Ask) -> A:
+    def ask(self, kind: type[A], ask: asks.Ask, progress: "Progress | None" = None) -> A:
         """Ask, and ask again if the service has ended meanwhile.
 
         Raises:
             ViewcacheError: what the service says.
         """
-        return self.asking(lambda _: (kind, ask))[1]
+        return self.asking(lambda _: (kind, ask), None, progress)[1]
 
     def asking(
-        self, question: "Callable[[Connected], tuple[type[A], asks.Ask]]", cancelled: Cancelled | None = None
+        self,
+        question: "Callable[[Connected], tuple[type[A], asks.Ask]]",
+        cancelled: Cancelled | None = None,
+        progress: "Progress | None" = None,
     ) -> tuple[Connected, A]:
         """The same for a question that depends on the session, which may be another one the next time.
 
         Args:
             question: what is to be asked, and what kind of answer is expected.
             cancelled: set by another thread, it ends the wait.
+            progress: called with (done, in all, name) while files are looked at.
 
         Returns:
             The session that it was asked in, and the answer.
@@ -207,7 +223,7 @@ class Client:
             try:
                 connected, line = self._line()
                 kind, ask = question(connected)
-                answer, _ = _ask(line, ask, cancelled)
+                answer, _ = _ask(line, ask, cancelled, progress)
                 found = _expect(kind, answer)
             except _Ended:
                 self._lost(connected, line)
@@ -308,7 +324,9 @@ class _Told(Exception):
         super().__init__()
 
 
-def _ask(line: socket.socket, ask: asks.Ask, cancelled: Cancelled | None) -> tuple[answers.Answer, list[int]]:
+def _ask(
+    line: socket.socket, ask: asks.Ask, cancelled: Cancelled | None, progress: "Progress | None" = None
+) -> tuple[answers.Answer, list[int]]:
     """Ask on a line and wait for the answer."""
     packed = wire.encode(ask)
     if len(packed) > wire.ASK_BYTES:
@@ -322,6 +340,8 @@ def _ask(line: socket.socket, ask: asks.Ask, cancelled: Cancelled | None) -> tup
             answer = wire.decode_answer(body)
             if not isinstance(answer, answers.Note):
                 return answer, descriptors
+            if progress is not None and answer.total:
+                progress(answer.done, answer.total, answer.name)
     except TimeoutError:
         pid, _ = peer(line)
         raise Timeout(

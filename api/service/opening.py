@@ -35,7 +35,7 @@ def open(
             ``attach``, a service that runs. None = as ``VIEWCACHE_SERVICE`` says, else ``cache.service``.
         job: which of several equal trainings this process belongs to, as a trial of a search; each has draws of its
             own. None = as ``VIEWCACHE_JOB`` says, else the trial that Ray Tune runs here, else none.
-        progress: called while files are scanned, with (done, in all, name), where this process owns the store.
+        progress: called while files are scanned, with (done, in all, name); by a service about twice a second.
 
     Returns:
         The cache. One that a service owns has the same tasks, batches, frames and loaders; see docs/service.md for
@@ -61,7 +61,8 @@ def open(
         return Cache(config, progress=progress)
     from viewcache.api.service.attached import AttachedCache
 
-    attached = AttachedCache(config, texts_of(sources), current_job(job), may_start=mode == ServiceMode.AUTO)
+    may_start = mode == ServiceMode.AUTO
+    attached = AttachedCache(config, texts_of(sources), current_job(job), may_start=may_start, progress=progress)
     # What both have in common is `OpenCache` and more; users are spared the choice between two types.
     return cast("Cache", attached)
 

@@ -56,6 +56,10 @@ class _Connection:
     asked_at: float = 0.0
     """When the question came that is being answered; 0 = none is. Of the monotonic clock."""
     noted_at: float = 0.0
+    seen: tuple[int, int, str] = (0, 0, "")
+    """How far the files of a new dataset were looked at: done, in all, the last one."""
+    noted: tuple[int, int, str] = (0, 0, "")
+    """What it was told last of that."""
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when nobody waits for the answer any more."""
     sending: threading.Lock = field(default_factory=threading.Lock)
@@ -63,6 +67,14 @@ class _Connection:
     def is_set(self) -> bool:
         """Whether what is asked on it is given up."""
         return self.gone.is_set() or (self.session is not None and self.session.over.is_set())
+
+    def looked(self, done: int, total: int, name: str) -> None:
+        """Hear how far the files of a new dataset were looked at."""
+        self.seen = done, total, name
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to be told that the work goes on, or how far it is."""
+        return self.asked_at > 0 and (now - self.noted_at >= NOTE_S or self.seen != self.noted)
 
 
 class Server:
@@ -197,6 +209,7 @@ class Server:
         if self._going.is_set():
             self._send(connection, answers.Going())
             return False
+        connection.seen = connection.noted
         connection.asked_at = connection.noted_at = time.monotonic()
         descriptors: list[int] = []
         try:
@@ -228,7 +241,7 @@ class Server:
         if isinstance(ask, asks.Hello):
             if connection.session is not None:
                 raise Misuse("this connection has said hello already")
-            session, welcome = self._verbs.hello(ask, connection.pid)
+            session, welcome = self._verbs.hello(ask, connection.pid, connection)
             self._begin(connection, session, is_control=True)
             return welcome, self._descriptors(welcome.tiers)
         if isinstance(ask, asks.Line):
@@ -268,11 +281,11 @@ class Server:
         now = time.monotonic()
         for connection in list(self._connections.values()):
             asked_at = connection.asked_at
-            if asked_at and now - connection.noted_at >= NOTE_S and connection.sending.acquire(blocking=False):
+            if connection.is_due(now) and connection.sending.acquire(blocking=False):
                 try:
                     if connection.asked_at == asked_at and not connection.gone.is_set():
-                        connection.noted_at = now
-                        wire.send(connection.socket, answers.Note(now - asked_at))
+                        connection.noted_at, connection.noted = now, connection.seen
+                        wire.send(connection.socket, answers.Note(now - asked_at, *connection.noted))
                 except OSError:
                     connection.gone.set()
                 finally:

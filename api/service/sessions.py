@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from viewcache.api.service.answers import ClientOf, SeatOf
-from viewcache.api.session.making import Making
+from viewcache.api.session.making import AheadOfTime
 from viewcache.errors import Busy, Closed, Misuse, SeatTaken
 from viewcache.materializer.reading.handle import OwnedSeat, OwnedTask
 from viewcache.materializer.reading.reader import Held
@@ -61,8 +61,8 @@ class Session:
         self.number, self.pid, self.program = number, pid, program
         self.token = secrets.token_hex(16)
         self.since = time.time()
-        self.making: dict[tuple[tuple[str, ...], int | None], Making] = {}
-        """What it has made ahead: by tasks and epochs."""
+        self.ahead: dict[tuple[tuple[str, ...], int | None], AheadOfTime] = {}
+        """What is being made ahead for it: by tasks and epochs."""
         self.by_path: set[str] = set()
         """Tasks that it has read without a seat."""
         self.over = threading.Event()

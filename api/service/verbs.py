@@ -5,37 +5,25 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 import viewcache
 from viewcache.api.config.documents import TextSource, differences, load_texts
 from viewcache.api.service import answers, asks, wire
+from viewcache.api.service.counted import counters_of, counts_of
+from viewcache.api.service.handing import Handing, fetched_of
 from viewcache.api.service.jobs import of_job
-from viewcache.api.service.sessions import Lease, Session, Sessions, Sitting
-from viewcache.api.service.transit import TRANSIT, Transit
+from viewcache.api.service.sessions import Session, Sessions, Sitting
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
-from viewcache.api.session.making import Making
-from viewcache.catalog.records import IoSampleRow
-from viewcache.errors import Broken, ChunkDamaged, Misuse, SeatTaken, ServiceVersion, StoreUnreachable
+from viewcache.api.session.making import AheadOfTime
+from viewcache.errors import Misuse, SeatTaken, ServiceVersion
+from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Cancelled
-from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
-from viewcache.materializer.reading.reader import Held
 from viewcache.materializer.reading.values import FrameRequest, VideoInfo
-from viewcache.materializer.scheduling.work import READ_TRIES
-from viewcache.materializer.storage.ledger import Copy
-from viewcache.store import Stored
-from viewcache.store.memory import MemoryTier
-from viewcache.store.tier import LOCAL, MEMORY
 
-__all__ = ["READ_BY_CLIENTS", "Verbs"]
-
-READ_BY_CLIENTS = (MEMORY, LOCAL)
-"""Tiers that clients read themselves."""
+__all__ = ["Verbs", "Waiting"]
 
 RISE_S = 2.0
 """How long a seat that is taken is waited for: the workers of a DataLoader end a little later than their loop."""
@@ -44,6 +32,13 @@ LOOK_S = 0.02
 
 VIDEOS_AT_ONCE = 1000
 """In one answer."""
+
+
+class Waiting(Cancelled, Protocol):
+    """Who waits for an answer."""
+
+    def looked(self, done: int, total: int, name: str) -> None:
+        """Hear how far the files of a dataset were looked at."""
 
 
 class Verbs:
@@ -63,8 +58,8 @@ class Verbs:
         """Set when a client wants the service to end."""
         self._since = time.time()
         self._sitting = threading.Lock()
-        self._transit: Transit | None = None
-        self._verbs: dict[type[asks.Ask], Callable[[Session, Any, Cancelled], answers.Answer]] = {
+        self._handing = Handing(cache)
+        self._verbs: dict[type[asks.Ask], Callable[[Session, Any, Waiting], answers.Answer]] = {
             asks.Join: self._join,
             asks.Leave: self._leave,
             asks.About: self._about,
@@ -82,13 +77,15 @@ class Verbs:
             asks.DescribeFrame: self._describe_frame,
             asks.Frames: self._frames,
             asks.Make: self._make,
+            asks.EndMake: self._end_make,
             asks.Stats: self._stats,
+            asks.Counters: self._counters,
             asks.Stop: self._stop,
         }
 
     # Clients -------------------------------------------------------------------------------------------------------
 
-    def hello(self, hello: asks.Hello, pid: int) -> tuple[Session, answers.Welcome]:
+    def hello(self, hello: asks.Hello, pid: int, waiting: Waiting | None = None) -> tuple[Session, answers.Welcome]:
         """A process begins.
 
         Raises:
@@ -101,9 +98,8 @@ class Verbs:
                 f"process has {hello.version} and speaks {hello.protocol}: the service ends with its clients, or by "
                 "`viewcache stop`"
             )
-        names, warnings = self._admit(hello.documents, hello.job)
+        names, warnings = self._admit(hello.documents, hello.job, None if waiting is None else waiting.looked)
         session = self.sessions.begin(pid, hello.program)
-        tiers = (*(name for name in READ_BY_CLIENTS if name in self.cache.tiers), TRANSIT)
         return session, answers.Welcome(
             wire.PROTOCOL,
             viewcache.__version__,
@@ -111,43 +107,33 @@ class Verbs:
             os.getpid(),
             session.number,
             session.token,
-            tiers,
+            self._handing.tiers(),
             names,
             tuple(warnings),
         )
 
     def descriptor(self, tier: str) -> int:
-        """A new descriptor by which clients read a tier: of its folder, or of its memory; the caller closes it."""
-        if tier == TRANSIT:
-            return self.transit().descriptor()
-        found = self.cache.tiers[tier]
-        if isinstance(found, MemoryTier):
-            return found.descriptor()
-        return os.open(self.cache.tier.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        """A new descriptor by which clients read a tier, see `Handing.descriptor`; the caller closes it."""
+        return self._handing.descriptor(tier)
 
-    def transit(self) -> Transit:
-        """The memory for what clients cannot read themselves, made when it is asked for first."""
-        with self._sitting:
-            if self._transit is None:
-                local = self.cache.owner.tier.budget_bytes
-                self._transit = Transit(min(1 << 30, max(local // 4, 64 << 20)))
-            return self._transit
-
-    def _admit(self, documents: Sequence[asks.Document], job: str) -> tuple[tuple[str, ...], list[str]]:
+    def _admit(
+        self, documents: Sequence[asks.Document], job: str, progress: Progress | None
+    ) -> tuple[tuple[str, ...], list[str]]:
         if not documents:
             return (), []
         sources = [TextSource(each.name, each.folder, each.text) for each in documents]
         config = load_texts(sources, self.cache.config)
         warnings = differences(sources, config, self.cache.config)
-        return self.cache.owner.admit(of_job(config, job)), warnings
+        return self.cache.owner.admit(of_job(config, job), progress), warnings
 
     def end(self, session: Session) -> None:
         """A process has gone, however it did: what it held is given back, and nothing is made ahead for it."""
         if not self.sessions.remove(session):
             return
         leases, seats = session.close()
+        self._end_ahead(session)
         for lease in leases:
-            self._let_go(lease)
+            self._handing.let_go(lease)
         for sitting in seats:
             sitting.seat.leave()
         for task in {sitting.task for sitting in seats} | session.by_path:
@@ -158,29 +144,22 @@ class Verbs:
         now = time.monotonic()
         for session in self.sessions.all():
             for lease in session.overdue(now):
-                self._let_go(lease)
+                self._handing.let_go(lease)
 
     def close(self) -> None:
         """End all sessions."""
         for session in self.sessions.all():
             self.end(session)
-        if self._transit is not None:
-            self._transit.close()
+        self._handing.close()
 
     def _suspend_unread(self, task: str) -> None:
         with self._sitting:
             if not any(session.reads(task) for session in self.sessions.all()):
                 self.cache.owner.suspend(task)
 
-    def _let_go(self, lease: Lease) -> None:
-        if lease.held is not None:
-            lease.held.fetched.give_back()
-        if lease.transit and self._transit is not None:
-            self._transit.remove(lease.transit)
-
     # Asking --------------------------------------------------------------------------------------------------------
 
-    def answer(self, session: Session, ask: asks.Ask, cancelled: Cancelled) -> answers.Answer:
+    def answer(self, session: Session, ask: asks.Ask, waiting: Waiting) -> answers.Answer:
         """Do what a client asks.
 
         Raises:
@@ -190,35 +169,17 @@ class Verbs:
         verb = self._verbs.get(type(ask))
         if verb is None:
             raise Misuse(f"{type(ask).__name__} is no question of a session that has begun")
-        return verb(session, ask, cancelled)
+        return verb(session, ask, waiting)
 
     def done(self, session: Session, done: asks.Done) -> None:
         """A client has read what was held for it."""
-        lease = session.end(done.lease)
-        if lease is None:
-            return
-        if lease.transit:
-            self.transit().remove(lease.transit)
-        if lease.held is None:
-            return
-        held = lease.held
-        copies = held.fetched.copies
-        wrong: dict[int, Exception] = {
-            k: ChunkDamaged(f"{copies[k].stored.physical} was found damaged by process {session.pid}")
-            for k in done.damaged
-            if 0 <= k < len(copies)
-        }
-        samples = [
-            IoSampleRow("load", each.size_bits, each.codec, each.tier, each.count, each.seconds, each.bytes)
-            for each in done.loaded
-        ]
-        lease.task.end(held, wrong, samples, done.seconds)
+        self._handing.done(session, done)
 
     def _task(self, name: str) -> OwnedTask:
         return self.cache.task(name)
 
-    def _join(self, _session: Session, ask: asks.Join, _cancelled: Cancelled) -> answers.Joined:
-        names, _ = self._admit(ask.documents, ask.job)
+    def _join(self, _session: Session, ask: asks.Join, waiting: Waiting) -> answers.Joined:
+        names, _ = self._admit(ask.documents, ask.job, waiting.looked)
         return answers.Joined(names)
 
     def _leave(self, _session: Session, ask: asks.Leave, _cancelled: Cancelled) -> answers.Ok:
@@ -273,60 +234,20 @@ class Verbs:
     def _fetch(self, session: Session, ask: asks.Fetch, cancelled: Cancelled) -> answers.Fetched:
         sitting = session.seat(ask.seat)
         task = self._task(sitting.task)
-        return self._fetched(session, task, lambda: sitting.seat.hold(ask.epoch, ask.iteration, cancelled))
+        return self._handing.fetched(session, task, lambda: sitting.seat.hold(ask.epoch, ask.iteration, cancelled))
 
     def _look(self, session: Session, ask: asks.Look, cancelled: Cancelled) -> answers.Fetched:
         task = self._task(ask.task)
         which = None if ask.last < 0 else range(max(0, ask.first), ask.last)
         if which is None:
             session.by_path.add(ask.task)
-        return self._fetched(
+        return self._handing.fetched(
             session, task, lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled)
         )
 
-    def _fetched(self, session: Session, task: OwnedTask, hold: Callable[[], Held]) -> answers.Fetched:
-        for _ in range(READ_TRIES):
-            held, transit = hold(), dict[int, Stored]()
-            try:
-                transit = self._bring_near(held.fetched.copies)
-                facts = task.facts(held)
-            except (ChunkDamaged, StoreUnreachable):  # it is made again, or read from where it is whole
-                held.fetched.give_back()
-                continue
-            except BaseException:
-                self._let_go(Lease(task, held, list(transit.values())))
-                raise
-            places = tuple(
-                _place_of(TRANSIT, transit[k]) if k in transit else _place_of(copy.tier, copy.stored)
-                for k, copy in enumerate(held.fetched.copies)
-            )
-            number = session.hold(Lease(task, held, list(transit.values())), self._let_go)
-            waited_s, stalls = held.fetched.waited_s, {**held.reading.stalls, **held.fetched.stalls}
-            facts = replace(facts, waited_s=waited_s, stalls=stalls)
-            return _fetched_of(facts, held.shape, number, places)
-        raise Broken(f"clips of task {task.name!r} were damaged {READ_TRIES} times in a row; run `viewcache doctor`")
-
-    def _bring_near(self, copies: Sequence[Copy]) -> dict[int, Stored]:
-        """Put copies that clients cannot read into memory that they can; by position.
-
-        Raises:
-            ChunkDamaged: one is damaged, and made again.
-            StoreUnreachable: the tier does not answer, and is passed over for a while.
-        """
-        far = [k for k, copy in enumerate(copies) if copy.tier not in READ_BY_CLIENTS]
-        if not far:
-            return {}
-        owner, chosen = self.cache.owner, [copies[k] for k in far]
-        arrays = [np.empty(copy.stored.shape, np.uint8) for copy in chosen]
-        wrong, _ = owner.tiers.read_slots(chosen, arrays)
-        if wrong:
-            owner.dispatcher_now().evictor.rebuild(chosen, wrong)
-            raise next(iter(wrong.values()))
-        return dict(zip(far, self.transit().put(arrays), strict=True))
-
     def _describe(self, _session: Session, ask: asks.Describe, _cancelled: Cancelled) -> answers.Fetched:
         facts = self._task(ask.task).describe(ask.epoch, ask.iteration, ask.rank, ask.world)
-        return _fetched_of(facts, facts.video.shape, 0, ())
+        return fetched_of(facts, facts.video.shape, 0, ())
 
     def _parts(self, _session: Session, ask: asks.Parts, _cancelled: Cancelled) -> answers.Number:
         return answers.Number(self._task(ask.task).parts)
@@ -355,28 +276,42 @@ class Verbs:
 
     def _frames(self, session: Session, ask: asks.Frames, _cancelled: Cancelled) -> answers.Held:
         task = self._task(ask.task)
-        stored = self.transit().put([each[None] for each in task.frames(list(map(_request, ask.frames)))])
-        number = session.hold(Lease(task, None, stored), self._let_go)
-        return answers.Held(number, tuple(_place_of(TRANSIT, each) for each in stored))
+        return self._handing.frames(session, task, task.frames(list(map(_request, ask.frames))))
 
     # The service itself --------------------------------------------------------------------------------------------
 
     def _make(self, session: Session, ask: asks.Make, _cancelled: Cancelled) -> answers.Counts:
         owner, wanted = self.cache.owner, (ask.tasks, ask.epochs)
-        making = session.making.get(wanted)
-        if making is None:
+        ahead = session.ahead.get(wanted)
+        if ahead is None:
             tasks = [self._task(name).task for name in ask.tasks]
-            making = Making.begin(tasks, ask.epochs, owner.keeper, owner.dispatcher_now())
-            session.making = {wanted: making}
-        over, counts = making.step()
+            ahead = AheadOfTime.begin(tasks, ask.epochs, owner.keeper, owner.look_ahead, owner.dispatcher_now())
+            session.ahead[wanted] = ahead
+            if session.over.is_set():  # it ended while this was planned
+                self._end_ahead(session)
+        over, now = ahead.step()
         if over:
-            session.making = {}
-        return answers.Counts(counts, over)
+            session.ahead.pop(wanted, None)
+            ahead.end()
+        return counts_of(now, over=over)
+
+    def _end_make(self, session: Session, ask: asks.EndMake, _cancelled: Cancelled) -> answers.Ok:
+        ahead = session.ahead.pop((ask.tasks, ask.epochs), None)
+        if ahead is not None:
+            ahead.end()
+        return answers.Ok()
+
+    def _end_ahead(self, session: Session) -> None:
+        while session.ahead:
+            _, ahead = session.ahead.popitem()
+            ahead.end()
 
     def _stats(self, _session: Session, _ask: asks.Stats, _cancelled: Cancelled) -> answers.StatsOf:
-        work = {name: float(count) for name, count in self.cache.snapshot().work.items()}
         clients = tuple(session.shown() for session in self.sessions.all())
-        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), work, clients)
+        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), clients)
+
+    def _counters(self, _session: Session, _ask: asks.Counters, _cancelled: Cancelled) -> answers.CountersOf:
+        return counters_of(self.cache.snapshot())
 
     def _stop(self, session: Session, ask: asks.Stop, _cancelled: Cancelled) -> answers.Ok:
         others = [each for each in self.sessions.all() if each is not session]
@@ -385,30 +320,6 @@ class Verbs:
             raise Misuse(f"the service is used by the processes {who}; end them first")
         self.stopping.set()
         return answers.Ok()
-
-
-def _place_of(tier: str, stored: Stored) -> answers.PlaceOf:
-    return answers.PlaceOf(
-        tier, stored.physical, stored.shape, stored.chunk_rows, stored.codec, stored.table.to_bytes()
-    )
-
-
-def _fetched_of(
-    batch: Batch, shape: tuple[int, ...], lease: int, places: tuple[answers.PlaceOf, ...]
-) -> answers.Fetched:
-    return answers.Fetched(
-        lease,
-        places,
-        shape,
-        batch.keys,
-        batch.videos,
-        batch.label.astype("<i8").tobytes(),
-        batch.index.astype("<i8").tobytes(),
-        batch.frame.astype("<i8").tobytes(),
-        batch.time_s.astype("<f8").tobytes(),
-        batch.waited_s,
-        dict(batch.stalls),
-    )
 
 
 def _request(frame: asks.FrameAsked) -> FrameRequest:

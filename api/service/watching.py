@@ -1,12 +1,13 @@
-"""Looking at the service of a store without being one of its clients for long: who uses it, and whether it runs."""
+"""Looking at the service of a store without being one of its clients for long: who uses it, whether it is needed."""
 
 from pathlib import Path
 
 from viewcache.api.service import answers, asks
 from viewcache.api.service.client import Client
-from viewcache.errors import CatalogBusy, ViewcacheError
+from viewcache.api.service.stopping import stop
+from viewcache.errors import CatalogBusy, NotFound, ViewcacheError
 
-__all__ = ["cure_of", "stats_of"]
+__all__ = ["cure_of", "end_idle", "stats_of"]
 
 SERVES = "viewcache.api.service.run"
 """What a service runs."""
@@ -26,16 +27,35 @@ def stats_of(root: Path) -> answers.StatsOf | None:
     finally:
         client.close()
     others = tuple(each for each in stats.clients if each.session != mine)
-    return answers.StatsOf(stats.pid, stats.version, stats.since, stats.cpu_s, stats.work, others)
+    return answers.StatsOf(stats.pid, stats.version, stats.since, stats.cpu_s, others)
+
+
+def end_idle(error: CatalogBusy) -> bool:
+    """End the service that owns a store, if it is one and nobody uses it; whether the store is free now."""
+    root = _served_by(error.pid)
+    if root is None:
+        return False
+    try:
+        stop(Path(root), if_idle=True)
+    except NotFound:
+        return True  # it has ended by itself
+    except ViewcacheError:
+        return False
+    return True
 
 
 def cure_of(error: CatalogBusy) -> str:
     """What to do about a store that is owned by a service; empty if another process owns it."""
-    try:
-        words = Path(f"/proc/{error.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
+    root = _served_by(error.pid)
+    if root is None:
         return ""
-    if SERVES not in words:
-        return ""
-    root = words[words.index(SERVES) + 1]
     return f"process {error.pid} is the service of this cache: `viewcache stop {root}` ends it, and no work is lost"
+
+
+def _served_by(pid: int) -> str | None:
+    """The store that a process serves; None if it is no service."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    return words[words.index(SERVES) + 1] if SERVES in words else None

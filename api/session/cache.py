@@ -5,8 +5,8 @@ waits; not closing loses nothing that was made.
 """
 
 import atexit
-import logging
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.session import opened
-from viewcache.api.session.making import Making
+from viewcache.api.session.made import Making
+from viewcache.api.session.making import AheadOfTime
 from viewcache.api.session.owner import assemble
 from viewcache.api.session.sql import select
 from viewcache.api.training.loader import Loader
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Cache"]
-
-_log = logging.getLogger("viewcache")
 
 LEAVE_S = 10.0
 """How long closing waits for calls of other threads, which the end of the workers sends away."""
@@ -88,7 +87,7 @@ class Cache:
 
     @property
     def making(self) -> Making | None:
-        """What `materialize` is making or has made."""
+        """What `materialize` has made so far; None before it was asked."""
         return self._making
 
     @gated
@@ -205,18 +204,25 @@ class Cache:
             epochs: how many, or as many as a task has; None = all.
 
         Returns:
-            Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second.
+            Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second. Who asks no more
+            gives up the rest.
 
         Raises:
             BadInput: ``epochs`` is less than one.
         """
         if epochs is not None and epochs < 1:
             raise BadInput(f"materialize(epochs={epochs}): at least 1")
-        self._making = self.gate.run(lambda: self._make(epochs))
-        return self._making.progress(self.gate)
+        ahead = self.gate.run(lambda: self._begin_ahead(epochs))
+        return self._made(ahead)
 
-    def _make(self, epochs: int | None) -> Making:
-        return Making.begin(self.owner.opened, epochs, self.owner.keeper, self.owner.dispatcher_now())
+    def _begin_ahead(self, epochs: int | None) -> AheadOfTime:
+        owner = self.owner
+        return AheadOfTime.begin(owner.opened, epochs, owner.keeper, owner.look_ahead, owner.dispatcher_now())
+
+    def _made(self, ahead: AheadOfTime) -> Iterator[dict[str, int]]:
+        with closing(ahead.progress(self.gate)) as steps:
+            for self._making in steps:
+                yield dict(self._making.clips)
 
     def sql(self, query: str, *, seconds: float = 10.0, rows: int = 1_000_000) -> "pa.Table":
         """The answer to one SELECT over the relations of docs/catalog.md, as an Arrow table.
@@ -235,10 +241,6 @@ class Cache:
         return self.gate.run(lambda: select(self.config.cache, query, seconds, rows))
 
     # What it did ---------------------------------------------------------------------------------------------------
-
-    def failure(self) -> str:
-        """Why the last job failed as a whole, such as a full disk; empty when it did not."""
-        return self.owner.dispatcher.failure if self.owner.dispatcher is not None else ""
 
     def busy_seconds(self) -> dict[str, float]:
         """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store."""

@@ -1,93 +1,102 @@
 """Making ahead what the budget keeps, as `viewcache run` does: what it will take, progress, and what it took."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from viewcache.api.session.made import Making
 from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
-from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import Chosen, IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.tasks.look_ahead import LookAhead, Planned
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["Making"]
+__all__ = ["AheadOfTime"]
 
 
 @dataclass(slots=True)
-class Making:
+class AheadOfTime:
     """The first epochs of some tasks, on their way into the store."""
 
-    works: list[tuple[ActiveGeneration, IndexOf]]
+    works: Sequence[Planned]
+    look_ahead: LookAhead
     dispatcher: Dispatcher
     predicted: Forecast
     """What it will take, worked out before anything was made."""
-    made_before: float = 0.0
-    """Objects that the dispatcher had made before."""
+    before: Forecast
+    """What the workers had done when it began."""
 
     @classmethod
-    def begin(cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, dispatcher: Dispatcher) -> "Making":
+    def begin(
+        cls, tasks: Iterable[Task], epochs: int | None, keeper: Keeper, look_ahead: LookAhead, dispatcher: Dispatcher
+    ) -> "AheadOfTime":
         """Plan the first ``epochs`` of all tasks (None = all), decide what is kept and have the dispatcher make it.
 
         A task that has fewer is made whole.
         """
-        works: list[tuple[ActiveGeneration, IndexOf]] = []
+        works: list[Planned] = []
         for task in tasks:
             wanted = task.spec.epochs if epochs is None else min(epochs, task.spec.epochs)
             last = task.generation_of(wanted - 1)
             with placed(task.spec):
-                actives = [task.generation(number) for number in range(last + 1)]
-            works.extend((active, task.index_of(active.plan)) for active in actives)
-        dispatcher.mark_present([active for active, _ in works])
-        chosen = keeper.decide(works, dispatcher.guard)
-        predicted = _predict(works, chosen, keeper.cost(), dispatcher)
-        making = cls(works, dispatcher, predicted, dispatcher.frames["objects"])
-        dispatcher.look_ahead([*keeper.intermediates(), *(active for active, _ in works)])
-        return making
+                works.extend((task, task.generation(number)) for number in range(last + 1))
+        dispatcher.mark_present([active for _, active in works])
+        chosen = look_ahead.decide_ahead(works)
+        weighed = [(active, task.index_of(active.plan)) for task, active in works]
+        predicted = _predict(weighed, chosen, keeper, dispatcher)
+        before = _worked(dispatcher)
+        look_ahead.announce()
+        return cls(works, look_ahead, dispatcher, predicted, before)
 
-    def progress(self, gate: Gate) -> Iterator[dict[str, int]]:
-        """Counts of clips by state, about twice a second, until all is made."""
-        done = False
-        while not done:
-            done, counts = gate.run(self.step)
-            yield counts
+    def progress(self, gate: Gate) -> Generator[Making]:
+        """How far it is, about twice a second, until all is made; who asks no more gives up the rest."""
+        try:
+            over = False
+            while not over:
+                over, now = gate.run(self.step)
+                yield now
+        finally:
+            self.end()
 
-    def step(self) -> tuple[bool, dict[str, int]]:
-        """Wait half a second; whether all is made, and counts of clips by state."""
-        return self.dispatcher.wait_idle(0.5), self.dispatcher.counts([active for active, _ in self.works])
+    def step(self) -> tuple[bool, Making]:
+        """Wait half a second; whether all is made, and how far it is."""
+        over = self.dispatcher.wait_idle(0.5)
+        measured = _worked(self.dispatcher).minus(self.before)
+        clips = self.dispatcher.counts([active for _, active in self.works])
+        # Beside readers the dispatcher may never be idle.
+        all_made = clips["ready"] + clips["failed"] == sum(len(active.plan) for _, active in self.works)
+        return over or all_made, Making(clips, self.predicted, measured, self.dispatcher.failure)
 
-    def made(self) -> tuple[int, int]:
-        """How many objects were made since it began, and of how many as predicted.
+    def end(self) -> None:
+        """Make no more of it but for who reads it; harmless when done twice."""
+        self.look_ahead.end_ahead(self.works)
 
-        Unlike the count of clips that are ready it never goes down, and it ends where the budget ends.
-        """
-        done = round(self.dispatcher.frames["objects"] - self.made_before)
-        return done, max(done, round(self.predicted.objects))
 
-    def measured(self) -> Forecast:
-        """What the dispatcher's workers took since the cache was opened, in the same terms."""
-        busy, frames = self.dispatcher.busy, self.dispatcher.frames
-        return Forecast(
-            packets=frames["packets"],
-            frames=frames["converted"],
-            objects=frames["objects"],
-            object_bytes=frames["object_bytes"],
-            decode_s=busy["decode"],
-            convert_s=busy["convert"],
-            augment_s=busy["augment"],
-            store_s=busy["store"],
-        )
+def _worked(dispatcher: Dispatcher) -> Forecast:
+    """What the workers have done since the cache was opened, in the terms of a forecast."""
+    busy, frames = dispatcher.busy, dispatcher.frames
+    return Forecast(
+        packets=frames["packets"],
+        frames=frames["converted"],
+        objects=frames["objects"],
+        object_bytes=frames["object_bytes"],
+        decode_s=busy["decode"],
+        convert_s=busy["convert"],
+        augment_s=busy["augment"],
+        store_s=busy["store"],
+    )
 
 
 def _predict(
     works: list[tuple[ActiveGeneration, IndexOf]],
     chosen: Mapping[int, Chosen | None],
-    cost: CostModel,
+    keeper: Keeper,
     dispatcher: Dispatcher,
 ) -> Forecast:
-    total = Forecast()
+    total, cost = Forecast(), keeper.cost()
     for group_generation in sorted({work.group_generation for work, _ in works}):
         with dispatcher.guard():
             plans = to_come(each for each in works if each[0].group_generation == group_generation)

@@ -266,6 +266,7 @@ class Owner:
         last = task.spec.epochs * task.iterations(0)
         self.catalog.limit_seats(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
+        self.look_ahead.leave(task)
         self.suspend(name)
 
     def suspend(self, name: str) -> None:
@@ -274,8 +275,8 @@ class Owner:
         if task.group is not None:
             task.group.leave(task)
         task.seats.leave()
-        self.look_ahead.forget(task)
-        if self.dispatcher is not None:
+        is_ahead = self.look_ahead.forget(task)
+        if self.dispatcher is not None and not is_ahead:
             self.dispatcher.forget(task.task_id)
 
     def _reader(self, spec: TaskSpec, progress: Progress | None, listed: dict[DatasetSpec, Files]) -> Reader:

@@ -37,6 +37,10 @@ class Forecast:
         """Both together."""
         return Forecast(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
+    def minus(self, other: "Forecast") -> "Forecast":
+        """What is left of it without the other."""
+        return Forecast(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))
+
 
 def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) -> Forecast:
     """Predict what making the clips of one generation of all tasks takes, each video decoded once.

@@ -5,18 +5,20 @@ Tasks that share clips are planned and announced together, so that one decode of
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 
 from viewcache.errors import Closed, ViewcacheError
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["LookAhead"]
+__all__ = ["LookAhead", "Planned"]
 
 _log = logging.getLogger("viewcache")
 
@@ -36,6 +38,8 @@ class LookAhead:
         """Task → the generations that its readers are in, or that others of its group are in while nobody reads it."""
         self._epochs: dict[int, frozenset[int]] = {}
         """Task → the epochs that its readers are in."""
+        self._ahead: dict[int, list[Planned]] = {}
+        """What is made whoever reads it, until it is made or given up; by the identity of what was asked for."""
         self._queued: set[int] = set()
         """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
         self._gone: set[int] = set()
@@ -56,7 +60,7 @@ class LookAhead:
             self._gone.discard(task.task_id)
             queued = task.task_id in self._queued
             self._queued.add(task.task_id)
-        self._announce()
+        self.announce()
         if queued:
             return
         decided = threading.Event()
@@ -70,16 +74,54 @@ class LookAhead:
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
 
-    def forget(self, task: Task) -> None:
-        """Nobody reads a task any more."""
+    def forget(self, task: Task) -> bool:
+        """Nobody reads a task any more; True if it is made ahead all the same."""
         with self._lock:
             gone = self._current.pop(task.task_id, None)
             self._epochs.pop(task.task_id, None)
             self._gone.add(task.task_id)
+            is_ahead = any(each is task for works in self._ahead.values() for each, _ in works)
         if gone is not None:
-            self._announce()
+            self.announce()
             with suppress(Closed):
                 self._submit(self._decide_again)
+        return is_ahead
+
+    def decide_ahead(self, works: "Sequence[Planned]") -> dict[int, Chosen | None]:
+        """Let some generations be made beside what readers need, until `end_ahead`; `announce` begins it.
+
+        Returns:
+            What is kept of each generation, see `Keeper.decide`.
+
+        Raises:
+            Closed: the cache was closed.
+        """
+        with self._lock:
+            self._ahead[id(works)] = list(works)
+        try:
+            return self._decide()
+        except BaseException:
+            self.end_ahead(works)
+            raise
+
+    def announce(self) -> None:
+        """Tell the dispatcher what is worth making now."""
+        works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
+        self._dispatcher().look_ahead([*self._keeper.intermediates(), *works])
+
+    def end_ahead(self, works: "Sequence[Planned]") -> None:
+        """Make them no more but for who reads them; harmless when done twice."""
+        with self._lock:
+            ended = self._ahead.pop(id(works), None)
+        if ended is not None:
+            with suppress(Closed):
+                self._submit(self.announce)
+
+    def leave(self, task: Task) -> None:
+        """Make nothing of a task ahead any more, whoever asked for it."""
+        with self._lock:
+            for key, works in self._ahead.items():
+                self._ahead[key] = [each for each in works if each[0] is not task]
 
     def wait_idle(self, timeout_s: float | None = None) -> None:
         """Wait until all that was asked for so far is planned, and decided what is kept of it.
@@ -123,7 +165,7 @@ class LookAhead:
                     self._plan_one(each, generation)
                 self._decide()
                 decided.set()
-                self._announce()
+                self.announce()
         except Closed:
             pass  # nobody will read it
         except ViewcacheError as error:
@@ -134,7 +176,7 @@ class LookAhead:
     def _decide_again(self) -> None:
         with suppress(Closed):
             self._decide()
-            self._announce()
+            self.announce()
 
     def _plan_one(self, task: Task, number: int) -> None:
         try:
@@ -149,18 +191,19 @@ class LookAhead:
             if task.task_id not in self._gone:
                 self._current.setdefault(task.task_id, (task, (number,)))
 
-    def _planned(self) -> list[tuple[Task, ActiveGeneration]]:
-        """The generations that readers are in and the ones after them, as far as they are planned."""
+    def _planned(self) -> "list[Planned]":
+        """What is made ahead, and as far as they are planned the generations of readers and the ones after them."""
         with self._lock:
-            current = list(self._current.values())
+            current, ahead = list(self._current.values()), [*chain.from_iterable(self._ahead.values())]
         near = [(task, sorted({n for each in numbers for n in (each, each + 1)})) for task, numbers in current]
         planned = [(task, task.planned(each)) for task, numbers in near for each in numbers]
-        return [(task, active) for task, active in planned if active is not None]
+        found = [*((task, active) for task, active in planned if active is not None), *ahead]
+        return list({id(active): (task, active) for task, active in found}.values())
 
-    def _decide(self) -> None:
+    def _decide(self) -> dict[int, Chosen | None]:
         works = self._planned()
         weighed = [(work, self._while_open(task.index_of(work.plan))) for task, work in works]
-        self._keeper.decide(weighed, self._dispatcher().guard)
+        return self._keeper.decide(weighed, self._dispatcher().guard)
 
     def _while_open(self, index_of: Callable[[int], MediaIndex]) -> Callable[[int], MediaIndex]:
         """The same until the cache is closed, which must not wait until many videos were weighed."""
@@ -172,9 +215,9 @@ class LookAhead:
 
         return index
 
-    def _announce(self) -> None:
-        works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
-        self._dispatcher().look_ahead([*self._keeper.intermediates(), *works])
+
+Planned = tuple[Task, ActiveGeneration]
+"""A task, and a generation of it that is planned."""
 
 
 def _generations(task: Task, epochs: Iterable[int]) -> tuple[int, ...]:

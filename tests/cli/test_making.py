@@ -14,7 +14,8 @@ import viewcache
 from tests.cli.site import Site
 from tests.clips import encode
 from viewcache.api.cli.terminal import Terminal
-from viewcache.api.session.cache import Cache
+from viewcache.api.session.made import Making
+from viewcache.materializer.retention.forecast import Forecast
 
 
 def test_plan_says_what_would_be_made(site: Site) -> None:
@@ -168,7 +169,11 @@ def test_clips_that_a_full_disk_left_out_are_no_matter_of_the_budget(
 ) -> None:
     """What stopped the last job is told, and the run has failed."""
     site.edit("64MB", "330kB")
-    monkeypatch.setattr(Cache, "failure", lambda cache: "No space left on device")
+
+    def full(clips: dict[str, int], predicted: Forecast, measured: Forecast, _: str) -> Making:
+        return Making(clips, predicted, measured, "No space left on device")
+
+    monkeypatch.setattr("viewcache.api.session.making.Making", full)
     assert "did not fit" not in site.run("run", code=1)
     assert re.search(r"\d+ clips not made: No space left on device", site.words)
 

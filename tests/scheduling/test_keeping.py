@@ -14,7 +14,7 @@ import pytest
 import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session.cache import Cache
-from viewcache.api.session.making import Making
+from viewcache.api.session.making import AheadOfTime
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import Full, ViewcacheError
@@ -303,7 +303,8 @@ def test_what_is_predicted_is_of_what_was_decided(
             return chosen
 
         monkeypatch.setattr(Keeper, "decide", decide_and_meddle)
-        making = Making.begin([mine], None, cache.owner.keeper, cache.owner.dispatcher_now())
+        owner = cache.owner
+        making = AheadOfTime.begin([mine], None, owner.keeper, owner.look_ahead, owner.dispatcher_now())
         assert making.predicted.objects > 0
 
 
@@ -317,7 +318,7 @@ def test_what_was_predicted_is_what_it_takes(tmp_path: Path, videos: Path, share
         for _ in cache.materialize():
             pass
         assert cache.making is not None
-        predicted, measured = cache.making.predicted, cache.making.measured()
+        predicted, measured = cache.making.predicted, cache.making.measured
         if share == 3:
             assert measured.objects == predicted.objects == 6 * SAMPLES * EPOCHS
             assert measured.object_bytes == predicted.object_bytes

@@ -14,6 +14,12 @@ from viewcache.api.service.stopping import stop
 from viewcache.errors import NotFound
 
 
+@pytest.fixture(autouse=True)
+def _as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests, and the processes that they start, do as their configurations say."""
+    monkeypatch.delenv("VIEWCACHE_SERVICE")
+
+
 @pytest.fixture(scope="session")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten videos in two folders; nobody writes into them."""

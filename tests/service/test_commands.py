@@ -1,6 +1,7 @@
 """Commands beside a service: what it does is shown, and what it must be ended for says so."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,11 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, generate_latest
 
 import viewcache
 from tests.service.served import Opener, described
+from viewcache.api import metrics
 from viewcache.api.cli.main import main
 from viewcache.api.service import files
+from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
 from viewcache.api.service.watching import stats_of
 from viewcache.errors import BadInput, QueryRefused
@@ -126,9 +130,117 @@ def test_making_ahead_through_a_service(attach: Opener) -> None:
     cache = attach()
     counts = list(cache.materialize(2))
     assert counts[-1] == {"planned": 0, "making": 0, "ready": 40, "failed": 0}
-    made = cache.stats().work["objects"]
+    made = cache.snapshot().work["objects"]
     assert cache.read("train", 1, 4).waited_s == 0.0
     assert list(cache.materialize(1))[-1]["ready"] == 40, "rounded up to a generation"
-    assert cache.stats().work["objects"] == made
+    assert cache.snapshot().work["objects"] == made
     with pytest.raises(BadInput, match=r"materialize\(epochs=0\): at least 1"):
         next(cache.materialize(0))
+
+
+def test_who_asks_no_more_gives_up_the_rest(attach: Opener) -> None:
+    """A loop over `materialize` that is left, and a client that ends in one: nothing more is made for them."""
+    left, gone, watched = attach(), attach(), attach()
+    steps = left.materialize()
+    next(steps)
+    del steps
+    next(gone.materialize())
+    gone.close()
+    assert not settle(lambda: [jobs for jobs in [watched.snapshot().jobs_running] if jobs])
+
+
+def test_counters_of_the_service(attach: Opener) -> None:
+    """An attached cache counts what all clients do, as an owner does; Prometheus and OpenTelemetry read it there."""
+    cache, other = attach(), attach()
+    cache.read("train", 0, 0)
+    other.read("train", 0, 0)
+    assert not settle(lambda: [n for n in [cache.snapshot().tasks["train"].batches] if n < 2])  # it is said afterwards
+    now = cache.snapshot()
+    assert now.tasks["train"].batches == 2
+    assert now.tasks["train"].hits + now.tasks["train"].misses == 8
+    assert now.tiers["local"].used > 0
+    assert now.work["objects"] >= 4
+    assert cache.busy_seconds()["decode"] > 0
+    text = generate_latest(_registry(cache)).decode()
+    assert 'viewcache_batches_total{task="train"} 2.0' in text
+    assert "viewcache_evictions_total{" not in text
+
+
+def test_evictions_travel_too(attach: Opener, videos: Path) -> None:
+    """What has left a tier, by tier and reason."""
+    cache = attach(cache={"budget": "200kB"})
+    for epoch in range(2):
+        for iteration in range(5):
+            cache.read("train", epoch, iteration)
+    found = settle(lambda: [] if cache.snapshot().evictions else ["none has left yet"])
+    assert not found
+    assert {tier for tier, _ in cache.snapshot().evictions} == {"local"}
+
+
+def _registry(cache: AttachedCache) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(metrics.collector(cache))
+    return registry
+
+
+def test_run_makes_ahead_through_the_service(
+    attach: Opener, store: Path, videos: Path, tmp_path: Path, run: Run
+) -> None:
+    """`viewcache run` beside a training: it says what it said alone, and the training goes on."""
+    config = tmp_path / "train.yaml"
+    config.write_text(yaml.safe_dump(described(store, videos)))
+    cache = attach()
+    seat = cache.task("train").sit()
+    assert seat.read(0, 0) is not None
+    code, out, _ = run("run", config, "--json")
+    found = json.loads(out)
+    assert (code, found["clips"]["ready"], found["clips"]["planned"]) == (0, 60, 0)
+    assert 0 < found["stored_bytes"] <= found["budget_bytes"]
+    assert found["measured"]["objects"] <= 60
+    assert found["predicted"]["objects"] <= 60
+    read = seat.read(1, 4)
+    assert read is not None
+    assert read.waited_s == 0.0
+    code, _, said = run("run", config, "--trace", tmp_path / "trace.json")
+    assert code == 4, "a trace is of a process that owns the store"
+    assert "is the service of this cache" in said
+
+
+@pytest.mark.parametrize("command", [["gc"], ["forget", "train"], ["verify"], ["run", "--trace", "trace.json"]])
+def test_an_idle_service_is_ended_by_who_needs_the_store(
+    attach: Opener,
+    store: Path,
+    videos: Path,
+    tmp_path: Path,
+    run: Run,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its clients have gone, and it waits for others: what needs the store for itself takes it at once."""
+    config = tmp_path / "train.yaml"
+    config.write_text(yaml.safe_dump(described(store, videos)))
+    monkeypatch.chdir(tmp_path)
+    cache = attach()
+    cache.read("train", 0, 0)
+    pid = cache.stats().pid
+    cache.close()
+    assert stats_of(store) is not None
+    first, *rest = command
+    code, _, said = run(first, config, *rest)
+    assert code == 0, said
+    assert files.started_ticks(pid) is None
+
+
+def test_files_that_are_looked_at_are_told(store: Path, videos: Path, tmp_path: Path) -> None:
+    """`viewcache.open(…, progress=…)` hears how far the service is with the files of a large folder."""
+    many, clip = tmp_path / "many", next(videos.rglob("*.mp4"))
+    many.mkdir()
+    for k in range(1900):
+        os.link(clip, many / f"v{k:04}.mp4")
+    heard: list[tuple[int, int]] = []
+    given = described(store, many, labels=None)
+    with viewcache.open(given, service="auto", progress=lambda done, total, _: heard.append((done, total))):
+        pass
+    assert heard, "so many files take longer than half a second"
+    assert {total for _, total in heard} == {1900}
+    assert heard == sorted(heard)

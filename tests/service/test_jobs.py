@@ -44,7 +44,7 @@ def test_four_equal_jobs_decode_what_one_does(tmp_path: Path, store: Path, video
             for epoch in range(EPOCHS):
                 seen = Counter(name for batch in mine[epoch * BATCHES : (epoch + 1) * BATCHES] for name in batch)
                 assert sorted(seen.values()) == [2] * 10
-        counts.append(caches[0].stats().work["packets"])
+        counts.append(caches[0].snapshot().work["packets"])
         for cache in caches:
             cache.close()
         viewcache_stop(root)

@@ -98,6 +98,20 @@ while True:
     assert digest(cache.read("train", 0, 0)) == before
 
 
+class Nobody:
+    """Who never gives up, and is told of files in vain."""
+
+    def is_set(self) -> bool:
+        """No."""
+        return False
+
+    def looked(self, done: int, total: int, name: str) -> None:
+        """Of no interest."""
+
+
+NOBODY = Nobody()
+
+
 @pytest.fixture
 def verbs(store: Path, videos: Path) -> Verbs:
     """The verbs over a cache of this process, without a socket."""
@@ -108,7 +122,7 @@ def verbs(store: Path, videos: Path) -> Verbs:
 
 def look(verbs: Verbs, session: Session, iteration: int = 0) -> answers.Fetched:
     """A batch that is held."""
-    found = verbs.answer(session, asks.Look("train", 0, iteration, 0, 1), threading.Event())
+    found = verbs.answer(session, asks.Look("train", 0, iteration, 0, 1), NOBODY)
     assert isinstance(found, answers.Fetched)
     return found
 
@@ -147,11 +161,11 @@ def test_the_end_of_a_session_gives_everything_back(verbs: Verbs) -> None:
         look(verbs, other)
         verbs.end(other)
         assert verbs.cache.task("train").task.seats.positions() == (), "who read by path has gone"
-        seated = verbs.answer(session, asks.Sit("train", 0, 1, 0, 1, 0, 0), threading.Event())
+        seated = verbs.answer(session, asks.Sit("train", 0, 1, 0, 1, 0, 0), NOBODY)
         assert isinstance(seated, answers.Seated)
-        verbs.answer(session, asks.Fetch(seated.seat, 0, 0), threading.Event())
+        verbs.answer(session, asks.Fetch(seated.seat, 0, 0), NOBODY)
         frame = asks.FrameAsked(verbs.cache.task("train").video("cats.-v1").name, 0, None, None, 0, None)
-        verbs.answer(session, asks.Frames("train", (frame,)), threading.Event())
+        verbs.answer(session, asks.Frames("train", (frame,)), NOBODY)
         verbs.end(session)
         assert not verbs.cache.owner.ledger.held
         assert verbs.cache.task("train").task.seats.positions() == ()

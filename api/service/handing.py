@@ -1,0 +1,180 @@
+"""How objects get into a client's hands: held for it, where it can read them, until it says that it has."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.service import answers, asks
+from viewcache.api.service.sessions import Lease, Session
+from viewcache.api.service.transit import TRANSIT, Transit
+from viewcache.api.session.cache import Cache
+from viewcache.catalog.records import IoSampleRow
+from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
+from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.handle import OwnedTask
+from viewcache.materializer.reading.reader import Held
+from viewcache.materializer.scheduling.work import READ_TRIES
+from viewcache.materializer.storage.ledger import Copy
+from viewcache.store import Stored
+from viewcache.store.memory import MemoryTier
+from viewcache.store.tier import LOCAL, MEMORY
+
+__all__ = ["READ_BY_CLIENTS", "Handing", "fetched_of"]
+
+READ_BY_CLIENTS = (MEMORY, LOCAL)
+"""Tiers that clients read themselves."""
+
+
+class Handing:
+    """What clients are given to read. Thread-safe."""
+
+    def __init__(self, cache: Cache) -> None:
+        """Nothing is held yet.
+
+        Args:
+            cache: whose objects.
+        """
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._transit: Transit | None = None
+
+    def tiers(self) -> tuple[str, ...]:
+        """Names of what clients read themselves, the memory for all else last."""
+        return (*(name for name in READ_BY_CLIENTS if name in self._cache.tiers), TRANSIT)
+
+    def descriptor(self, tier: str) -> int:
+        """A new descriptor by which clients read a tier: of its folder, or of its memory; the caller closes it."""
+        if tier == TRANSIT:
+            return self.transit().descriptor()
+        found = self._cache.tiers[tier]
+        if isinstance(found, MemoryTier):
+            return found.descriptor()
+        return os.open(self._cache.tier.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def transit(self) -> Transit:
+        """The memory for what clients cannot read themselves, made when it is asked for first."""
+        with self._lock:
+            if self._transit is None:
+                local = self._cache.owner.tier.budget_bytes
+                self._transit = Transit(min(1 << 30, max(local // 4, 64 << 20)))
+            return self._transit
+
+    def fetched(self, session: Session, task: OwnedTask, hold: Callable[[], Held]) -> answers.Fetched:
+        """Hold a batch for a client.
+
+        Args:
+            session: of the client.
+            task: whose batch.
+            hold: holds it; asked again when a clip turns out damaged.
+
+        Raises:
+            Broken: clips were damaged again and again.
+            ViewcacheError: what ``hold`` raises.
+        """
+        for _ in range(READ_TRIES):
+            held, transit = hold(), dict[int, Stored]()
+            try:
+                transit = self._bring_near(held.fetched.copies)
+                facts = task.facts(held)
+            except (ChunkDamaged, StoreUnreachable):  # it is made again, or read from where it is whole
+                held.fetched.give_back()
+                continue
+            except BaseException:
+                self.let_go(Lease(task, held, list(transit.values())))
+                raise
+            places = tuple(
+                _place_of(TRANSIT, transit[k]) if k in transit else _place_of(copy.tier, copy.stored)
+                for k, copy in enumerate(held.fetched.copies)
+            )
+            number = session.hold(Lease(task, held, list(transit.values())), self.let_go)
+            waited_s, stalls = held.fetched.waited_s, {**held.reading.stalls, **held.fetched.stalls}
+            facts = replace(facts, waited_s=waited_s, stalls=stalls)
+            return fetched_of(facts, held.shape, number, places)
+        raise Broken(f"clips of task {task.name!r} were damaged {READ_TRIES} times in a row; run `viewcache doctor`")
+
+    def frames(self, session: Session, task: OwnedTask, frames: Sequence[NDArray[np.uint8]]) -> answers.Held:
+        """Hold single frames, (3,H,W) each, for a client."""
+        stored = self.transit().put([each[None] for each in frames])
+        number = session.hold(Lease(task, None, stored), self.let_go)
+        return answers.Held(number, tuple(_place_of(TRANSIT, each) for each in stored))
+
+    def done(self, session: Session, done: asks.Done) -> None:
+        """A client has read what was held for it."""
+        lease = session.end(done.lease)
+        if lease is None:
+            return
+        if lease.transit:
+            self.transit().remove(lease.transit)
+        if lease.held is None:
+            return
+        held = lease.held
+        copies = held.fetched.copies
+        wrong: dict[int, Exception] = {
+            k: ChunkDamaged(f"{copies[k].stored.physical} was found damaged by process {session.pid}")
+            for k in done.damaged
+            if 0 <= k < len(copies)
+        }
+        samples = [
+            IoSampleRow("load", each.size_bits, each.codec, each.tier, each.count, each.seconds, each.bytes)
+            for each in done.loaded
+        ]
+        lease.task.end(held, wrong, samples, done.seconds)
+
+    def let_go(self, lease: Lease) -> None:
+        """Give back what was held for a client that has not said to have read it."""
+        if lease.held is not None:
+            lease.held.fetched.give_back()
+        if lease.transit and self._transit is not None:
+            self._transit.remove(lease.transit)
+
+    def close(self) -> None:
+        """Give back the memory."""
+        if self._transit is not None:
+            self._transit.close()
+
+    def _bring_near(self, copies: Sequence[Copy]) -> dict[int, Stored]:
+        """Put copies that clients cannot read into memory that they can; by position.
+
+        Raises:
+            ChunkDamaged: one is damaged, and made again.
+            StoreUnreachable: the tier does not answer, and is passed over for a while.
+        """
+        far = [k for k, copy in enumerate(copies) if copy.tier not in READ_BY_CLIENTS]
+        if not far:
+            return {}
+        owner, chosen = self._cache.owner, [copies[k] for k in far]
+        arrays = [np.empty(copy.stored.shape, np.uint8) for copy in chosen]
+        wrong, _ = owner.tiers.read_slots(chosen, arrays)
+        if wrong:
+            owner.dispatcher_now().evictor.rebuild(chosen, wrong)
+            raise next(iter(wrong.values()))
+        return dict(zip(far, self.transit().put(arrays), strict=True))
+
+
+def fetched_of(
+    batch: Batch, shape: tuple[int, ...], lease: int, places: tuple[answers.PlaceOf, ...]
+) -> answers.Fetched:
+    """What is said of a batch, and where its clips lie."""
+    return answers.Fetched(
+        lease,
+        places,
+        shape,
+        batch.keys,
+        batch.videos,
+        batch.label.astype("<i8").tobytes(),
+        batch.index.astype("<i8").tobytes(),
+        batch.frame.astype("<i8").tobytes(),
+        batch.time_s.astype("<f8").tobytes(),
+        batch.waited_s,
+        dict(batch.stalls),
+    )
+
+
+def _place_of(tier: str, stored: Stored) -> answers.PlaceOf:
+    return answers.PlaceOf(
+        tier, stored.physical, stored.shape, stored.chunk_rows, stored.codec, stored.table.to_bytes()
+    )
