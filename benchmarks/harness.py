@@ -50,6 +50,9 @@ __all__ = [
     "run_apart",
 ]
 
+os.environ.setdefault("VIEWCACHE_SERVICE", "off")
+"""What is measured is mostly the owner, in this process; who measures a service says so."""
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("numpy", "av", "duckdb", "pyarrow", "numcodecs", "google-crc32c", "zarr", "torch", "opencv-python-headless")
 

@@ -64,7 +64,7 @@ def bench(args: Namespace) -> Iterator[Result]:
         rows: dict[str, tuple[float, ...]] = {}
         for count in args.videos:
             at = Path(folder) / str(count)
-            _link(clips, at / "videos", count)
+            link(clips, at / "videos", count)
             found = {step: _run(step, at, args.probe) for step in STEPS}
             rows |= {f"{count:,}, {step}": _row(figures, count) for step, figures in found.items()}
             most, choosing = (Aim(at_most=each) if count <= STATED else None for each in (500, 1))
@@ -94,7 +94,7 @@ def bench(args: Namespace) -> Iterator[Result]:
 
 def warm_batches(folder: Path, clips: list[Path], count: int, probe: str = "lazy") -> Iterator[Figure]:
     """What it takes to read batches of so many videos in random order, all of which are made."""
-    _link(clips, folder / "videos", count)
+    link(clips, folder / "videos", count)
     warm = _run("warm", folder, probe)
     what = f"a warm batch of 8 small clips, {count:,} videos"
     yield Figure(f"{what}: reader's CPU", warm["reader_ms"], "ms", Aim(at_most=1.5))
@@ -295,7 +295,7 @@ def make_clips(folder: Path, count: int, frames: int) -> list[Path]:
     return paths
 
 
-def _link(clips: list[Path], folder: Path, count: int) -> None:
+def link(clips: list[Path], folder: Path, count: int) -> None:
     folder.mkdir(parents=True)
     for number in range(count):
         os.link(clips[number % len(clips)], folder / f"v{number:07}.mp4")

@@ -10,8 +10,10 @@ In the order of work:
 - ``clip_starts``: which frames make a clip: the shared fraction
 - ``resolve``: every random choice of many clips at once
 - ``program``: the resolved operations of one clip
+- ``clip_keys``: content keys of clips
 - ``recipe``: how an object is made, as a value
 - ``plan``: a generation's plan
+- ``twins``: the plan of a task of the same definition, in another order
 - ``draws``: what the catalog remembers of a task's order
 - ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput, ConfigCode, ConfigError
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.videos import Videos
-from viewcache.materializer.keys import as_text, digests, hash_of
+from viewcache.materializer.keys import as_text
+from viewcache.materializer.planning.clip_keys import clip_keys
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import iterations
@@ -27,9 +28,6 @@ from viewcache.materializer.spec import Coordination, TaskSpec
 from viewcache.store.blocks import OBJECT_BOUND
 
 __all__ = ["GenerationPlan", "check_size", "clip_bound", "plan_batch", "plan_generation"]
-
-_BLOCK = 1 << 16
-"""Clips whose keys are computed at once: the bytes that are hashed take ten times the room of the plan itself."""
 
 MOST_CLIPS = 1 << 24
 """Clips of one generation. While it is planned a clip takes about 400 bytes of memory, so this is below 7 GB."""
@@ -98,7 +96,7 @@ class GenerationPlan:
     @cached_property
     def keys(self) -> NDArray[np.void]:
         """(n,) of 16 bytes: content keys of the clips."""
-        return _keys(self)
+        return clip_keys(self.videos.keys, self.video, self.resolved, self.frames)
 
     @property
     def hex_keys(self) -> list[str]:
@@ -165,6 +163,32 @@ class GenerationPlan:
     def corrected(self, videos: Videos, rows: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan where something else is known of the videos of some clips; all other clips keep their keys."""
         return self._patched(replace(self.context, videos=videos), rows, self.video[rows])
+
+    def reordered(
+        self, task: TaskSpec, videos: Videos, rows: NDArray[np.int64], epochs: range, number: int, joined: int
+    ) -> "GenerationPlan":
+        """The plan of a task of the same definition, whose order is another one; nothing is decided again.
+
+        Args:
+            task: whose plan it is.
+            videos: the same, by what is known of them now.
+            rows: this plan's row of each of its clips, in its order; see `rows_like`.
+            epochs: of the task, those that ``rows`` are of.
+            number: the task's number of the generation.
+            joined: epoch of the group in which the task had its first.
+        """
+        context = replace(self.context, task=task, videos=videos, number=number, joined=joined)
+        context = replace(context, first_epoch=epochs.start, epochs=len(epochs))
+        samples = task.sampling.samples_per_video
+        shape = len(epochs), len(rows) // len(epochs) // samples, samples
+        epoch, position, sample = (axis.reshape(-1) for axis in np.indices(shape, np.int64))
+        epoch += epochs.start
+        iteration = position // task.sampling.videos_per_batch
+        seq = epoch * context.iterations + iteration
+        video, start, resolved = self.video[rows], self.start[rows], self.resolved.taken(rows)
+        plan = GenerationPlan(context, seq, epoch, iteration, position, sample, video, start, resolved, self.shape)
+        plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
+        return plan
 
     def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
         """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
@@ -420,23 +444,3 @@ def _one_shape(task: TaskSpec, resolved: Resolved, videos: Videos, video: NDArra
             "frames; make all branches keep the same number of frames"
         )
     return (*leads[0], 3, int(height[0]), int(width[0]))
-
-
-def _keys(plan: GenerationPlan) -> NDArray[np.void]:
-    """Content key = H(video's key, program, frames, what was drawn): equal exactly when the pixels are made alike."""
-    video_keys = np.frombuffer(bytes.fromhex("".join(plan.videos.keys)), np.uint8).reshape(-1, 16)
-    out = np.empty(len(plan), "V16")
-    for number, program in enumerate(plan.resolved.programs):
-        members = np.flatnonzero(plan.resolved.program == number)
-        head = np.frombuffer(program.signature, np.uint8)
-        for rows in np.split(members, range(_BLOCK, len(members), _BLOCK)):
-            parts = [
-                video_keys[plan.video[rows]],
-                np.broadcast_to(head, (len(rows), len(head))),
-                np.ascontiguousarray(plan.frames(rows).astype("<i4")).view(np.uint8),
-                np.ascontiguousarray(plan.resolved.rows[rows, : program.columns].astype("<i4")).view(np.uint8),
-            ]
-            packed = np.concatenate(parts, axis=1)
-            width, data = packed.shape[1], memoryview(packed.tobytes())
-            out[rows] = np.frombuffer(b"".join(digests(hash_of("clip-1"), data, width)), "V16")
-    return out

@@ -73,6 +73,15 @@ class Resolved:
     lead: tuple[tuple[int, ...], ...]
     """Per program: the shape before C, (T,) or (V, T)."""
 
+    def taken(self, rows: NDArray[np.int64]) -> "Resolved":
+        """Some of the clips, in another order."""
+        return replace(
+            self,
+            program=self.program[rows],
+            rows=self.rows[rows],
+            shape=tuple(each[rows] for each in self.shape),
+        )
+
     def patched(self, rows: NDArray[np.int64], part: "Resolved") -> "Resolved":
         """The same with other clips at some places, in their order."""
         programs = list(dict.fromkeys((*self.programs, *part.programs)))

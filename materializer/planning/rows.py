@@ -27,6 +27,7 @@ __all__ = [
     "plan_objects",
     "plan_tables",
     "summarize",
+    "twin_tables",
 ]
 
 
@@ -100,8 +101,43 @@ def plan_tables(
             "cost_s": np.full(count, clip_cost),
         }
     )
+    decode_s = float(needs.decode_s(cost).sum()) + clip_cost * count
+    generation = _generation_row(plan, object_ids, task_id, decode_s)
+    objects = pa.concat_tables([frames, clips])
+    return PlanTables(generation, objects, edges, _use_rows(plan, object_ids, task_id))
+
+
+def twin_tables(plan: GenerationPlan, object_ids: NDArray[np.int64], *, task_id: int) -> PlanTables:
+    """The rows of a plan whose objects the catalog has from another plan: who needs them, and nothing else.
+
+    Args:
+        plan: the generation.
+        object_ids: (n,) id of each row's clip.
+        task_id: of the plan's task.
+    """
+    generation = _generation_row(plan, object_ids, task_id, 0.0)  # what the other plan takes makes this one's, too
+    nothing = schemas.empty(schemas.OBJECT), schemas.empty(schemas.EDGE)
+    return PlanTables(generation, *nothing, _use_rows(plan, object_ids, task_id))
+
+
+def _generation_row(
+    plan: GenerationPlan, object_ids: NDArray[np.int64], task_id: int, decode_s: float
+) -> GenerationRow:
+    return GenerationRow(
+        task_id=task_id,
+        number=plan.number,
+        first_epoch=plan.first_epoch,
+        last_epoch=plan.last_epoch,
+        bytes=plan.clip_bytes * len(distinct(object_ids)),
+        decode_s=decode_s,
+        group_epoch=plan.first_epoch + plan.context.joined,
+        grid=plan.context.grid,
+    )
+
+
+def _use_rows(plan: GenerationPlan, object_ids: NDArray[np.int64], task_id: int) -> pa.Table:
     read = np.flatnonzero(plan.iteration < plan.iterations)  # what drop_last leaves out is in no batch
-    uses = pa.table(
+    return pa.table(
         {
             "task_id": np.full(len(read), task_id),
             "seq": plan.seq[read],
@@ -112,19 +148,6 @@ def plan_tables(
             "object_id": object_ids[read],
         }
     )
-    decode_s = float(needs.decode_s(cost).sum()) + clip_cost * count
-    generation = GenerationRow(
-        task_id=task_id,
-        number=plan.number,
-        first_epoch=plan.first_epoch,
-        last_epoch=plan.last_epoch,
-        bytes=plan.clip_bytes * len(distinct(object_ids)),
-        decode_s=decode_s,
-        group_epoch=plan.first_epoch + plan.context.joined,
-        grid=plan.context.grid,
-    )
-    objects = pa.concat_tables([frames, clips])
-    return PlanTables(generation, objects, edges, uses)
 
 
 def ids_of(catalog: Catalog, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

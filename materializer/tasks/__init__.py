@@ -6,6 +6,7 @@ In the order of work:
 - ``settings``: what a task needs of its cache, and what it shares
 - ``drawn``: a generation whose order is drawn before it is planned
 - ``numbering``: ids of the objects of plans
+- ``planner``: a generation planned from its order, or from the plan of a task of the same definition
 - ``replacing``: another video for clips that theirs cannot give, and plans by what is known by now
 - ``batch_work``: the clips of one batch, as work
 - ``early``: batches that are read before their generation is planned

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
+from viewcache.materializer.planning.plan import GenerationPlan
 
 __all__ = ["Drawable", "DrawnGeneration", "OrderGroup"]
 
@@ -40,6 +41,9 @@ class OrderGroup(Protocol[SomeTask]):
 
     def epoch(self, asking: SomeTask) -> int:
         """The furthest epoch that a task is in besides the one that asks, counted from the group's first."""
+
+    def twins(self, task: SomeTask, number: int) -> list[tuple[GenerationPlan, NDArray[np.int64]]]:
+        """Plans of a generation's epochs that tasks of the same definition have, and their rows' objects."""
 
     def matching_generations(self, task: SomeTask, number: int) -> Iterator[tuple[SomeTask, int]]:
         """The generations of other tasks that belong to the same epochs of the group."""

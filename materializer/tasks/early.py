@@ -18,7 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.planning.draws import clip_stand_ins, known_substitutions, stand_ins
+from viewcache.materializer.planning.draws import clip_stand_ins, stand_ins
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
@@ -56,24 +56,11 @@ class EarlyTask(Protocol):
     def planned(self, number: int) -> object:
         """A generation, if it is planned."""
 
-    @property
-    def joined(self) -> int:
-        """The epoch of the group in which it has its first."""
-
     def generation_of(self, epoch: int) -> int:
         """The generation that an epoch belongs to."""
 
-    def epochs_of(self, number: int) -> range:
-        """The epochs of a generation."""
-
-    def order_of(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(epochs, positions) videos of a generation, and how many positions of each epoch are settled."""
-
-    def group_generation_of(self, number: int) -> int:
-        """The group's generation that one of its own belongs to."""
-
-    def grid_of(self, number: int) -> int:
-        """The grid of a generation's clip starts."""
+    def order_now(self, number: int) -> DrawnGeneration:
+        """A generation's order as it stands, and what else it is planned from; what is new is recorded now."""
 
     def source(self, plan: GenerationPlan, row: int) -> VideoSource:
         """The video of a row as a worker gets it."""
@@ -246,11 +233,7 @@ class Early:
     def _begun(self, number: int) -> DrawnGeneration:
         task, drawn = self._task, self._drawn.get(number)
         if drawn is None:
-            epochs = task.epochs_of(number)
-            ids, settled = task.order_of(number)
-            known = known_substitutions(self._catalog, task.task_id, epochs, settled)
-            order, of_group = Order(ids, settled), task.group_generation_of(number)
-            drawn = DrawnGeneration(number, epochs, order, task.grid_of(number), task.joined, of_group, known)
+            drawn = task.order_now(number)
             self._numbering.begin(drawn)
             if not task.planned(number):  # that is drawn on in the plan, and this would fall behind
                 self._drawn[number] = drawn

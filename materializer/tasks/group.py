@@ -19,8 +19,10 @@ from viewcache.errors import ViewcacheError
 from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
-from viewcache.materializer.spec import Coordination, TaskSpec
+from viewcache.materializer.planning.twins import asks_for, is_twin
+from viewcache.materializer.spec import Coordination
 from viewcache.materializer.tasks.drawn import Drawable
+from viewcache.materializer.tasks.planner import Twin
 from viewcache.materializer.tasks.settings import Share
 from viewcache.materializer.tasks.task import Task
 
@@ -41,7 +43,7 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
     found = []
     for task, mine in zip(tasks, circle, strict=True):
         others = [each for each, theirs in zip(tasks, circle, strict=True) if theirs == mine]
-        drawing = [each for each in others if not _depends_on_place(each.spec)]
+        drawing = [each for each in others if not asks_for(each.spec, "iteration")]
         grid = shared_grid(each.spec.sampling.frame_stride for each in others)
         found.append(Share(grid, task in drawing and len(drawing) > 1))
     return found
@@ -52,11 +54,6 @@ def _may_share(task: Task, other: Task) -> bool:
     if task.dataset.dataset_id != other.dataset.dataset_id or Coordination.INDEPENDENT in modes:
         return False
     return not task.dataset.selected.isdisjoint(other.dataset.selected)
-
-
-def _depends_on_place(task: TaskSpec) -> bool:
-    conditions = (branch.condition or "" for step in task.steps for branch in step.branches)
-    return any("iteration" in condition for condition in conditions)
 
 
 @dataclass(slots=True)
@@ -122,6 +119,19 @@ class Group:
                 continue
             if 0 <= theirs <= min(other.last_generation(), other.generation_of(epoch) + 1):
                 yield other, theirs
+
+    def twins(self, task: Task, number: int) -> list[Twin]:
+        """Plans of a generation's epochs that tasks of the same definition have, and their rows' objects."""
+        by_epoch, found = asks_for(task.spec, "epoch"), list[Twin]()
+        for other in list(self._tasks.values()):
+            # One that has not joined has planned nothing, and asking when it does would wait for its lock.
+            if other is task or not other.has_joined or not is_twin(task.spec, other.spec):
+                continue
+            active = other.planned(number + task.skipped - other.skipped)
+            if active is not None and (other.joined == task.joined or not by_epoch):
+                with self.lock:  # under which a plan is replaced together with its objects
+                    found.append((active.plan, active.object_ids))
+        return found
 
     def leave(self, task: Task) -> None:
         """Draw no more for a task, also in the middle of an epoch; reading it again brings it back."""

@@ -12,7 +12,7 @@ from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.rows import ids_of, plan_objects, plan_tables
+from viewcache.materializer.planning.rows import ids_of, plan_objects, plan_tables, twin_tables
 from viewcache.materializer.tasks.drawn import DrawnGeneration
 
 __all__ = ["Numbering"]
@@ -46,8 +46,7 @@ class Numbering:
             plan: of the generation.
             index_of: the packet index of a row of its videos.
         """
-        used = plan.iteration < plan.iterations
-        recorded = self._catalog.load_use_ids(self._task_id, plan.first_epoch, plan.last_epoch)["object_id"].to_numpy()
+        used, recorded = plan.iteration < plan.iterations, self._recorded(plan)
         fresh = len(recorded) != int(used.sum())
         needs = frame_needs(plan, index_of) if fresh else None  # takes longest, so it is done before others must wait
         give_back_memory()  # what planning took, before recording takes as much
@@ -64,3 +63,18 @@ class Numbering:
                 del tables, keys, of_frames, needs
         give_back_memory()
         return object_ids
+
+    def twin(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
+        """Let the catalog know of a plan whose objects it has from another one, unless it does.
+
+        Args:
+            plan: of the generation.
+            object_ids: (n,) of all rows' objects.
+        """
+        if not np.array_equal(self._recorded(plan), object_ids[plan.iteration < plan.iterations]):
+            self._catalog.record_plan(twin_tables(plan, object_ids, task_id=self._task_id))
+
+    def _recorded(self, plan: GenerationPlan) -> NDArray[np.int64]:
+        """The objects of the uses that the catalog has of a generation, in reading order."""
+        uses = self._catalog.load_use_ids(self._task_id, plan.first_epoch, plan.last_epoch)
+        return np.asarray(uses["object_id"].to_numpy())

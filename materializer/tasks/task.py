@@ -23,9 +23,6 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
     known_substitutions,
     recorded_order,
-    short_uses,
-    stand_ins,
-    with_substitutes,
 )
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.needs import frame_needs
@@ -36,10 +33,10 @@ from viewcache.materializer.planning.rows import Summary, summarize
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.scheduling.seats import Seats
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.tasks.drawn import Drawable, OrderGroup
+from viewcache.materializer.tasks.drawn import Drawable, DrawnGeneration, OrderGroup
 from viewcache.materializer.tasks.early import Early
 from viewcache.materializer.tasks.numbering import Numbering
-from viewcache.materializer.tasks.policies import record_policies
+from viewcache.materializer.tasks.planner import Planner
 from viewcache.materializer.tasks.replacing import Replacing
 from viewcache.materializer.tasks.settings import Share, TaskSettings
 from viewcache.materializer.telemetry.observer import Observer
@@ -136,6 +133,11 @@ class Task:
                 else:
                     self._join = 0 if recorded or self.group is None else self.group.epoch(self)
             return self._join
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it is decided in which epoch of the group it has its first."""
+        return self._join is not None
 
     @property
     def skipped(self) -> int:
@@ -349,38 +351,29 @@ class Task:
         recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
         return self._settings.grid if recorded is None else recorded.grid or self.spec.sampling.frame_stride
 
-    def group_generation_of(self, number: int) -> int:
-        """The group's generation that one of the task's own belongs to."""
-        return (self.epochs_of(number).start + self.joined) // self._settings.epochs_per_generation
-
-    def _plan(self, number: int) -> ActiveGeneration:
-        epochs, together = self.epochs_of(number), self._settings.together
+    def order_now(self, number: int) -> DrawnGeneration:
+        """A generation's order as it stands, and what else it is planned from; what is new is recorded now."""
+        epochs = self.epochs_of(number)
         ids, settled = self.order_of(number)
         known = known_substitutions(self._catalog, self.task_id, epochs, settled)
-        videos, draws, used = self.dataset.resolve_draws(
-            self.spec, self.seed, epochs.start, ids, stand_ins(known), by_video=together
-        )
-        plan = plan_generation(
+        group_generation = (epochs.start + self.joined) // self._settings.epochs_per_generation
+        order, grid = Order(ids, settled), self.grid_of(number)
+        return DrawnGeneration(number, epochs, order, grid, self.joined, group_generation, known)
+
+    def _plan(self, number: int) -> ActiveGeneration:
+        twins = () if self.group is None else self.group.twins(self, number)
+        planner = Planner(
             self.spec,
             self.graph,
-            videos,
-            draws,
-            seed=self.seed,
-            number=number,
-            first_epoch=epochs.start,
-            grid=self.grid_of(number),
-            joined=self.joined,
-            group_generation=self.group_generation_of(number),
-            spare=together,
+            self._catalog,
+            self.dataset,
+            self._numbering,
+            self.task_id,
+            self.seed,
+            self.source,
+            self.index_of,
         )
-        positions = len(plan) // len(epochs) // self.spec.sampling.samples_per_video
-        order = Order(ids[:, :positions], np.minimum(settled, positions))
-        plan, again = with_substitutes(plan, known, order, self.dataset, self.seed, self.task_id, by_video=together)
-        object_ids = self._numbering.generation(plan, self.index_of(plan))
-        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
-        now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
-        record_policies(self._catalog, active, now, known)
-        return active
+        return planner.plan(self.order_now(number), twins, together=self._settings.together)
 
     def source(self, plan: GenerationPlan, row: int) -> VideoSource:
         """The video of a row as a worker gets it, by what is known of it now."""

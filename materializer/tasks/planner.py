@@ -1,0 +1,107 @@
+"""Plans the generations of one task, from its order and what is on record of it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.planning.draws import short_uses, stand_ins, with_substitutes
+from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import Order
+from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.recipe import VideoSource
+from viewcache.materializer.planning.twins import rows_like
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.drawn import DrawnGeneration
+from viewcache.materializer.tasks.numbering import Numbering
+from viewcache.materializer.tasks.policies import record_policies
+
+__all__ = ["Planner", "Twin"]
+
+Twin = tuple[GenerationPlan, NDArray[np.int64]]
+"""The plan of another task of the same definition, and the ids of its rows' objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Plans for one task. Thread-safe as long as one generation is planned at a time."""
+
+    spec: TaskSpec
+    graph: AbstractGraph
+    catalog: Catalog
+    dataset: Dataset
+    numbering: Numbering
+    task_id: int
+    seed: int
+    source: Callable[[GenerationPlan, int], VideoSource]
+    """Gives the video of a row to a worker."""
+    index_of: Callable[[GenerationPlan], Callable[[int], MediaIndex]]
+    """Gives the packet index of a row of a plan's videos."""
+
+    def plan(self, drawn: DrawnGeneration, twins: Iterable[Twin], *, together: bool) -> ActiveGeneration:
+        """Plan a generation and record it.
+
+        Args:
+            drawn: its order as it stands.
+            twins: plans of the same epochs of the group, of tasks of the same definition.
+            together: positions may still change.
+
+        Raises:
+            BadVideo: a drawn video is bad or gone and the policy is ``raise``.
+            BadInput: the task selects no video, or its clips would differ in shape.
+        """
+        spec, epochs, known = self.spec, drawn.epochs, drawn.known
+        ids, settled = drawn.order.ids.reshape(len(epochs), -1), drawn.order.settled
+        videos, draws, used = self.dataset.resolve_draws(
+            spec, self.seed, epochs.start, ids, stand_ins(known), by_video=together
+        )
+        found = self._like(twins, videos, draws, drawn) if together and not _of_clips(known) else None
+        if found is not None:
+            plan, object_ids = found
+            order, again = Order(ids, settled), list[SubstitutionRow]()
+        else:
+            plan = plan_generation(
+                spec,
+                self.graph,
+                videos,
+                draws,
+                seed=self.seed,
+                number=drawn.number,
+                first_epoch=epochs.start,
+                grid=drawn.grid,
+                joined=drawn.joined,
+                group_generation=drawn.group_generation,
+                spare=together,
+            )
+            positions = len(plan) // len(epochs) // spec.sampling.samples_per_video
+            order = Order(ids[:, :positions], np.minimum(settled, positions))
+            plan, again = with_substitutes(plan, known, order, self.dataset, self.seed, self.task_id, by_video=together)
+            object_ids = self.numbering.generation(plan, self.index_of(plan))
+        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
+        now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
+        record_policies(self.catalog, active, now, known)
+        return active
+
+    def _like(
+        self, twins: Iterable[Twin], videos: Videos, draws: NDArray[np.int64], drawn: DrawnGeneration
+    ) -> Twin | None:
+        """The first of some plans that has all clips, in this task's order."""
+        for plan, object_ids in twins:
+            rows = rows_like(plan, videos, draws, drawn.first_epoch + drawn.joined)
+            if rows is not None and plan.context.grid == drawn.grid:
+                mine = plan.reordered(self.spec, videos, rows, drawn.epochs, drawn.number, drawn.joined)
+                self.numbering.twin(mine, object_ids[rows])
+                return mine, object_ids[rows]
+        return None
+
+
+def _of_clips(known: Iterable[SubstitutionRow]) -> bool:
+    """Whether other videos stand in for single clips, by record."""
+    return any(each.sample >= 0 and each.replacement_id is not None for each in known)
