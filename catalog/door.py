@@ -170,6 +170,10 @@ class Catalog(Leaving, Videos):
         """
         return self._call(lambda session: tasks.forget_task(session, name))
 
+    def forget_uses(self, task_id: int) -> None:
+        """Nobody needs what a task was to read. Its draws stay, and planning it again brings its uses back."""
+        self._call(lambda session: session.run("delete_uses", {"task_id": task_id}))
+
     def load_tasks(self) -> list[TaskRow]:
         """Every task by id."""
         return from_table(TaskRow, self._query("read_tasks"))

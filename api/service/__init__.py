@@ -14,6 +14,7 @@ In the order of work:
 - ``sessions``: what is kept for each client: seats, and what it holds
 - ``handing``: what is held for clients, where they can read it
 - ``jobs``: trainings of equal tasks side by side
+- ``retiring``: jobs whose processes have all ended
 - ``verbs``: what is done when a client asks; nothing of sockets
 - ``server``: connections, clients' ends, and the service's own
 - ``run``: the process that serves

@@ -27,6 +27,7 @@ __all__ = [
     "Parts",
     "PlannedAt",
     "Positions",
+    "Publish",
     "Rise",
     "Sit",
     "Stats",
@@ -253,6 +254,10 @@ class EndMake(Ask, tag="end_make"):
     epochs: int | None
 
 
+class Publish(Ask, tag="publish"):
+    """Let SQL, which reads a copy of the catalog, see all that has been done until now. Answer: `Ok`."""
+
+
 class Stats(Ask, tag="stats"):
     """Who uses the service, and what it took. Answer: `StatsOf`."""
 
@@ -273,7 +278,7 @@ class Bye(Ask, tag="bye"):
 
 ALL = (
     Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Describe
-    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | EndMake | Stats | Counters | Stop
-    | Bye
+    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | EndMake | Publish | Stats
+    | Counters | Stop | Bye
 )  # fmt: skip
 """Every question."""

@@ -151,7 +151,7 @@ class AttachedCache:
         Raises:
             QueryRefused: it is not one SELECT, is wrong, or went over a limit.
         """
-        self.check_open()
+        self._client.ask(answers.Ok, asks.Publish())
         return select(self._config.cache, query, seconds, rows)
 
     def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:

@@ -29,6 +29,9 @@ _log = logging.getLogger("viewcache.service")
 NOTE_S = 5.0
 """How often a client that waits is told that the work goes on."""
 
+LOOKED_S = 0.2
+"""How often one whose files are being looked at is told how far that is."""
+
 POLL_S = 0.5
 """How often the service looks whether it is needed."""
 
@@ -56,25 +59,28 @@ class _Connection:
     asked_at: float = 0.0
     """When the question came that is being answered; 0 = none is. Of the monotonic clock."""
     noted_at: float = 0.0
-    seen: tuple[int, int, str] = (0, 0, "")
-    """How far the files of a new dataset were looked at: done, in all, the last one."""
-    noted: tuple[int, int, str] = (0, 0, "")
-    """What it was told last of that."""
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when nobody waits for the answer any more."""
-    sending: threading.Lock = field(default_factory=threading.Lock)
+    sending: threading.RLock = field(default_factory=threading.RLock)
 
     def is_set(self) -> bool:
         """Whether what is asked on it is given up."""
         return self.gone.is_set() or (self.session is not None and self.session.over.is_set())
 
     def looked(self, done: int, total: int, name: str) -> None:
-        """Hear how far the files of a new dataset were looked at."""
-        self.seen = done, total, name
+        """Tell it how far the files of a new dataset were looked at, a few times a second and at the end."""
+        now = time.monotonic()
+        if done == total or now - self.noted_at >= LOOKED_S:
+            self.note(answers.Note(now - self.asked_at, done, total, name))
 
-    def is_due(self, now: float) -> bool:
-        """Whether it is to be told that the work goes on, or how far it is."""
-        return self.asked_at > 0 and (now - self.noted_at >= NOTE_S or self.seen != self.noted)
+    def note(self, note: answers.Note) -> None:
+        """Tell it that the work goes on; if it takes nothing, nobody waits any more."""
+        self.noted_at = self.asked_at + note.seconds
+        try:
+            with self.sending:
+                wire.send(self.socket, note)
+        except OSError:
+            self.gone.set()
 
 
 class Server:
@@ -202,6 +208,8 @@ class Server:
     def _answer(self, connection: _Connection, ask: asks.Ask) -> bool:
         """Answer one question; False if it was the last."""
         if isinstance(ask, asks.Bye):
+            if connection.is_control and connection.session is not None:
+                connection.session.said_bye = True
             return False
         if isinstance(ask, asks.Done | asks.Rise):
             self._told(connection, ask)
@@ -209,7 +217,6 @@ class Server:
         if self._going.is_set():
             self._send(connection, answers.Going())
             return False
-        connection.seen = connection.noted
         connection.asked_at = connection.noted_at = time.monotonic()
         descriptors: list[int] = []
         try:
@@ -281,13 +288,10 @@ class Server:
         now = time.monotonic()
         for connection in list(self._connections.values()):
             asked_at = connection.asked_at
-            if connection.is_due(now) and connection.sending.acquire(blocking=False):
+            if asked_at and now - connection.noted_at >= NOTE_S and connection.sending.acquire(blocking=False):
                 try:
                     if connection.asked_at == asked_at and not connection.gone.is_set():
-                        connection.noted_at, connection.noted = now, connection.seen
-                        wire.send(connection.socket, answers.Note(now - asked_at, *connection.noted))
-                except OSError:
-                    connection.gone.set()
+                        connection.note(answers.Note(now - asked_at))
                 finally:
                     connection.sending.release()
 

@@ -50,27 +50,34 @@ class Sitting:
 class Session:
     """One client process. Thread-safe."""
 
-    def __init__(self, number: int, pid: int, program: str) -> None:
+    def __init__(self, pid: int, program: str) -> None:
         """Begin with nothing taken.
 
         Args:
-            number: of the session.
             pid: of the process; 0 if it cannot be told.
             program: what the process runs.
         """
-        self.number, self.pid, self.program = number, pid, program
+        self.number = 0
+        """Of the session; 0 before it has begun."""
+        self.pid, self.program = pid, program
         self.token = secrets.token_hex(16)
         self.since = time.time()
         self.ahead: dict[tuple[tuple[str, ...], int | None], AheadOfTime] = {}
         """What is being made ahead for it: by tasks and epochs."""
         self.by_path: set[str] = set()
         """Tasks that it has read without a seat."""
+        self.said_bye = False
+        """Whether it ends because it wants to."""
         self.over = threading.Event()
         """Set when it has ended: what it waits for is given up."""
         self._lock = threading.Lock()
         self._count = 0
         self._leases: dict[int, Lease] = {}
         self._seats: dict[int, Sitting] = {}
+
+    def begin(self, number: int) -> None:
+        """Take a number."""
+        self.number = number
 
     # What it holds -------------------------------------------------------------------------------------------------
 
@@ -177,12 +184,12 @@ class Sessions:
         self.left_at: float | None = None
         """When the last one left, of the monotonic clock; None while none was there yet."""
 
-    def begin(self, pid: int, program: str) -> Session:
-        """A process says hello."""
+    def begin(self, session: Session) -> None:
+        """A process has said hello."""
         with self._lock:
             self._count += 1
-            session = self._sessions[self._count] = Session(self._count, pid, program)
-        return session
+            self._sessions[self._count] = session
+            session.begin(self._count)
 
     def find(self, number: int, token: str) -> Session:
         """The session that a further connection belongs to.

@@ -4,7 +4,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from math import inf
 from typing import Any, Protocol
 
 import viewcache
@@ -13,6 +14,7 @@ from viewcache.api.service import answers, asks, wire
 from viewcache.api.service.counted import counters_of, counts_of
 from viewcache.api.service.handing import Handing, fetched_of
 from viewcache.api.service.jobs import of_job
+from viewcache.api.service.retiring import Retiring
 from viewcache.api.service.sessions import Session, Sessions, Sitting
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
@@ -59,6 +61,7 @@ class Verbs:
         self._since = time.time()
         self._sitting = threading.Lock()
         self._handing = Handing(cache)
+        self._retiring = Retiring(cache.owner.retire)
         self._verbs: dict[type[asks.Ask], Callable[[Session, Any, Waiting], answers.Answer]] = {
             asks.Join: self._join,
             asks.Leave: self._leave,
@@ -78,6 +81,7 @@ class Verbs:
             asks.Frames: self._frames,
             asks.Make: self._make,
             asks.EndMake: self._end_make,
+            asks.Publish: self._publish,
             asks.Stats: self._stats,
             asks.Counters: self._counters,
             asks.Stop: self._stop,
@@ -98,8 +102,13 @@ class Verbs:
                 f"process has {hello.version} and speaks {hello.protocol}: the service ends with its clients, or by "
                 "`viewcache stop`"
             )
-        names, warnings = self._admit(hello.documents, hello.job, None if waiting is None else waiting.looked)
-        session = self.sessions.begin(pid, hello.program)
+        session = Session(pid, hello.program)
+        try:
+            names, warnings = self._admit(session, hello, None if waiting is None else waiting.looked)
+        except BaseException:
+            self._retiring.end(session, at_once=True)
+            raise
+        self.sessions.begin(session)
         return session, answers.Welcome(
             wire.PROTOCOL,
             viewcache.__version__,
@@ -117,14 +126,17 @@ class Verbs:
         return self._handing.descriptor(tier)
 
     def _admit(
-        self, documents: Sequence[asks.Document], job: str, progress: Progress | None
+        self, session: Session, said: asks.Hello | asks.Join, progress: Progress | None
     ) -> tuple[tuple[str, ...], list[str]]:
-        if not documents:
+        if not said.documents:
             return (), []
-        sources = [TextSource(each.name, each.folder, each.text) for each in documents]
+        sources = [TextSource(each.name, each.folder, each.text) for each in said.documents]
         config = load_texts(sources, self.cache.config)
         warnings = differences(sources, config, self.cache.config)
-        return self.cache.owner.admit(of_job(config, job), progress), warnings
+        mine = of_job(config, said.job)
+        if said.job:
+            self._retiring.begin(session, (task.name for task in mine.tasks))
+        return self.cache.owner.admit(mine, progress), warnings
 
     def end(self, session: Session) -> None:
         """A process has gone, however it did: what it held is given back, and nothing is made ahead for it."""
@@ -138,16 +150,19 @@ class Verbs:
             sitting.seat.leave()
         for task in {sitting.task for sitting in seats} | session.by_path:
             self._suspend_unread(task)
+        self._retiring.end(session, at_once=session.said_bye)
 
     def expire(self) -> None:
-        """End what clients hold for too long."""
+        """End what clients hold for too long, and jobs that nobody comes back to."""
         now = time.monotonic()
         for session in self.sessions.all():
             for lease in session.overdue(now):
                 self._handing.let_go(lease)
+        self._retiring.look(now)
 
     def close(self) -> None:
-        """End all sessions."""
+        """End all sessions; those that are there come back to the next run of the service."""
+        self._retiring.look(inf)
         for session in self.sessions.all():
             self.end(session)
         self._handing.close()
@@ -178,8 +193,8 @@ class Verbs:
     def _task(self, name: str) -> OwnedTask:
         return self.cache.task(name)
 
-    def _join(self, _session: Session, ask: asks.Join, waiting: Waiting) -> answers.Joined:
-        names, _ = self._admit(ask.documents, ask.job, waiting.looked)
+    def _join(self, session: Session, ask: asks.Join, waiting: Waiting) -> answers.Joined:
+        names, _ = self._admit(session, ask, waiting.looked)
         return answers.Joined(names)
 
     def _leave(self, _session: Session, ask: asks.Leave, _cancelled: Cancelled) -> answers.Ok:
@@ -305,6 +320,10 @@ class Verbs:
         while session.ahead:
             _, ahead = session.ahead.popitem()
             ahead.end()
+
+    def _publish(self, _session: Session, _ask: asks.Publish, _cancelled: Cancelled) -> answers.Ok:
+        self.cache.owner.publish()
+        return answers.Ok()
 
     def _stats(self, _session: Session, _ask: asks.Stats, _cancelled: Cancelled) -> answers.StatsOf:
         clients = tuple(session.shown() for session in self.sessions.all())

@@ -238,6 +238,7 @@ class Cache:
         Raises:
             QueryRefused: it is not one SELECT, is wrong, or went over a limit.
         """
+        self.gate.run(self.owner.publish)
         return self.gate.run(lambda: select(self.config.cache, query, seconds, rows))
 
     # What it did ---------------------------------------------------------------------------------------------------

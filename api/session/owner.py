@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
-from viewcache.api.config.yaml_subset import error_at
+from viewcache.api.session.admitting import check_same
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ConfigCode, ViewcacheError, ViewNotFound
+from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
@@ -233,7 +233,7 @@ class Owner:
         known = {task.name: task for task in self.config.tasks if task.name in self._admitted}
         for task in more.tasks:
             if task.name in known:
-                _check_same(known[task.name], task, self.config, more)
+                check_same(known[task.name], task, self.config, more)
 
     def _add(self, config: Config, progress: Progress | None) -> tuple[str, ...]:
         """Open the tasks of a configuration that are not open, and let them share."""
@@ -278,6 +278,26 @@ class Owner:
         is_ahead = self.look_ahead.forget(task)
         if self.dispatcher is not None and not is_ahead:
             self.dispatcher.forget(task.task_id)
+
+    def retire(self, name: str) -> bool:
+        """Close a task that has ended; what it has drawn stays, and describing it again lets it go on.
+
+        Returns:
+            False if other tasks are being opened just now.
+        """
+        if not self._joining.acquire(blocking=False):
+            return False
+        try:
+            if name in self._readers:
+                self.suspend(name)
+                task = self._readers.pop(name).task
+                self._handles.pop(name, None)
+                self.config = replace(self.config, tasks=tuple(each for each in self.config.tasks if each.name != name))
+                self._admitted = frozenset(self._readers)
+                self.catalog.forget_uses(task.task_id)
+        finally:
+            self._joining.release()
+        return True
 
     def _reader(self, spec: TaskSpec, progress: Progress | None, listed: dict[DatasetSpec, Files]) -> Reader:
         with placed(spec):
@@ -370,6 +390,12 @@ class Owner:
             raise Undecided
         self._learning.learn(key, found)
 
+    def publish(self) -> None:
+        """Let SQL see all that has been done until now."""
+        self.catalog.flush()
+        if self.config.cache.catalog == "duckdb":
+            self.catalog.publish_snapshot()
+
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""
         dispatcher, observer = self.dispatcher, self.observer
@@ -419,20 +445,3 @@ class Owner:
 
 def _counts(spent: Spent) -> TaskCounts:
     return TaskCounts(spent.batches, spent.hits, spent.misses, spent.rebuilt, dict(spent.stalls))
-
-
-def _check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) -> None:
-    """Refuse a task whose name another one has."""
-    if mine.canonical(known) != replace(theirs, cache=mine.cache).canonical(task):
-        raise error_at(
-            task.place,
-            ConfigCode.GIVEN_TWICE,
-            f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another tag",
-        )
-    if task.epochs > known.epochs:
-        raise error_at(
-            task.place,
-            ConfigCode.GIVEN_TWICE,
-            f"the task {task.name!r} is open with {known.epochs} epochs, here it has {task.epochs}: end the service by "
-            "`viewcache stop` first, or ask for as many",
-        )

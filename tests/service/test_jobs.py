@@ -1,6 +1,7 @@
 """Several trainings of one task: an order of each one's own, and one decode for all of them."""
 
 import sys
+import time
 import types
 from collections import Counter
 from pathlib import Path
@@ -8,10 +9,16 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.service.served import Opener, described, start, told
+from tests.service.served import Opener, described, digest, start, told
 from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.attached_task import AttachedSeat
 from viewcache.api.service.jobs import current_job
-from viewcache.errors import BadInput
+from viewcache.api.service.retiring import GRACE_S, Retiring
+from viewcache.api.service.sessions import Session
+from viewcache.api.service.stopping import stop
+from viewcache.errors import BadInput, ViewNotFound
+from viewcache.materializer.reading.batch import Batch
+from viewcache.testing.leaks import settle
 
 EPOCHS, BATCHES = 3, 5
 
@@ -111,3 +118,94 @@ def test_an_owner_has_no_jobs(tmp_path: Path, videos: Path) -> None:
     """Jobs share a cache; who owns it alone shares nothing."""
     with pytest.raises(BadInput, match="jobs share a cache through its service"):
         viewcache.open(described(tmp_path / "own", videos), service="off", job="a")
+
+
+def uses_of(cache: AttachedCache) -> dict[str, int]:
+    """Task → how many clips the catalog says that it needs."""
+    found = cache.sql("select task, count(*) as n from uses group by task").to_pylist()
+    return {each["task"]: each["n"] for each in found}
+
+
+def test_a_job_that_has_ended_is_closed(store: Path, videos: Path, attach: Opener) -> None:
+    """Its tasks go with its last process: nothing is needed for it, its draws stay, and named again it goes on."""
+    watching = attach()
+    watching.read("train", 0, 0)
+    with job(store, videos, "trial") as first, job(store, videos, "trial"):
+        seat = first.task("train").sit()
+        before = [digest(_read(seat, iteration)) for iteration in range(3)]
+        first.close()  # another process of it goes on
+        assert uses_of(watching)["train.trial"] > 0
+        assert watching.task("train.trial").epochs == 3
+    assert uses_of(watching).keys() == {"train"}
+    query = "select count(*) as n from draws where task = 'train.trial'"
+    assert watching.sql(query)["n"].to_pylist() != [0]
+    with pytest.raises(ViewNotFound, match=r"no task 'train\.trial'"):
+        watching.read("train.trial", 0, 0)
+    with job(store, videos, "trial") as again:
+        seat = again.task("train").sit()
+        assert [digest(_read(seat, iteration)) for iteration in range(3)] == before
+        assert uses_of(watching)["train.trial"] > 0
+
+
+def test_a_job_that_was_killed_is_waited_for(store: Path, videos: Path, attach: Opener) -> None:
+    """What it needs stays needed until it is started again, or the service ends."""
+    watching, given = attach(), described(store, videos)
+    process = start(
+        """
+with viewcache.open(given, job="trial") as cache:
+    seat = cache.task("train").sit()
+    seat.read(0, 0)
+    print("1", flush=True)
+    sys.stdin.readline()
+""",
+        given,
+    )
+    told(process)
+    process.kill()
+    process.communicate()
+    assert not settle(lambda: [each for each in watching.stats().clients if each.pid == process.pid])
+    assert uses_of(watching)["train.trial"] > 0
+    watching.close()
+    stop(store)
+    with viewcache.open(given, service="off") as owner:
+        assert owner.sql("select count(*) as n from uses where task = 'train.trial'")["n"].to_pylist() == [0]
+
+
+def test_when_a_job_is_over() -> None:
+    """At once by its last process's goodbye, after ten minutes by its death, and not while others open tasks."""
+    closed: list[str] = []
+    busy: list[str] = []
+
+    def retire(task: str) -> bool:
+        if task not in busy:
+            closed.append(task)
+        return task not in busy
+
+    retiring = Retiring(retire)
+    one, other = Session(1, "a"), Session(2, "b")
+    retiring.begin(one, ["t.x", "u.x"])
+    retiring.begin(other, ["t.x"])
+    retiring.end(one, at_once=True)
+    assert closed == ["u.x"]
+    retiring.end(other, at_once=False)
+    retiring.look()
+    assert closed == ["u.x"]
+    retiring.look(time.monotonic() + GRACE_S + 1)
+    assert closed == ["u.x", "t.x"]
+    retiring.begin(one, ["t.y"])
+    retiring.end(one, at_once=False)
+    retiring.begin(other, ["t.y"])
+    retiring.look(time.monotonic() + GRACE_S + 1)
+    assert closed == ["u.x", "t.x"], "it was started again"
+    busy.append("t.y")
+    retiring.end(other, at_once=True)
+    assert closed == ["u.x", "t.x"]
+    busy.clear()
+    retiring.look()
+    assert closed == ["u.x", "t.x", "t.y"]
+
+
+def _read(seat: AttachedSeat, iteration: int) -> Batch:
+    batch = seat.read(0, iteration)
+    assert batch is not None
+    return batch

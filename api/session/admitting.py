@@ -1,0 +1,27 @@
+"""Whether a task that another process describes is the one that is open."""
+
+from dataclasses import replace
+
+from viewcache.api.config.load import Config
+from viewcache.api.config.yaml_subset import error_at
+from viewcache.errors import ConfigCode
+from viewcache.materializer.spec import TaskSpec
+
+__all__ = ["check_same"]
+
+
+def check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) -> None:
+    """Refuse a task whose name another one has."""
+    if mine.canonical(known) != replace(theirs, cache=mine.cache).canonical(task):
+        raise error_at(
+            task.place,
+            ConfigCode.GIVEN_TWICE,
+            f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another tag",
+        )
+    if task.epochs > known.epochs:
+        raise error_at(
+            task.place,
+            ConfigCode.GIVEN_TWICE,
+            f"the task {task.name!r} is open with {known.epochs} epochs, here it has {task.epochs}: end the service by "
+            "`viewcache stop` first, or ask for as many",
+        )
