@@ -79,8 +79,9 @@ def _unescaped(text: str) -> str:
 
 
 def _is_stale(folder: Path) -> bool:
+    """Whether nobody answers for a mounted folder; asked by what the kernel never answers from its memory."""
     try:
-        os.stat(folder)
+        os.statvfs(folder)
     except OSError as error:
         return error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
     return False
