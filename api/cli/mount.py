@@ -31,8 +31,9 @@ def _mount(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.mount.run import mount
 
     config = configuration(arguments.config)
-    if not mount(config, Path(arguments.folder), job=arguments.job, say=terminal.say):
-        terminal.say(f"{arguments.folder} is unmounted; who has files of it open gets ENOTCONN")
+    over = mount(config, Path(arguments.folder), job=arguments.job, say=terminal.say)
+    terminal.say(f"{arguments.folder} is unmounted" + ("" if over else "; who has files of it open gets an error"))
+    if not over:
         sys.stdout.flush()
         os._exit(0)  # libfuse waits for those files to be closed, and only the end of the process closes them
     return 0

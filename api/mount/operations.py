@@ -41,6 +41,9 @@ FOLDER, FILE = stat.S_IFDIR | 0o500, stat.S_IFREG | 0o400
 BLOCK = 1 << 20
 """What a reader should ask for at a time: Python's buffered files go by it."""
 
+NEVER = threading.Event()
+"""What says of work that takes no time that it is waited for."""
+
 _log = logging.getLogger("viewcache.mount")
 
 T = TypeVar("T")
@@ -177,7 +180,7 @@ class Operations:
         """A piece of a file."""
         file = self._open[handle.fh]
         if file.has(offset, size):
-            return file.read(offset, size, threading.Event())
+            return file.read(offset, size, NEVER)
         return self._answer(view_path(path), lambda cancelled: file.read(offset, size, cancelled))
 
     def release(self, _path: str, handle: _Handle) -> int:

@@ -34,6 +34,8 @@ class Hold:
     """Who opened it; 0 if it cannot be told."""
     seats: dict[tuple[int, int], TaskSeat | None] = field(default_factory=dict)
     """(rank, world) → the seat that its reading moves; None where another process has it."""
+    registering: threading.Timer | None = None
+    """Registers its task, unless it is closed before."""
 
 
 class _Training:
@@ -49,7 +51,7 @@ class Readers:
     """Who holds which task's folder. Thread-safe."""
 
     def __init__(
-        self, cache: AttachedCache, later: Callable[[Callable[[], object]], None], say: Callable[[str], None]
+        self, cache: AttachedCache, later: Callable[[Callable[[], object]], object], say: Callable[[str], None]
     ) -> None:
         """Nobody reads yet.
 
@@ -71,13 +73,15 @@ class Readers:
         hold = Hold(task, next(ancestors(pid), 0))
         with self._lock:
             self._trainings.setdefault(task, _Training()).holds.add(hold)
-        timer = threading.Timer(HELD_S, self._register, (hold,))
-        timer.daemon = True
-        timer.start()
+        hold.registering = threading.Timer(HELD_S, self._register, (hold,))
+        hold.registering.daemon = True
+        hold.registering.start()
         return hold
 
     def close(self, hold: Hold) -> None:
         """The folder is closed, or was opened only to be listed: it holds nothing. Harmless when done twice."""
+        if hold.registering is not None:
+            hold.registering.cancel()
         with self._lock:
             training = self._trainings.get(hold.task)
             if training is None or hold not in training.holds:

@@ -3,9 +3,10 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Full, Queue
 
 from viewcache.api.config.load import Config
 from viewcache.api.mount.files import OpenFiles
@@ -22,6 +23,12 @@ __all__ = ["mount"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Each ends the mount."""
+
+MOST_WORDS = 100
+"""Lines that wait to be told; further ones are dropped."""
+
+WORDS_S = 1.0
+"""How long the end waits for the last of them."""
 
 END_S = 2.0
 """How long libfuse may take to notice that its folder is unmounted: while files are open it does not."""
@@ -49,8 +56,8 @@ def mount(config: Config, named: Path, *, job: str | None, say: Callable[[str], 
     folder = check_place(named, config, say)
     cache: object = open_cache([Path(each) for each in config.files], service="auto", job=job)
     assert isinstance(cache, AttachedCache)
-    with cache:
-        return _Mount(fuse, folder, cache, say).run()
+    with cache, _told(say) as say_later:
+        return _Mount(fuse, folder, cache, say_later).run()
 
 
 class _Mount:
@@ -87,10 +94,7 @@ class _Mount:
                 signal.signal(number, handler)
         if self._failed is not None:
             raise self._failed
-        if serving.is_alive():
-            return False
-        self._say(f"{self._folder} is unmounted")
-        return True
+        return not serving.is_alive()
 
     def _serve(self) -> None:
         threading.Thread(target=self._tell_when_ready, name="viewcache-ready", daemon=True).start()
@@ -106,6 +110,30 @@ class _Mount:
         self._operations.ready.wait()
         if self._failed is None:
             self._say(f"the cache is mounted on {self._folder}; Ctrl-C or `fusermount3 -u {self._folder}` ends it")
+
+
+@contextmanager
+def _told(say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """Tell people something by a thread of its own: no reader waits because nobody looks at what a terminal shows."""
+    waiting: Queue[str | None] = Queue(MOST_WORDS)
+
+    def run() -> None:
+        while (text := waiting.get()) is not None:
+            with suppress(OSError, ValueError):  # the pipe or the terminal is gone
+                say(text)
+
+    def later(text: str) -> None:
+        with suppress(Full):
+            waiting.put_nowait(text)
+
+    telling = threading.Thread(target=run, name="viewcache-words", daemon=True)
+    telling.start()
+    try:
+        yield later
+    finally:
+        with suppress(Full):
+            waiting.put(None, timeout=WORDS_S)
+        telling.join(WORDS_S)
 
 
 def _noted(_number: int, _frame: object) -> None:

@@ -1,6 +1,7 @@
-"""One cache for all tests of a module, with its service; it is really mounted, where the machine can."""
+"""One cache for all tests, with its service; it is really mounted, where the machine can."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return encode_folder(tmp_path_factory.mktemp("mount-videos"), VIDEOS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Site:
     """A configuration, and a folder to mount over."""
     if lacking := missing():
@@ -25,14 +26,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Site:
     return Site.make(tmp_path_factory.mktemp("mounted"), videos)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cache(site: Site) -> Iterator[AttachedCache]:
     """The cache in this process, as a client of the service that the mounts use, too."""
     with site.served() as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared(site: Site, cache: AttachedCache) -> Iterator[Mounted]:
     """The cache mounted, for tests that leave it as it was."""
     with mount(site) as mounted:
@@ -40,7 +41,7 @@ def shared(site: Site, cache: AttachedCache) -> Iterator[Mounted]:
 
 
 @pytest.fixture
-def mounted(site: Site, cache: AttachedCache) -> Iterator[Mounted]:
-    """The cache mounted for one test."""
-    with mount(site) as mounted:
+def mounted(site: Site, cache: AttachedCache, tmp_path: Path) -> Iterator[Mounted]:
+    """The cache mounted for one test, on a folder of its own."""
+    with mount(replace(site, folder=tmp_path)) as mounted:
         yield mounted

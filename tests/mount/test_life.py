@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mount.mounted import Mounted, Site, eventually, mount, program
+from tests.mount.mounted import Mounted, eventually, mount, program
 from viewcache.api.service.stopping import stop
 
 READER = """
@@ -107,7 +107,7 @@ def test_who_waits_blocks_nobody(mounted: Mounted) -> None:
         reader.wait(SOON_S)
 
 
-def test_a_killed_mount_frees_its_readers(mounted: Mounted, site: Site) -> None:
+def test_a_killed_mount_frees_its_readers(mounted: Mounted) -> None:
     """Who waits gets an error at once, so does whoever comes; the same command mounts again, and says so."""
     _warm(mounted)
     with (mounted.root / "train/1/1/view").open("rb", buffering=0) as file:
@@ -120,7 +120,7 @@ def test_a_killed_mount_frees_its_readers(mounted: Mounted, site: Site) -> None:
         assert refused.value.errno == errno.ENOTCONN
         with pytest.raises(OSError, match=r"."):
             file.read()
-    with mount(site) as again:
+    with mount(mounted.site) as again:
         assert "whose process was killed" in again.said[0]
         assert len((again.root / "train/1/1/view").read_bytes()) > 1000
 

@@ -8,7 +8,9 @@ import random
 import stat
 import subprocess
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,8 +75,8 @@ def test_getxattr_tells_what_info_tells(subtests: pytest.Subtests, shared: Mount
 def test_what_a_loop_needs(shared: Mounted, cache: AttachedCache) -> None:
     """A task's folder has its epochs, iterations and classes; an open file has the labels of its clips."""
 
-    def told(path: object, name: str) -> object:
-        return json.loads(os.getxattr(path, f"user.viewcache.{name}"))  # type: ignore[type-var]
+    def told(path: Path | int, name: str) -> object:
+        return json.loads(os.getxattr(path, f"user.viewcache.{name}"))
 
     task = shared.root / "train"
     assert [told(task, name) for name in ("epochs", "iterations", "classes")] == [3, 5, ["cats", "dogs"]]
@@ -95,7 +97,7 @@ def test_unknown_attributes_are_not_there(shared: Mounted) -> None:
 
 def test_nothing_can_be_written(subtests: pytest.Subtests, shared: Mounted) -> None:
     """Whatever would change something is refused as on a read-only file system, and nobody else may look."""
-    attempts = {
+    attempts: dict[str, Callable[[], object]] = {
         "create": lambda: (shared.root / "new").write_bytes(b""),
         "write": lambda: os.open(shared.root / VIEW, os.O_WRONLY),
         "mkdir": lambda: (shared.root / "train" / "9").mkdir(),
@@ -163,8 +165,10 @@ def test_numpy_and_zarr_take_it_for_files(shared: Mounted, cache: AttachedCache)
     assert np.array_equal(np.load(shared.root / "train/0/2/view"), batch.video)
     assert np.array_equal(np.load(shared.root / "train/0/2/view", mmap_mode="r"), batch.video)
     group = zarr.open_group(str(shared.root / "train/0/2/view.zarr"), mode="r")
-    assert np.array_equal(group["video"][:], batch.video)  # type: ignore[index]
-    assert np.array_equal(group["label"][:], batch.label)  # type: ignore[index]
+    for name in ("video", "label"):
+        array = group[name]
+        assert isinstance(array, zarr.Array)
+        assert np.array_equal(np.asarray(array[:]), getattr(batch, name))
 
 
 def test_long_listings_are_quick(shared: Mounted) -> None:

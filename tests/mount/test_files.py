@@ -1,0 +1,72 @@
+"""The memory behind open files: bounded, one copy for each piece, and never of two views at once."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from tests.mount.mounted import Site
+from viewcache.api.mount.files import OpenFiles
+from viewcache.api.mount.readers import Readers
+from viewcache.api.service.attached import AttachedCache
+from viewcache.api.views.tree import ViewTree
+from viewcache.errors import Broken
+
+NEVER = threading.Event()
+
+
+@pytest.fixture
+def tree(cache: AttachedCache) -> ViewTree:
+    """The tree behind the files."""
+    return ViewTree(cache)
+
+
+def _files(cache: AttachedCache, tree: ViewTree, most_bytes: int) -> OpenFiles:
+    return OpenFiles(tree, Readers(cache, lambda work: work(), print), most_bytes)
+
+
+def test_many_open_files_take_no_more_than_their_bound(cache: AttachedCache, tree: ViewTree) -> None:
+    """Those that were read last keep their memory; the others load again, and every byte is right."""
+    size = tree.entry("train/0/0/view").size
+    assert size is not None
+    files = _files(cache, tree, 2 * size)
+    paths = [f"train/0/{iteration}/view" for iteration in range(5)]
+    opened = [files.open(path, 0, NEVER) for path in paths]
+    assert [each.has(200, 10) for each in opened] == [False, False, False, True, True]
+    for path, file in zip(paths, opened, strict=True):
+        assert bytes(file.read(0, size, NEVER)) == tree.read(path)
+    assert [each.has(200, 10) for each in opened] == [False, False, False, True, True]
+    for file in opened:
+        file.close()
+        assert not file.has(200, 10)
+
+
+def test_pieces_are_windows(cache: AttachedCache, tree: ViewTree) -> None:
+    """A piece of the pixels is no copy; at the end it is shorter, and behind the end it is empty."""
+    files = _files(cache, tree, 1 << 30)
+    file, whole = files.open("train/0/0/view", 0, NEVER), tree.read("train/0/0/view")
+    for offset, size in [(0, 10), (100, 100), (128, 4096), (1000, len(whole)), (len(whole) - 1, 5), (len(whole), 5)]:
+        assert bytes(file.read(offset, size, NEVER)) == whole[offset : offset + size]
+    one, other = (np.ctypeslib.as_array(file.read(4096, 100, NEVER)) for _ in range(2))
+    assert np.shares_memory(one, other)
+
+
+def test_a_view_that_is_another_one_now(
+    cache: AttachedCache, tree: ViewTree, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel keeps bytes only while they are the view's; an open file never mixes those of two."""
+    files = _files(cache, tree, 1)
+    first, again = (files.open("train/0/0/view", 0, NEVER) for _ in range(2))
+    assert (first.keeps, again.keeps) == (False, True)
+    assert not first.has(200, 10)
+    monkeypatch.setattr(tree, "identity", lambda _: "another")
+    with pytest.raises(Broken, match="other clips now"):
+        first.read(200, 10, NEVER)
+    assert not files.open("train/0/0/view", 0, NEVER).keeps
+
+
+def test_what_means_the_present_is_never_kept(cache: AttachedCache, tree: ViewTree) -> None:
+    """An augmented frame without an epoch shows the clip that the task has reached, so the kernel keeps nothing."""
+    files = _files(cache, tree, 1 << 30)
+    assert files.open("train/cats.-v1/frame3/aug1", 0, NEVER).direct
+    assert not files.open("train/cats.-v1/frame3/aug1?epoch=0", 0, NEVER).direct
