@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from viewcache.api.mount import attributes
 from viewcache.api.mount.errnos import Failures, Refused, errno_of
-from viewcache.api.mount.files import OpenFile, OpenFiles, Piece
+from viewcache.api.mount.files import NEVER, OpenFile, OpenFiles, Piece
 from viewcache.api.mount.names import view_path
 from viewcache.api.mount.readers import Hold, Readers
 from viewcache.api.mount.requests import Interrupted, Requests
@@ -40,9 +40,6 @@ FOLDER, FILE = stat.S_IFDIR | 0o500, stat.S_IFREG | 0o400
 
 BLOCK = 1 << 20
 """What a reader should ask for at a time: Python's buffered files go by it."""
-
-NEVER = threading.Event()
-"""What says of work that takes no time that it is waited for."""
 
 _log = logging.getLogger("viewcache.mount")
 

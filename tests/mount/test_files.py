@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 
-from tests.mount.mounted import Site
 from viewcache.api.mount.files import OpenFiles
 from viewcache.api.mount.readers import Readers
 from viewcache.api.service.attached import AttachedCache
@@ -51,18 +50,54 @@ def test_pieces_are_windows(cache: AttachedCache, tree: ViewTree) -> None:
     assert np.shares_memory(one, other)
 
 
-def test_a_view_that_is_another_one_now(
-    cache: AttachedCache, tree: ViewTree, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel keeps bytes only while they are the view's; an open file never mixes those of two."""
-    files = _files(cache, tree, 1)
+def test_a_view_that_is_another_one_now(cache: AttachedCache, tree: ViewTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel keeps bytes only while they are the view's, and files that were opened before give no more of them."""
+    files = _files(cache, tree, 1 << 30)
     first, again = (files.open("train/0/0/view", 0, NEVER) for _ in range(2))
     assert (first.keeps, again.keeps) == (False, True)
+    assert len(first.read(200, 10, NEVER)) == 10
+    monkeypatch.setattr(tree, "identity", lambda _: "another")
+    assert not files.open("train/0/0/view", 0, NEVER).keeps
+    assert not first.has(200, 10)
+    with pytest.raises(Broken, match="other clips now"):
+        first.read(200, 10, NEVER)
+
+
+def test_a_view_that_changes_while_its_memory_is_away(
+    cache: AttachedCache, tree: ViewTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is loaded again is what was opened, or an error."""
+    files = _files(cache, tree, 1)
+    first, _second = (files.open(f"train/0/{iteration}/view", 0, NEVER) for iteration in range(2))
     assert not first.has(200, 10)
     monkeypatch.setattr(tree, "identity", lambda _: "another")
     with pytest.raises(Broken, match="other clips now"):
         first.read(200, 10, NEVER)
-    assert not files.open("train/0/0/view", 0, NEVER).keeps
+
+
+def test_what_the_kernel_has_is_not_waited_for(
+    cache: AttachedCache, tree: ViewTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened again after all of it was read, a view is loaded only if the kernel asks for some of it again."""
+    files = _files(cache, tree, 1 << 30)
+    whole = tree.read("train/0/0/view")
+    file = files.open("train/0/0/view", 0, NEVER)
+    assert b"".join(bytes(file.read(at, 4096, NEVER)) for at in range(0, len(whole), 4096)) == whole
+    file.close()
+    again = files.open("train/0/0/view", 0, NEVER)
+    assert again.keeps
+    assert not again.has(200, 10)
+    assert bytes(again.read(0, len(whole), NEVER)) == whole
+
+    def broken(*_: object) -> None:
+        raise Broken("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Readers, "read", broken)
+        third = files.open("train/0/0/view", 0, NEVER)
+        with pytest.raises(Broken, match="no"):
+            third.read(0, 10, NEVER)
+    assert bytes(third.read(0, len(whole), NEVER)) == whole
 
 
 def test_what_means_the_present_is_never_kept(cache: AttachedCache, tree: ViewTree) -> None:
