@@ -21,7 +21,7 @@ from viewcache.api.mount.names import view_path
 from viewcache.api.mount.readers import Hold, Readers
 from viewcache.api.mount.requests import Interrupted, Requests
 from viewcache.api.views.tree import Entry, ViewTree
-from viewcache.errors import NotFound, ViewcacheError
+from viewcache.errors import ViewcacheError
 from viewcache.materializer.gate import Cancelled
 
 __all__ = ["KNOWN_S", "Operations"]
@@ -238,8 +238,8 @@ class Operations:
     def _tell(self, path: str, error: Exception) -> None:
         text = str(error)
         self._failures.note(path, text)
-        if isinstance(error, NotFound) or errno_of(error) == errno.ENOENT:
-            return  # shells and libraries look for many a name
+        if errno_of(error) in (errno.ENOENT, errno.ENOTCONN):
+            return  # shells and libraries look for many a name, and the end of the mount is told once
         if not isinstance(error, ViewcacheError | OSError):
             _log.exception("%s: unexpected error", path, exc_info=error)
         if text != self._said:

@@ -51,7 +51,10 @@ class Requests:
             Closed: the mount ends.
         """
         given_up = threading.Event()
-        future = self._pool.submit(work, given_up)
+        try:
+            future = self._pool.submit(work, given_up)
+        except RuntimeError:  # the pool is shut down
+            raise Closed("the mount has ended") from None
         while not wait((future,), LOOK_S).done:
             if self._ending.is_set():
                 given_up.set()

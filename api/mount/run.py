@@ -22,7 +22,7 @@ from viewcache.api.views.tree import ViewTree
 __all__ = ["mount"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Each ends the mount."""
+"""Each ends the mount, unless the process was started to ignore it."""
 
 MOST_WORDS = 100
 """Lines that wait to be told; further ones are dropped."""
@@ -76,7 +76,8 @@ class _Mount:
         os.set_blocking(self._wake, False)
 
     def run(self) -> bool:
-        before = {number: signal.signal(number, _noted) for number in SIGNALS}
+        heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # `nohup`, and `&`
+        before = {number: signal.signal(number, _noted) for number in heeded}
         woken = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         serving = threading.Thread(target=self._serve, name="viewcache-fuse", daemon=True)
         try:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,13 +110,14 @@ class Mounted:
 
 
 @contextmanager
-def mount(site: Site, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Mounted]:
-    """Mount a site's cache, by a process of its own that ends with the block."""
-    site.views.mkdir(exist_ok=True)
+def mount(site: Site, *options: str, ignoring: int | None = None) -> Iterator[Mounted]:
+    """Mount a site's cache, by a process of its own that ends with the block; it is started to ignore a signal."""
+    site.views.mkdir(parents=True, exist_ok=True)
+    before = None if ignoring is None else signal.signal(ignoring, signal.SIG_IGN)
     command = [sys.executable, "-m", "viewcache.api.cli.main", "mount", *options, str(site.config), str(site.views)]
-    process = subprocess.Popen(
-        command, cwd=site.folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
-    )
+    process = subprocess.Popen(command, cwd=site.folder, stderr=subprocess.PIPE, text=True)
+    if ignoring is not None:
+        signal.signal(ignoring, before)
     mounted = Mounted(site, process)
     assert process.stderr is not None
     try:

@@ -1,6 +1,7 @@
 """The memory behind open files: bounded, one copy for each piece, and never of two views at once."""
 
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from viewcache.api.mount.readers import Readers
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.views.tree import ViewTree
 from viewcache.errors import Broken
+from viewcache.materializer.reading.batch import Buffers
 
 NEVER = threading.Event()
 
@@ -38,6 +40,17 @@ def test_many_open_files_take_no_more_than_their_bound(cache: AttachedCache, tre
     for file in opened:
         file.close()
         assert not file.has(200, 10)
+
+
+def test_memory_that_nobody_uses_is_given_back() -> None:
+    """But for what is likely to be used next; what somebody refers to stays."""
+    buffers = Buffers()
+    arrays = [buffers.take((4, 1000)) for _ in range(5)]
+    owners = [weakref.ref(array.base) for array in arrays if array.base is not None]
+    del arrays[1:]
+    buffers.trim(2)
+    assert sum(owner() is not None for owner in owners) == 3
+    assert arrays[0].base is owners[0]()
 
 
 def test_pieces_are_windows(cache: AttachedCache, tree: ViewTree) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,15 @@ def test_a_signal_unmounts(mounted: Mounted, number: int) -> None:
     assert mounted.end(number) == 0
     assert mounted.said[-1].endswith("is unmounted")
     assert os.listdir(mounted.root) == []
+
+
+@pytest.mark.long
+def test_what_is_ignored_stays_ignored(mounted: Mounted) -> None:
+    """A mount under `nohup` outlives its terminal."""
+    with mount(replace(mounted.site, folder=mounted.site.folder / "again"), ignoring=signal.SIGHUP) as again:
+        again.process.send_signal(signal.SIGHUP)
+        assert len((again.root / "train/0/0/view").read_bytes()) > 1000
+        assert again.end() == 0
 
 
 def test_a_signal_ends_it_while_files_are_open(mounted: Mounted) -> None:
