@@ -20,6 +20,7 @@ from viewcache.api.mount.files import NEVER, OpenFile, OpenFiles, Piece
 from viewcache.api.mount.names import view_path
 from viewcache.api.mount.readers import Hold, Readers
 from viewcache.api.mount.requests import Interrupted, Requests
+from viewcache.api.views.paths import parse_path
 from viewcache.api.views.tree import Entry, ViewTree
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.gate import Cancelled
@@ -34,6 +35,9 @@ DESCRIBED_S = 1.0
 
 MOST_LISTED = 8
 """Folders whose content is remembered, for who looks at each entry of a listing."""
+
+MOST_TIMES = 10_000
+"""Videos and epochs whose time is remembered."""
 
 FOLDER, FILE = stat.S_IFDIR | 0o500, stat.S_IFREG | 0o400
 """Modes: nobody but the user who mounted looks at anything, and nobody writes."""
@@ -93,6 +97,8 @@ class Operations:
         self._open: dict[int, OpenFile] = {}
         self._folders: dict[int, tuple[str, Hold | None]] = {}
         self._listed: dict[str, tuple[float, dict[str, Entry]]] = {}
+        self._times: dict[tuple[str, str, int | None], tuple[float, int]] = {}
+        """Task, video and epoch → when it was asked, and when they came to be."""
         self._described: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def init_with_config(self, connection: Any, _config: Any) -> None:
@@ -114,9 +120,23 @@ class Operations:
             changed_ns, facts = self._since_ns, {"st_mode": FOLDER, "st_nlink": 2}
         else:
             size = entry.size or 0
-            changed_ns = int(self._tree.modified(path).timestamp() * 1e9)
+            changed_ns = self._changed_ns(path)
             facts = {"st_mode": FILE, "st_nlink": 1, "st_size": size, "st_blocks": -(-size // 512)}
         return facts | self._owner | {"st_mtime": changed_ns, "st_ctime": changed_ns, "st_atime": changed_ns}
+
+    def _changed_ns(self, path: str) -> int:
+        """When a file came to be; asked once for all frames of a video, and for all views of an epoch."""
+        where, now = parse_path(path), time.monotonic()
+        key = where.task, where.video, where.epoch
+        with self._lock:
+            asked_at, changed_ns = self._times.get(key, (0.0, 0))
+        if not asked_at or now - asked_at >= KNOWN_S:
+            changed_ns = int(self._tree.modified(path).timestamp() * 1e9)
+            with self._lock:
+                if len(self._times) >= MOST_TIMES:
+                    self._times.clear()
+                self._times[key] = now, changed_ns
+        return changed_ns
 
     def _remembered(self, path: str) -> Entry | None:
         """An entry as it was listed just now."""

@@ -169,11 +169,3 @@ def test_numpy_and_zarr_take_it_for_files(shared: Mounted, cache: AttachedCache)
         array = group[name]
         assert isinstance(array, zarr.Array)
         assert np.array_equal(np.asarray(array[:]), getattr(batch, name))
-
-
-def test_long_listings_are_quick(shared: Mounted) -> None:
-    """Who looks at each entry of a folder asks the service for the folder once: sizes are known from the listing."""
-    folder = shared.root / "train" / "dogs.-v8"
-    entries = list(os.scandir(folder))
-    assert len(entries) == 48
-    assert {each.stat().st_size for each in entries} == {3 * 48 * 64 + 128}
