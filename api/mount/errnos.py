@@ -1,6 +1,7 @@
 """What each error is to the operating system, which knows numbers only, and where its text is kept for people."""
 
 import errno
+import os
 import threading
 from collections import OrderedDict
 
@@ -39,7 +40,7 @@ class Refused(OSError):
 
     def __init__(self, number: int) -> None:
         """Answer with a number of `errno`."""
-        super().__init__(number, errno.errorcode[number])
+        super().__init__(number, os.strerror(number))
 
 
 def errno_of(error: BaseException) -> int:

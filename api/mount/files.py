@@ -100,6 +100,7 @@ class OpenFiles:
 
         Raises:
             ViewNotFound: nothing is there, or it is a folder.
+            Closed: the reader waits no longer.
             ViewcacheError: it cannot be made.
         """
         where = parse_path(path)
@@ -117,6 +118,9 @@ class OpenFiles:
             file.identity, file.keeps = known.identity, True
         else:
             file.load(hold, cancelled)
+            if cancelled.is_set():  # nobody will close it
+                file.close()
+                raise Closed("the reader was interrupted")
             file.keeps = self._same(path, file.identity)
         return file
 

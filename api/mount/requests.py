@@ -7,6 +7,7 @@ the work itself, but looks whether the reader is still there; work that nobody w
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import TypeVar
 
 from viewcache.errors import Closed
@@ -65,8 +66,8 @@ class Requests:
         return future.result()
 
     def later(self, work: Callable[[], object]) -> None:
-        """Do some work that nobody waits for."""
-        if not self._ending.is_set():
+        """Do some work that nobody waits for; nothing once the mount ends."""
+        with suppress(RuntimeError):  # the pool is shut down
             self._pool.submit(work)
 
     def end(self) -> None:

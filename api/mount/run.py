@@ -71,6 +71,8 @@ class _Mount:
         files = OpenFiles(tree, self._readers)
         self._operations = Operations(tree, files, self._readers, self._requests, fuse.reader, say)
         self._failed: BaseException | None = None
+        self._is_over = False
+        """Whether libfuse has ended, since the folder was unmounted or never was mounted over."""
         # Signals may reach any thread, and wake nobody: each also writes a byte here, and so does libfuse's end.
         self._awake, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -85,7 +87,8 @@ class _Mount:
             os.read(self._awake, 1)
             self._operations.ready.wait(END_S)  # a folder that is not mounted yet cannot be unmounted
             self._requests.end()
-            if serving.is_alive() and not unmount(self._folder, lazy=False):
+            # What lies over the folder once libfuse has ended may be somebody else's.
+            if not self._is_over and not unmount(self._folder, lazy=False):
                 unmount(self._folder, lazy=True)
             serving.join(END_S)
             self._readers.end()
@@ -103,6 +106,7 @@ class _Mount:
             self._fuse.serve(self._operations, self._folder, KNOWN_S)
         except BaseException as error:
             self._failed = error
+        self._is_over = True
         self._operations.ready.set()
         with suppress(BlockingIOError):
             os.write(self._wake, b"\0")
