@@ -37,8 +37,8 @@ MORE = (signal.SIGINT, signal.SIGHUP)
 ANSWER = "request_wait_answer"
 """The kernel's function in which a thread waits for who answers for a file system."""
 
-SOON_S = 5.0
-"""Far below what the service may be silent for, and what a loaded machine needs."""
+SOON_S = 15.0
+"""Half of what the service may be silent for, and more than a loaded machine needs."""
 
 
 @contextmanager
