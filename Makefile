@@ -76,5 +76,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 # The tools of the tests, checkers and benchmarks, and the extras that the tests of remote stores need.
 $(VENV)/.developed: $(VENV)/.installed
 	@echo "installing the tools of the tests"
-	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure]' --group dev
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,mount]' --group dev
 	@touch $@

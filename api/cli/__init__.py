@@ -10,6 +10,7 @@ In the order of work:
 - ``care``: verify, doctor, gc, forget, db upgrade
 - ``evict``: evict
 - ``serve``: serve, stop
+- ``mount``: mount
 - ``main``: the command line: commands, exit codes
 """
 

@@ -198,7 +198,7 @@ class ViewTree:
 
             opened: IO[bytes] = fsspec.open(found.uri).open()
             return opened
-        return cast(IO[bytes], PayloadFile(self._file(path, where), path))
+        return cast(IO[bytes], PayloadFile(self.payload(path), path))
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """The bytes of a file, or a range as Python's slices count; makes no more than the range needs."""
@@ -209,7 +209,7 @@ class ViewTree:
                 file.seek(first)
                 return file.read(max(0, last - first))
         try:
-            return self._file(path, where).read(start, end)
+            return self.payload(path).read(start, end)
         except NotFound as missing:
             if where.kind != NodeKind.ZARR or where.inside not in self._group(where):
                 raise
@@ -233,7 +233,13 @@ class ViewTree:
                 except ViewcacheError:
                     continue
 
-    def _file(self, path: str, where: ViewPath) -> Payload:
+    def payload(self, path: str) -> Payload:
+        """What a file that is not a source's holds: its head, and the rows of pixels that are made when they are read.
+
+        Raises:
+            ViewNotFound: nothing is there, or it is a folder.
+        """
+        where = parse_path(path)
         if self.entry(path).is_folder:
             raise ViewNotFound(f"{path} is a folder; list it to see the files in it")
         return self._group(where)[where.inside] if where.kind == NodeKind.ZARR else self._payload(where)
@@ -282,39 +288,40 @@ class ViewTree:
         """Metadata of what a path names, as plain values (SAND's getxattr): ``kind`` and, by kind, what it shows.
 
         Frames, views and groups have ``shape``, ``dtype``, ``index`` (video ids), ``videos``, ``label``, ``frame``,
-        ``time_s`` (seconds) and ``keys`` (of the objects); lists have one element per clip. No pixel is made for it.
+        ``time_s`` (seconds) and ``keys`` (of the objects); lists have one element per clip. A folder says what a loop
+        over it needs: ``epochs``, ``iterations``, ``classes``. No pixel is made for it.
         """
         where = parse_path(path)
         if self.entry(path).is_folder and where.kind != NodeKind.ZARR:
-            return {"kind": "folder"}
+            return {"kind": NodeKind.FOLDER} | self._describe_folder(where)
         if where.kind == NodeKind.VIDEO:
-            return self._describe_video(where)
+            return {"kind": NodeKind.VIDEO} | _about_video(where.task, self._source(where))
         if where.kind in (NodeKind.FRAME, NodeKind.AUG):
             return self._describe_single(where)
         assert where.epoch is not None  # a view's path has one
         batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
         return {"kind": where.kind, "rank": where.rank, "world": where.world} | _plain(batch)
 
-    def _describe_video(self, where: ViewPath) -> dict[str, Any]:
-        video = self._source(where)
-        about: dict[str, Any] = {
-            "kind": "video",
-            "task": where.task,
-            "index": [video.video_id],
-            "videos": [video.name],
-            "label": [video.label],
-            "status": video.status,
-            "keys": [video.key],
-        }
-        if video.frames:
-            about |= {
-                "shape": [video.frames, 3, video.height, video.width],
-                "dtype": "uint8",
-                "fps": video.fps,
-                "duration_s": video.duration_s,
-                "codec": video.codec,
+    def _describe_folder(self, where: ViewPath) -> dict[str, Any]:
+        if not where.parts:
+            return {"tasks": list(self._cache.tasks)}
+        task = self._cache.task(where.task)
+        about: dict[str, Any] = {"task": where.task}
+        if len(where.parts) == 1:
+            return about | {
+                "epochs": task.epochs,
+                "iterations": task.iterations(0),
+                "videos_per_batch": task.videos_per_batch,
+                "samples_per_video": task.samples_per_video,
+                "layout": task.layout,
+                "classes": list(task.classes),
             }
-        return about
+        video = task.find_video(where.parts[1]) if len(where.parts) == 2 else None
+        if video is not None:
+            about |= _about_video(where.task, video)
+        if len(where.parts) == 3 or _is_epoch(task, where.parts[1]):
+            about |= {"epoch": int(where.parts[1]), "iterations": task.iterations(int(where.parts[1]))}
+        return about | ({"iteration": int(where.parts[2])} if len(where.parts) == 3 else {})
 
     def _describe_single(self, where: ViewPath) -> dict[str, Any]:
         frame = self._cache.task(where.task).describe_frame(_request(where))
@@ -330,7 +337,9 @@ class ViewTree:
             "time_s": [frame.time_s],
             "keys": [frame.key],
         }
-        return about | ({"depth": frame.depth, "recipe": list(frame.recipe)} if where.kind == NodeKind.AUG else {})
+        if where.kind == NodeKind.AUG:
+            return about | {"depth": frame.depth, "recipe": list(frame.recipe)}
+        return about | {"depths": list(self._cache.task(where.task).depths())}
 
     def identity(self, path: str) -> str:
         """Text that is equal exactly while a path's bytes are: a hash of the content keys behind it."""
@@ -366,6 +375,26 @@ def _request(where: ViewPath) -> FrameRequest:
 
 def _is_epoch(task: TaskHandle, name: str) -> bool:
     return name.isdecimal() and str(int(name)) == name and int(name) < task.epochs
+
+
+def _about_video(task: str, video: VideoInfo) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "task": task,
+        "index": [video.video_id],
+        "videos": [video.name],
+        "label": [video.label],
+        "status": video.status,
+        "keys": [video.key],
+    }
+    if video.frames:
+        about |= {
+            "shape": [video.frames, 3, video.height, video.width],
+            "dtype": "uint8",
+            "fps": video.fps,
+            "duration_s": video.duration_s,
+            "codec": video.codec,
+        }
+    return about
 
 
 def _npy_size(shape: tuple[int, ...]) -> int:

@@ -152,7 +152,7 @@ def test_folders_are_not_files(fs: FS) -> None:
         assert fs.isdir(path)
         with pytest.raises(ViewNotFound, match="is a folder"):
             fs.open(path)
-    assert fs.info("train")["view"] == {"kind": "folder"}
+        assert fs.info(path)["view"]["kind"] in ("folder", "zarr")
     with pytest.raises(ViewNotFound, match="is a folder"):
         fs.modified("train")
 
@@ -319,6 +319,27 @@ def test_a_frame_tells_what_it_shows(fs: FS) -> None:
     assert [step["op"] for step in recipe] == ["resize", "random_crop"]
     assert set(recipe[1]["drawn"]) == {"y", "x", "h", "w"}
     assert fs.info("train/cat.mp4")["view"]["shape"] == [40, 3, 48, 64]
+
+
+def test_a_folder_tells_what_a_loop_needs(fs: FS, cache: Cache) -> None:
+    """Which tasks, epochs, iterations and classes there are, and of a video's folder what its file is."""
+    assert fs.info("")["view"] == {"kind": "folder", "tasks": ["train"]}
+    task, handle = fs.info("train")["view"], cache.task("train")
+    assert task == {
+        "kind": "folder",
+        "task": "train",
+        "epochs": handle.epochs,
+        "iterations": handle.iterations(0),
+        "videos_per_batch": handle.videos_per_batch,
+        "samples_per_video": handle.samples_per_video,
+        "layout": "TCHW",
+        "classes": list(handle.classes),
+    }
+    epoch = {"kind": "folder", "task": "train", "epoch": 1, "iterations": handle.iterations(1)}
+    assert fs.info("train/1")["view"] == epoch
+    assert fs.info("train/1/0")["view"] == epoch | {"iteration": 0}
+    assert fs.info("train/cat")["view"] == fs.info("train/cat.mp4")["view"] | {"kind": "folder"}
+    assert fs.info("train/cat/frame3")["view"]["depths"] == list(handle.depths())
 
 
 def test_identity_follows_the_bytes(fs: FS) -> None:

@@ -162,6 +162,7 @@ def test_extras_are_documented() -> None:
         "http": "web server",
         "verify": "matplotlib",
         "metrics": "Prometheus",
+        "mount": "viewcache mount",
     }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]
