@@ -8,6 +8,7 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 from collections.abc import Iterable
 
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
+from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
 from viewcache.materializer.spec import (
     BranchType,
     Coordination,
@@ -143,6 +144,7 @@ _CACHE = KeySection(
             (),
             "none",
         ),
+        OP_WORKERS,
         Key(
             "service",
             "choice",
@@ -430,7 +432,8 @@ _BRANCH = KeySection(
 )
 
 SECTIONS: dict[str, KeySection] = {
-    section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, _DATASET, _SAMPLING, _STEP, _BRANCH)
+    section.name: section
+    for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, OP_WORKER, _DATASET, _SAMPLING, _STEP, _BRANCH)
 }
 
 STEP_KEYS: dict[BranchType, tuple[str, ...]] = {

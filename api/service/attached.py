@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.config.documents import TextSource, load_texts, texts_of
+from viewcache.api.config.documents import TextSource, load_texts, texts_of, with_code
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
@@ -47,7 +47,11 @@ class AttachedCache:
             may_start: whether a service is to be started where there is none.
         """
         self._config = config
-        self._sources, self._may_start = tuple(sources), may_start
+        self._sources, self._may_start = with_code(sources, config), may_start
+        if config.cache.op_workers:
+            from viewcache.materializer.op_workers.sources import end_idle_op_workers
+
+            end_idle_op_workers()  # they have said what they serve, and the service has its own
         self._client = Client(Path(config.cache.local.url), self._sources, job, may_start=may_start)
         self._known = self._names(config, self._client.connected().welcome.tasks)
         """Name of each task here → its name at the service."""
@@ -152,7 +156,7 @@ class AttachedCache:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
         sources = texts_of(source)
         config = load_texts(sources)
-        documents = documents_of(sources)
+        documents = documents_of(with_code(sources, config))
         names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job)).tasks
         self._client.remember(documents)
         joined = self._names(config, names)

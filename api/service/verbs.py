@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import viewcache
-from viewcache.api.config.documents import TextSource, differences, load_texts
+from viewcache.api.config.documents import TextSource, check_code, differences, load_texts
 from viewcache.api.service import answers, asks, wire
 from viewcache.api.service.jobs import of_job
 from viewcache.api.service.sessions import Lease, Session, Sessions, Sitting
@@ -136,8 +136,9 @@ class Verbs:
     def _admit(self, documents: Sequence[asks.Document], job: str) -> tuple[tuple[str, ...], list[str]]:
         if not documents:
             return (), []
-        sources = [TextSource(each.name, each.folder, each.text) for each in documents]
+        sources = [TextSource(each.name, each.folder, each.text, each.ops) for each in documents]
         config = load_texts(sources, self.cache.config)
+        check_code(sources)
         warnings = differences(sources, config, self.cache.config)
         return self.cache.owner.admit(of_job(config, job)), warnings
 

@@ -1,6 +1,7 @@
 """Which kind of workers a cache has: processes, or threads of this one."""
 
 from viewcache.errors import Full
+from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.spec import CacheSpec, WorkerKind
 from viewcache.materializer.workers.pool import JobObserver, Pool, WorkerPool
 
@@ -25,4 +26,4 @@ def _pool_of(cache: CacheSpec, observer: JobObserver | None) -> Pool:
 
         return ThreadPool(cache.worker_count, observer=observer)
     memory_bytes = max(cache.memory_bytes // cache.worker_count, 1 << 30)
-    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, op_modules=cache.op_modules, observer=observer)
+    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, ops=OpSources.of(cache), observer=observer)
