@@ -206,6 +206,11 @@ class Crew:
     def _failed(self, why: str, *, of_clip: bool = False) -> OpWorkerFailed:
         return OpWorkerFailed(f"op worker {self.spec.name!r}: {why}", of_clip=of_clip)
 
+    def pids(self) -> list[int]:
+        """Process ids of those that nobody uses now."""
+        with self._lock:
+            return [process.pid for process in self._idle]
+
     def close(self) -> None:
         """End the processes that nobody uses; the next call starts another one."""
         with self._lock:

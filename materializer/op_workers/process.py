@@ -211,10 +211,11 @@ class OpProcess:
     def _has_ended(self, within_s: float = 0.0) -> bool:
         """Whether it has ended, without reaping it."""
         until = time.monotonic() + within_s
-        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.005)
+        with contextlib.suppress(ChildProcessError):  # this process ignores SIGCHLD: the kernel reaps for it
+            while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(0.005)
         return True
 
     def release(self) -> None:
