@@ -29,8 +29,11 @@ ANSWER_BYTES: Final = 4 << 20
 """Most bytes of a frame from an op worker."""
 
 
-class Answer(Struct, forbid_unknown_fields=True):
+class Answer(Struct, forbid_unknown_fields=True, kw_only=True):
     """What an op worker answers."""
+
+    number: int = 0
+    """Of the question."""
 
 
 class Described(Struct, forbid_unknown_fields=True):

@@ -33,8 +33,10 @@ ASK_BYTES: Final = 4 << 20
 Params = tuple[tuple[str, Any], ...]
 
 
-class Ask(Struct, forbid_unknown_fields=True):
-    """What an op worker is asked."""
+class Ask(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What an op worker is asked. Each question has a ``number``, which its answer repeats."""
+
+    number: int = 0
 
 
 class Hello(Ask, tag="hello"):

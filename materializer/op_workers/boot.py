@@ -1,4 +1,4 @@
-"""Start an op worker in another Python: `PYTHON -I boot.py FOLDER…`, with the line's descriptor in the environment.
+"""Start an op worker in another Python: `PYTHON -I boot.py FOLDER...`, with the line's descriptor in the environment.
 
 That Python has its own libraries, and viewcache is not among them. This file makes importable, from beside itself, what
 an operation is made of, which needs NumPy and msgspec alone, and puts nothing else of ours on the path. It is written

@@ -69,6 +69,8 @@ class OpProcess:
         self._spec = spec
         self._said = bytearray()
         """The end of what it printed."""
+        self._asked = 0
+        """How many questions."""
         self._is_silent = False
         """It can print no more."""
         self._arena: Arena | None = None
@@ -141,6 +143,8 @@ class OpProcess:
         """The answer to a question, whatever kind it is; see `ask`."""
         limit_s = START_S if isinstance(ask, asks.Hello) else self._spec.timeout_s
         until = time.monotonic() + limit_s
+        self._asked += 1
+        ask.number = self._asked
         try:
             self._line.settimeout(limit_s)
             framing.send(self._line, ask, descriptors)
@@ -148,7 +152,10 @@ class OpProcess:
                 self._hear(until, limit_s)
             if not self._inbox.is_empty:
                 raise self._end("said more than it was asked")
-            return framing.decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
+            answer = framing.decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
+            if answer.number != ask.number:  # an operation forked, say, and the child came back, too
+                raise self._end(f"answered question {answer.number} when it was asked question {ask.number}")
+            return answer
         except Broken as nonsense:
             raise self._end(f"talked nonsense: {nonsense}") from nonsense
         except TimeoutError as error:

@@ -48,11 +48,8 @@ class RemoteOp(FrameOp):
             BadInput: what is wrong, the value, and what is allowed.
             OpWorkerFailed: it failed on it.
         """
-        try:
-            ask = asks.Parse(self.name, value)
-            return _params(self.crew.ask(answers.Parsed, ask).params)
-        except OverflowError as error:
-            raise BadInput(f"{self.name}: {value!r} holds a number of more than 64 bits") from error
+        ask = asks.Parse(self.name, value)
+        return _params(self.crew.ask(answers.Parsed, ask).params)
 
     def key_params(self, params: Params) -> Params:
         """See `Op.key_params`."""
@@ -142,6 +139,10 @@ def remote_op(crew: Crew, described: Described) -> RemoteOp:
         raise BadInput(
             f"op {described.name!r} is {kind}, and op workers serve operations on frames (FrameOp); name its module in "
             "cache.op_modules"
+        )
+    if not described.fingerprint:
+        raise BadInput(
+            f"op {described.name!r} has no fingerprint: what it makes could not be told from that of other code"
         )
     space: dict[str, Any] = {
         "__module__": __name__,

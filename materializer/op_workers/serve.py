@@ -84,7 +84,9 @@ class _Server:
         while True:
             try:
                 body, self._descriptors = framing.receive(self._line, asks.ASK_BYTES)
-                answer = self._answer(framing.decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers"))
+                ask = framing.decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
+                answer = self._answer(ask)
+                answer.number = ask.number
                 framing.send(self._line, answer)
             except (EOFError, OSError):
                 return
