@@ -9,7 +9,7 @@ import resource
 import signal
 from pathlib import Path
 
-__all__ = ["limit_worker", "private_bytes"]
+__all__ = ["end_with_parent_thread", "keep_freed_memory", "limit_worker", "private_bytes"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -37,7 +37,9 @@ def limit_worker(memory_bytes: int, *, parent: int | None = None, writes: bool =
     if not writes:
         _lower(resource.RLIMIT_FSIZE, 0)
     parent = os.getppid() if parent is None else parent
-    _linux()
+    end_with_parent_thread()
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    keep_freed_memory()
     if os.getppid() != parent:  # it ended before the request, and its job must not be done for nobody
         os._exit(1)
 
@@ -58,14 +60,20 @@ def _lower(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
 
 
-def _linux() -> None:
+def end_with_parent_thread() -> None:
+    """Linux: let the kernel kill this process when the thread that started it ends, whatever it is doing then."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def keep_freed_memory() -> None:
+    """Linux: keep the pages of freed frames for the next ones, which need not ask the kernel for zeroed ones then."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "prctl"):
-        return
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if hasattr(libc, "mallopt"):
-        # Frames are freed and allocated all the time: keep their pages instead of asking the kernel for zeroed ones
-        # each time.
         libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
         libc.mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(option, value, 0, 0, 0)

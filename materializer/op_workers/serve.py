@@ -4,11 +4,9 @@ It runs in another environment, from viewcache's own files, so it imports nothin
 one answer out: a call that takes too long is ended from outside, with the process.
 """
 
-import ctypes
 import importlib.metadata
 import mmap
 import os
-import signal
 import socket
 import sys
 import threading
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 
 from viewcache import framing
 from viewcache.errors import BadInput
+from viewcache.materializer.limits import end_with_parent_thread, keep_freed_memory
 from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Answer
 from viewcache.materializer.op_workers.asks import Ask
@@ -29,8 +28,6 @@ from viewcache.materializer.ops import Draw, FrameOp, Op, get, load_modules
 from viewcache.materializer.ops.fields import Params, frozen
 
 __all__ = ["OWN", "serve"]
-
-_PR_SET_PDEATHSIG = 1
 
 OWN = ("resolve", "out_size", "size_hint", "key_params")
 """Methods that are asked for only if an operation has its own."""
@@ -40,6 +37,7 @@ _decoder: "msgspec.msgpack.Decoder[Ask]" = msgspec.msgpack.Decoder(cast(Any, ask
 
 def serve(fd: int) -> None:
     """Answer until the other side closes the line, or ends."""
+    keep_freed_memory()
     _end_with(os.getppid())
     with socket.socket(fileno=fd) as line:
         _Server(line).run()
@@ -47,10 +45,8 @@ def serve(fd: int) -> None:
 
 def _end_with(parent: int) -> None:
     """End when the process ends that started this one, also in the middle of a call."""
-    if (
-        os.environ.pop("VIEWCACHE_OP_WORKER_WITH_THREAD", "") and sys.platform == "linux"
-    ):  # also when native code holds the interpreter
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.environ.pop("VIEWCACHE_OP_WORKER_WITH_THREAD", ""):
+        end_with_parent_thread()  # also when native code holds the interpreter
 
     def watch() -> None:
         while os.getppid() == parent:
