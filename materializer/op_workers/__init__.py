@@ -2,7 +2,8 @@
 
 In the order of work:
 
-- ``asks``, ``answers``: what is said, one struct for each kind
+- ``asks``: what an op worker is asked, one struct for each verb
+- ``answers``: what it answers
 - ``boot``: started there, by path: makes what operations are made of importable
 - ``serve``: what runs there
 - ``arena``: shared memory for frames

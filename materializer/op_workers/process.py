@@ -18,8 +18,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from viewcache import framing
 from viewcache.errors import Broken, OpWorkerFailed
+from viewcache.framing import Inbox, decode, send
 from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Answer
 from viewcache.materializer.op_workers.arena import Arena
@@ -74,7 +74,7 @@ class OpProcess:
         self._is_silent = False
         """It can print no more."""
         self._arena: Arena | None = None
-        self._inbox = framing.Inbox(answers.ANSWER_BYTES)
+        self._inbox = Inbox(answers.ANSWER_BYTES)
         self._line, theirs = socket.socketpair()
         log, self._log = os.pipe2(os.O_CLOEXEC)
         try:
@@ -147,12 +147,12 @@ class OpProcess:
         ask.number = self._asked
         try:
             self._line.settimeout(limit_s)
-            framing.send(self._line, ask, descriptors)
+            send(self._line, ask, descriptors)
             while (body := self._inbox.take()) is None:
                 self._hear(until, limit_s)
             if not self._inbox.is_empty:
                 raise self._end("said more than it was asked")
-            answer = framing.decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
+            answer = decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
             if answer.number != ask.number:  # an operation forked, say, and the child came back, too
                 raise self._end(f"answered question {answer.number} when it was asked question {ask.number}")
             return answer

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache import framing
 from viewcache.errors import BadInput
+from viewcache.framing import decode, receive, send
 from viewcache.materializer.limits import end_with_parent_thread, keep_freed_memory
 from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Answer
@@ -79,11 +79,11 @@ class _Server:
     def run(self) -> None:
         while True:
             try:
-                body, self._descriptors = framing.receive(self._line, asks.ASK_BYTES)
-                ask = framing.decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
+                body, self._descriptors = receive(self._line, asks.ASK_BYTES)
+                ask = decode(_decoder, body, f"protocol {asks.PROTOCOL} of op workers")
                 answer = self._answer(ask)
                 answer.number = ask.number
-                framing.send(self._line, answer)
+                send(self._line, answer)
             except (EOFError, OSError):
                 return
             finally:

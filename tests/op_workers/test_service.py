@@ -70,7 +70,8 @@ def test_a_joiner_brings_no_program(store: Path, videos: Path, tmp_path: Path) -
     given = config(store, videos, cache=entry(folder, "brought"), augmentation=STEPS)
     with _attached(given) as cache:
         batch = cache.read("train", 0, 0)
-        for code in (entry(folder, "brought", timeout=3), {"op_workers": {}}):
+        codes: list[dict[str, Any]] = [entry(folder, "brought", timeout=3), {"op_workers": {}}]
+        for code in codes:
             with (
                 registry.own_registrations(),
                 pytest.raises(ConfigError, match=r"cache\.op_workers is .* open with mine"),
