@@ -115,7 +115,7 @@ def _program(entries: Entries, key: str, written: str, folder: str) -> str:
 
 
 def _start(entries: Entries, spec: OpWorkerSpec) -> None:
-    from viewcache.materializer.op_workers.sources import load_op_worker
+    from viewcache.materializer.op_workers.crews import load_op_worker
 
     try:
         load_op_worker(spec)

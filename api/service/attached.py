@@ -49,7 +49,7 @@ class AttachedCache:
         self._config = config
         self._sources, self._may_start = with_code(sources, config), may_start
         if config.cache.op_workers:
-            from viewcache.materializer.op_workers.sources import end_idle_op_workers
+            from viewcache.materializer.op_workers.crews import end_idle_op_workers
 
             end_idle_op_workers()  # they have said what they serve, and the service has its own
         self._client = Client(Path(config.cache.local.url), self._sources, job, may_start=may_start)

@@ -18,7 +18,7 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.op_workers.sources import end_idle_op_workers
+from viewcache.materializer.op_workers.crews import end_idle_op_workers
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning

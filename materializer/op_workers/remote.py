@@ -12,21 +12,16 @@ import numpy as np
 from viewcache.errors import BadInput, OpWorkerFailed
 from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Described
+from viewcache.materializer.op_workers.calls import CALL_BYTES, FRAMES
 from viewcache.materializer.op_workers.crew import Crew
 from viewcache.materializer.ops import Draw, FrameOp, Params, Rows, Size
 from viewcache.materializer.ops.base import Fixed
 from viewcache.materializer.ops.fields import frozen
 
-__all__ = ["CALL_BYTES", "FRAMES", "RemoteOp", "remote_op"]
+__all__ = ["RemoteOp", "remote_op"]
 
 CLIPS = 2048
 """Whose choices are made by one question: what is said of them fits into the buffer of a socket."""
-
-FRAMES = 16
-"""Of one call: it costs a tenth of a millisecond, whatever it has to do."""
-
-CALL_BYTES = 64 << 20
-"""Of the frames of one call, unless one frame is larger."""
 
 
 class RemoteOp(FrameOp):

@@ -1,63 +1,17 @@
 """Where a process's operations of users' own come from: modules that it imports itself, and op workers.
 
 The process that plans loads them, and tells the processes that work, which take its word for what op workers serve and
-start them only when frames are there; and which refuse code that is not the one that keys were made of.
+start them only when frames are there; and which refuse code that is not the one that keys were made of. What talks to
+op workers is loaded only where there are any: every worker process would pay for it.
 """
 
-import atexit
-import threading
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 
-import msgspec
-
-from viewcache.errors import BadInput
 from viewcache.materializer import ops
-from viewcache.materializer.op_workers.answers import Described
-from viewcache.materializer.op_workers.crew import Crew
-from viewcache.materializer.op_workers.process import START_S
-from viewcache.materializer.op_workers.remote import remote_op
-from viewcache.materializer.spec import CacheSpec, OpWorkerSpec
+from viewcache.materializer.spec import CacheSpec
 
-__all__ = ["OpSources", "end_idle_op_workers", "load_op_worker"]
-
-_crews: dict[OpWorkerSpec, Crew] = {}
-"""Of this process."""
-_lock = threading.Lock()
-
-
-def load_op_worker(spec: OpWorkerSpec) -> tuple[str, ...]:
-    """Start an op worker, unless it is known, and register what it serves; returns the names.
-
-    Raises:
-        BadInput: what it serves cannot be used, or a name is taken.
-        OpWorkerFailed: it cannot be started.
-    """
-    crew = _crew(spec)
-    return tuple(_registered(crew, described) for described in crew.ops())
-
-
-def end_idle_op_workers() -> None:
-    """End the processes of op workers that nobody uses now; who needs one again starts another."""
-    for crew in list(_crews.values()):
-        crew.close()
-
-
-atexit.register(end_idle_op_workers)
-
-
-def _crew(spec: OpWorkerSpec, described: tuple[Described, ...] | None = None) -> Crew:
-    with _lock:
-        if spec not in _crews:
-            _crews[spec] = Crew(spec, described)
-        return _crews[spec]
-
-
-def _registered(crew: Crew, described: Described) -> str:
-    made = remote_op(crew, described)
-    there = ops.register(made)
-    if getattr(there, "crew", None) is not crew:
-        raise BadInput(f"op {made.name!r} is served by an op worker and defined elsewhere too; give one another name")
-    return made.name
+__all__ = ["OpSources"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +22,29 @@ class OpSources:
     """To import."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Operation → its code's, in the process that plans."""
-    workers: tuple[tuple[OpWorkerSpec, tuple[Described, ...]], ...] = ()
+    workers: str = ""
+    """What to know of op workers; empty = there are none."""
+    silent_s: float = 0.0
+    """How long a worker may say nothing because it waits for op workers, seconds."""
 
     @classmethod
     def of(cls, cache: CacheSpec) -> "OpSources":
         """What the settings of a cache name; its operations have been loaded in this process."""
-        names = ops.load_modules(cache.op_modules)
-        workers = tuple((spec, _crew(spec).ops()) for spec in cache.op_workers)
-        return cls(cache.op_modules, ops.fingerprints(names), workers)
+        known = ops.fingerprints(ops.load_modules(cache.op_modules))
+        if not cache.op_workers:
+            return cls(cache.op_modules, known)
+        from viewcache.materializer.op_workers.crews import silent_s, told_of
+
+        return cls(cache.op_modules, known, told_of(cache.op_workers), silent_s(cache.op_workers))
 
     @classmethod
     def from_text(cls, text: str) -> "OpSources":
         """The other way of `to_text`."""
-        return msgspec.json.decode(text, type=cls)
+        return cls(**json.loads(text))
 
     def to_text(self) -> str:
         """As an argument of a process."""
-        return msgspec.json.encode(self).decode()
+        return json.dumps(asdict(self))
 
     def register(self) -> None:
         """Know all of them in this process; no op worker is started yet.
@@ -94,12 +54,7 @@ class OpSources:
         """
         ops.load_modules(self.modules)
         ops.expect(self.fingerprints)
-        for spec, served in self.workers:
-            crew = _crew(spec, served)
-            for described in served:
-                _registered(crew, described)
+        if self.workers:
+            from viewcache.materializer.op_workers.crews import register_told
 
-    @property
-    def silent_s(self) -> float:
-        """How long a worker may say nothing because it waits for op workers: a start, and two calls that hang."""
-        return sum(START_S + 2 * spec.timeout_s for spec, _ in self.workers)
+            register_told(self.workers)

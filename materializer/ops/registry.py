@@ -177,6 +177,7 @@ def own_registrations() -> Iterator[None]:
         with _lock:
             _custom.clear()
             _custom.update(before)
+            _refused.clear()
 
 
 def load_modules(modules: Iterable[str]) -> tuple[str, ...]:

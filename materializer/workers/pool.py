@@ -28,7 +28,7 @@ from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.post import Post
 
-__all__ = ["Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
+__all__ = ["GRACE_S", "Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
 
 _log = logging.getLogger("viewcache.pool")
 

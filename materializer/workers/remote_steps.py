@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from viewcache.errors import BadVideo, OpWorkerFailed
-from viewcache.materializer.op_workers.remote import CALL_BYTES, FRAMES
+from viewcache.materializer.op_workers.calls import CALL_BYTES, FRAMES
 from viewcache.materializer.ops import FrameOp, get
 from viewcache.materializer.planning.program import FrameStep
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiny import encode_folder
-from viewcache.materializer.op_workers.sources import end_idle_op_workers
+from viewcache.materializer.op_workers.crews import end_idle_op_workers
 from viewcache.materializer.ops import registry
 
 MADE = Path(sys.prefix) / "op-worker" / "bin" / "python"

@@ -54,14 +54,14 @@ except viewcache.ViewcacheError as error:
     with _attached(
         config(store, videos, augmentation=[single({"resize": {"shape": [8, 8]}})], tag="other")
     ):  # keeps it up
-        assert ended(start(program, given)) == first
         module(folder, "joined_code", SOLARIZE.replace("255 - frame", "254 - frame"))
         refused = str(ended(start(program, given)))
         assert refused.startswith("config: ")
         assert "the service has loaded other code of op 'solarize'" in refused
         assert "`viewcache stop`" in refused
     stop(store, now=True)
-    assert ended(start(program, given)) not in (first, refused)
+    if key == "op_workers":  # once is enough
+        assert ended(start(program, given)) not in (first, refused)
 
 
 def test_a_joiner_brings_no_program(store: Path, videos: Path, tmp_path: Path) -> None:
