@@ -7,7 +7,6 @@ than the time of one call.
 
 import contextlib
 import os
-import resource
 import select
 import signal
 import socket
@@ -20,6 +19,7 @@ import msgspec
 
 from viewcache.errors import Broken, OpWorkerFailed
 from viewcache.framing import Inbox, decode, send
+from viewcache.materializer.limits import limit_child
 from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Answer
 from viewcache.materializer.op_workers.arena import Arena
@@ -75,36 +75,17 @@ class OpProcess:
         """It can print no more."""
         self._arena: Arena | None = None
         self._inbox = Inbox(answers.ANSWER_BYTES)
-        self._line, theirs = socket.socketpair()
-        log, self._log = os.pipe2(os.O_CLOEXEC)
         try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    spec.command,
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._log,
-                    stderr=self._log,
-                    start_new_session=True,  # Ctrl-C is for this process, and the group's end is that of its children
-                    env=_environment(theirs.fileno()),
-                )
+            self._line, self._log, self._process = _started(spec.command)
         except (OSError, ValueError) as error:
-            self._line.close()
-            os.close(log)
             raise OpWorkerFailed(f"op worker {spec.name!r} cannot be started: {spec.command[0]}: {error}") from error
-        finally:
-            os.close(self._log)
-        self._log = log
-        os.set_blocking(log, False)
+        os.set_blocking(self._log, False)
         self._death = _pidfd(self._process.pid)
         self._waiting = select.poll()
         for fd in (self._line.fileno(), self._log, self._death):
             if fd >= 0:
                 self._waiting.register(fd, select.POLLIN)
-        with contextlib.suppress(OSError):  # it has ended already
-            limit = spec.memory_bytes
-            resource.prlimit(self._process.pid, resource.RLIMIT_DATA, (limit, limit))
-            resource.prlimit(self._process.pid, resource.RLIMIT_CORE, (0, 0))
+        limit_child(self._process.pid, spec.memory_bytes)
 
     @property
     def pid(self) -> int:
@@ -233,6 +214,28 @@ class OpProcess:
                 os.close(fd)
         self._log = self._death = -1
         self._arena = None
+
+
+def _started(command: tuple[str, ...]) -> "tuple[socket.socket, int, subprocess.Popen[bytes]]":
+    """A process, our end of its line, and where what it prints comes out."""
+    with contextlib.ExitStack() as failed, contextlib.ExitStack() as given:
+        line, theirs = socket.socketpair()
+        failed.callback(line.close)
+        given.callback(theirs.close)
+        out, into = os.pipe2(os.O_CLOEXEC)
+        failed.callback(os.close, out)
+        given.callback(os.close, into)
+        process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=into,
+            stderr=into,
+            start_new_session=True,  # Ctrl-C is for this process, and the group's end is that of its children
+            env=_environment(theirs.fileno()),
+        )
+        failed.pop_all()
+        return line, out, process
 
 
 def python_command(python: str, folders: tuple[str, ...]) -> tuple[str, ...]:

@@ -84,8 +84,9 @@ def _send(channel: Channel, what: tuple[int, Made | Report]) -> None:
 def main() -> None:
     """Set the limits, then serve."""
     fd, memory_bytes, parent = (int(each) for each in sys.argv[1:4])
-    limit_worker(memory_bytes, parent=parent)
-    OpSources.from_text(sys.argv[4]).register()
+    sources = OpSources.from_text(sys.argv[4])
+    limit_worker(memory_bytes, parent=parent, children_differ=bool(sources.workers))
+    sources.register()
     post = Post(socket.socket(fileno=fd))
     post.send(private_bytes(os.getpid()))  # what jobs take is counted from here
     serve(post)

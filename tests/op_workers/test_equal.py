@@ -45,6 +45,29 @@ def test_bytes_and_keys_are_those_of_this_process(
     assert keys_there == keys_here
 
 
+@pytest.mark.long
+def test_frames_that_were_kept_go_there_too(videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a budget that keeps frames instead of clips, and asked for by frame, all is as in this process."""
+    folder = module(tmp_path / "ops", "kept_ops", SOLARIZE)
+    monkeypatch.syspath_prepend(folder)
+    found = []
+    for store, code in (("one", entry(folder, "kept_ops")), ("two", {"op_modules": ["kept_ops"]})):
+        cache = {"budget": 800_000, "epochs_per_generation": 4, **code}
+        sampling = {"samples_per_video": 3}
+        with (
+            registry.own_registrations(),
+            open_cache(
+                tmp_path / store, videos, cache=cache, sampling=sampling, epochs=4, augmentation=CHAIN
+            ) as opened,
+        ):
+            frame = opened.aug("train", "v0", 3, 1)
+            found.append((pixels(opened), frame, sql(opened, "select count(*) from objects where kind = 'frames'")))
+    (there, frame_there, kept), (here, frame_here, _) = found
+    assert same(there, here)
+    assert np.array_equal(frame_there, frame_here)
+    assert kept != [(0,)]
+
+
 def test_threads_use_an_op_worker_each(videos: Path, tmp_path: Path) -> None:
     """Workers that are threads of this process give the same."""
     cache = entry(module(tmp_path / "ops", "thread_ops", SOLARIZE), "thread_ops")

@@ -96,6 +96,36 @@ def test_a_fork_starts_its_own(tmp_path: Path) -> None:
     crew.close()
 
 
+LIMITED = """
+import json, sys
+import numpy as np
+from viewcache.materializer.limits import limit_worker
+from viewcache.materializer.op_workers.crew import Crew
+from viewcache.materializer.op_workers.remote import remote_op
+from viewcache.materializer.spec import OpWorkerSpec
+
+name, command, modules = json.loads(sys.argv[1])
+limit_worker(1 << 30, children_differ=True)
+for gigabytes in (4, 1):
+    crew = Crew(OpWorkerSpec(name, tuple(command), tuple(modules), memory_bytes=gigabytes << 30))
+    try:
+        print(remote_op(crew, crew.ops()[0]).run((), np.zeros(1, np.int32), np.zeros((3, 4, 4), np.uint8)).sum())
+    except Exception as error:
+        print(type(error).__name__, "MemoryError" in str(error))
+    crew.close()
+"""
+
+
+def test_its_memory_is_its_own_limit(tmp_path: Path) -> None:
+    """Not that of the worker process that starts it, also where nobody may raise a limit again."""
+    folder = module(tmp_path / "ops", "large", "return frame + np.uint8(np.empty(2 << 30, np.uint8).ndim)")
+    of = spec(folder, "large")
+    unable = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
+    command = [*unable, sys.executable, "-W", "error", "-c", LIMITED, json.dumps([of.name, of.command, of.modules])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["48", "OpWorkerFailed True"]
+
+
 def test_ignored_signals_of_children_change_nothing(tmp_path: Path) -> None:
     """A process that lets the kernel reap its children can use op workers, too."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
