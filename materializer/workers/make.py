@@ -53,7 +53,7 @@ class _Clip:
     missing: set[int]
     """Source frames still to come."""
     waiting: int
-    """How many of them have not been decoded."""
+    """How many of them have not been decoded; counted where op workers are to have several at a time."""
 
 
 class _PhaseClock(Clock):

@@ -76,7 +76,11 @@ class RemoteSteps:
             pixels: of one of them.
             completes: told the number of each, once; whether a clip has all its frames with it.
         """
-        most = max(1, min(FRAMES, CALL_BYTES // (5 * pixels))) if self else 1
+        if not self:
+            for each in frames:
+                yield [each]
+            return
+        most = max(1, min(FRAMES, CALL_BYTES // (5 * pixels)))
         window: list[tuple[int, AFrame]] = []
         try:
             for number, frame in frames:
