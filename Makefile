@@ -73,8 +73,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast,zarr,http,verify,metrics]'
 	@touch $@
 
-# The tools of the tests, checkers and benchmarks, and the extras that the tests of remote stores need.
-$(VENV)/.developed: $(VENV)/.installed
+# The tools of the tests, checkers and benchmarks, the extras that the tests of remote stores need, and another
+# environment, with other versions, that the tests of op workers run operations in.
+$(VENV)/.developed: $(VENV)/.installed tests/op_workers/requirements.txt
 	@echo "installing the tools of the tests"
 	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,mount]' --group dev
+	@$(RUN)/python -m venv --clear --without-pip $(VENV)/op-worker
+	@$(PIP) --python $(VENV)/op-worker/bin/python install -qq --requirement tests/op_workers/requirements.txt
 	@touch $@

@@ -1,7 +1,7 @@
 """What we do: task → graph → plan → decode → augment → store; who is served first, what leaves, what survives.
 
-Its folders, lowest first; a folder imports only those above it in this list: media, ops, dataset, planning, workers,
-storage, telemetry, scheduling, retention, tasks, reading, simulation. The files beside them are for all:
+Its folders, lowest first; a folder imports only those above it in this list: media, ops, op_workers, dataset, planning,
+workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. The files beside them are for all:
 
 - ``spec``: what a task and a cache are: frozen values
 - ``randomness``: random numbers with addresses

@@ -7,9 +7,10 @@ import ctypes
 import os
 import resource
 import signal
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["limit_worker", "private_bytes"]
+__all__ = ["end_with_parent_thread", "keep_freed_memory", "limit_child", "limit_worker", "private_bytes"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -18,26 +19,31 @@ OPEN_FILES = 512
 """Descriptors: a few videos, sockets and the store's files; a leak shows up as an error and not as a slow machine."""
 
 
-def limit_worker(memory_bytes: int, *, parent: int | None = None, writes: bool = True) -> None:
+def limit_worker(
+    memory_bytes: int, *, parent: int | None = None, writes: bool = True, children_differ: bool = False
+) -> None:
     """Limit this process, for good.
 
     Args:
         memory_bytes: most private memory (heap and anonymous mappings); an allocation past it raises MemoryError.
         parent: who started this process; if it has ended meanwhile, this process ends too. None = who is it now.
         writes: False for processes that write no files; any write to a file then fails with EFBIG.
+        children_differ: whether it starts processes that may have more memory than itself.
 
     On Linux also: the kernel kills the process when the thread that started it ends; no program that it might start
     gains privileges. Ctrl-C is left to the parent, which decides what becomes of running jobs.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write past the limit is an error, not a death
-    _lower(resource.RLIMIT_DATA, memory_bytes)
+    _lower(resource.RLIMIT_DATA, memory_bytes, soft_only=children_differ)
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     if not writes:
         _lower(resource.RLIMIT_FSIZE, 0)
     parent = os.getppid() if parent is None else parent
-    _linux()
+    end_with_parent_thread()
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    keep_freed_memory()
     if os.getppid() != parent:  # it ended before the request, and its job must not be done for nobody
         os._exit(1)
 
@@ -51,21 +57,40 @@ def private_bytes(pid: int) -> int:
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
 
 
-def _lower(what: int, value: int) -> None:
+def limit_child(pid: int, memory_bytes: int) -> None:
+    """Limit the private memory of a process that this one has started, and let it leave no core dump; if it lives."""
+    with suppress(ProcessLookupError):
+        for what, value in ((resource.RLIMIT_DATA, memory_bytes), (resource.RLIMIT_CORE, 0)):
+            _, hard = resource.prlimit(pid, what)
+            allowed = _allowed(value, hard)
+            resource.prlimit(pid, what, (allowed, allowed))
+
+
+def _lower(what: int, value: int, *, soft_only: bool = False) -> None:
     """Set soft and hard limit, never above what is allowed already."""
     _, hard = resource.getrlimit(what)
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(what, (value, value))
+    allowed = _allowed(value, hard)
+    resource.setrlimit(what, (allowed, hard if soft_only else allowed))
 
 
-def _linux() -> None:
+def _allowed(value: int, hard: int) -> int:
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def end_with_parent_thread() -> None:
+    """Linux: let the kernel kill this process when the thread that started it ends, whatever it is doing then."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def keep_freed_memory() -> None:
+    """Linux: keep the pages of freed frames for the next ones, which need not ask the kernel for zeroed ones then."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "prctl"):
-        return
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if hasattr(libc, "mallopt"):
-        # Frames are freed and allocated all the time: keep their pages instead of asking the kernel for zeroed ones
-        # each time.
         libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
         libc.mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(option, value, 0, 0, 0)

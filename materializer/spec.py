@@ -23,6 +23,7 @@ __all__ = [
     "OnChangedVideo",
     "OnShortVideo",
     "OpCall",
+    "OpWorkerSpec",
     "Place",
     "ProbeMode",
     "SamplingSpec",
@@ -306,6 +307,24 @@ class EvictionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class OpWorkerSpec:
+    """A program that serves operations in processes of its own."""
+
+    name: str
+    """Its key below ``op_workers``, for messages."""
+    command: tuple[str, ...]
+    """What is run: a program and its arguments."""
+    modules: tuple[str, ...] = ()
+    """Modules of operations that it imports."""
+    packages: tuple[str, ...] = ()
+    """Packages whose versions enter the fingerprints of its operations."""
+    timeout_s: float = 10.0
+    """Most time for one call, which is for at most some sixteen frames."""
+    memory_bytes: int = 4 << 30
+    """Most private memory of one process."""
+
+
+@dataclass(frozen=True, slots=True)
 class CacheSpec:
     """The cache's own settings (``cache:`` in YAML)."""
 
@@ -327,6 +346,8 @@ class CacheSpec:
     durability: Durability = Durability.CACHE
     op_modules: tuple[str, ...] = ()
     """Modules that may register custom ops; nothing else is imported."""
+    op_workers: tuple[OpWorkerSpec, ...] = ()
+    """Programs that serve custom ops; no other is run."""
     trace: str | None = None
     """Path of the file that gets a trace of the run, absolute."""
     service: ServiceMode = ServiceMode.AUTO

@@ -4,12 +4,15 @@ In the order of work:
 
 - ``yaml_subset``: the safe subset of YAML, with places
 - ``kinds``: what a key may hold
+- ``eviction_keys``: the keys of `cache.eviction`
+- ``op_worker_keys``: the keys of `cache.op_workers`
 - ``keys``: the one table of keys
 - ``problems``: where mistakes are reported: the first is raised, or all are collected
 - ``eviction``: `cache.eviction`
 - ``values``: typed values, checked against it
 - ``tiers``: where bytes lie: one folder, or tiers
 - ``steps``: steps, branches and ops
+- ``op_workers``: `cache.op_workers`
 - ``load``: files, text or a mapping to specs
 - ``documents``: a configuration on its way to another process
 - ``schema``: the JSON Schema and `docs/config.md`, from the same table

@@ -5,15 +5,18 @@ Specs do not travel: a process takes nothing from another one that it has not ch
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from viewcache.api.config.load import Config, ConfigSource, assemble, sources_of, working_folder
+from viewcache.api.config.op_workers import op_workers_of
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError
+from viewcache.materializer import ops
+from viewcache.materializer.spec import OpCall, StepSpec
 
-__all__ = ["TextSource", "differences", "load_texts", "texts_of"]
+__all__ = ["TextSource", "check_code", "differences", "load_texts", "texts_of", "with_code"]
 
 _MAPPING = "<mapping>"
 
@@ -28,6 +31,9 @@ class TextSource:
     """Where relative paths start."""
     text: str
     """YAML; of a mapping JSON."""
+    ops: tuple[tuple[str, str], ...] = ()
+    """Operations of users' own that the configuration's tasks use, and the fingerprints of their code in this process.
+    The first source has those of all."""
 
 
 def texts_of(source: ConfigSource | Iterable[ConfigSource]) -> tuple[TextSource, ...]:
@@ -52,6 +58,38 @@ def _text_of(source: ConfigSource) -> TextSource:
     raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
 
 
+def with_code(sources: Sequence[TextSource], config: Config) -> tuple[TextSource, ...]:
+    """The same with the operations of users' own that the configuration uses, as this process has loaded them."""
+    calls = (call for task in config.tasks for step in task.steps for call in _calls(step))
+    loaded = ops.fingerprints(call.name for call in calls)
+    return tuple(replace(each, ops=() if k else tuple(loaded.items())) for k, each in enumerate(sources))
+
+
+def _calls(step: StepSpec) -> Iterator[OpCall]:
+    yield from step.ops
+    for branch in step.branches:
+        yield from branch.ops
+
+
+def check_code(sources: Sequence[TextSource]) -> None:
+    """Refuse a configuration whose process has other code of an operation than this one: both would use one key.
+
+    Raises:
+        ConfigError: so it is; with the cure.
+    """
+    for source in sources:
+        for name, theirs in source.ops:
+            ours = ops.fingerprints([name]).get(name)
+            if ours != theirs:
+                raise ConfigError(
+                    ConfigCode.OTHER_CACHE,
+                    f"the service has loaded other code of op {name!r} ({ours}) than this process ({theirs}): end the "
+                    "service by `viewcache stop`, so that the next one loads what the file has now; if this process is "
+                    "older than the file, start it again",
+                    source.name,
+                )
+
+
 def load_texts(sources: Sequence[TextSource], running: Config | None = None) -> Config:
     """Read and check a configuration that came as text; see `load`.
 
@@ -64,25 +102,31 @@ def load_texts(sources: Sequence[TextSource], running: Config | None = None) -> 
     """
     written = [(node, each.folder) for each in sources for node in _nodes(each)]
     if running is not None:
-        written = [(_without_modules(node, running), folder) for node, folder in written]
+        written = [(_without_code(node, folder, running), folder) for node, folder in written]
     return assemble(written, [each.name for each in sources if os.path.isabs(each.name)]).value
 
 
-def _without_modules(document: Node, running: Config) -> Node:
-    """The same without ``cache.op_modules``, which must be those of the cache that is open: they are imported there."""
+def _without_code(document: Node, folder: str, running: Config) -> Node:
+    """The same without what names code, which must be that of the cache that is open: it is loaded there."""
     given = _cache_keys(document)
-    if "op_modules" not in given:
+    modules, workers = given.pop("op_modules", None), given.pop("op_workers", None)
+    if modules is not None and modules.plain() != list(running.cache.op_modules):
+        raise _other_code("op_modules", modules, running.cache.op_modules)
+    if workers is not None and op_workers_of(workers, folder) != running.cache.op_workers:
+        raise _other_code("op_workers", workers, tuple(each.name for each in running.cache.op_workers))
+    if modules is None and workers is None:
         return document
-    modules = given.pop("op_modules")
-    if modules.plain() != list(running.cache.op_modules):
-        raise modules.error(
-            ConfigCode.OTHER_CACHE,
-            f"cache.op_modules is {modules.shown()}, but the cache is open with "
-            f"{_shown(running.cache.op_modules)}: use that, or end the service by `viewcache stop` first",
-        )
     assert isinstance(document.value, dict)
     left = replace(document.value["cache"], value=given)
     return replace(document, value={**document.value, "cache": left})
+
+
+def _other_code(key: str, given: Node, running: tuple[str, ...]) -> ConfigError:
+    return given.error(
+        ConfigCode.OTHER_CACHE,
+        f"cache.{key} is {given.shown()}, but the cache is open with {_shown(running)}: use exactly that, or end the "
+        "service by `viewcache stop` first",
+    )
 
 
 def _cache_keys(document: Node) -> dict[str, Node]:

@@ -7,7 +7,9 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 
 from collections.abc import Iterable
 
+from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
+from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
 from viewcache.materializer.spec import (
     BranchType,
     Coordination,
@@ -143,6 +145,7 @@ _CACHE = KeySection(
             (),
             "none",
         ),
+        OP_WORKERS,
         Key(
             "service",
             "choice",
@@ -200,30 +203,6 @@ _TIER = KeySection(
             least=0.1,
             most=3600,
         ),
-    ),
-)
-
-_EVICTION = KeySection(
-    "eviction",
-    "cache.eviction",
-    "What leaves a tier that is full, and when.",
-    (
-        Key(
-            "policy",
-            "name",
-            "Name of the policy that says what leaves first: a shipped one, or a file `NAME.sql` of `folder`.",
-            "demand",
-        ),
-        Key("folder", "url", "Local folder of policies of your own, one SELECT in each `.sql` file.", None, "none"),
-        Key(
-            "high_water",
-            "number",
-            "Share of a tier's budget above which making ahead gives up what is needed later.",
-            0.95,
-            least=0.05,
-            most=1.0,
-        ),
-        Key("low_water", "number", "Share of the budget down to which it does.", 0.9, least=0.05, most=1.0),
     ),
 )
 
@@ -430,7 +409,8 @@ _BRANCH = KeySection(
 )
 
 SECTIONS: dict[str, KeySection] = {
-    section.name: section for section in (_DOCUMENT, _CACHE, _TIER, _EVICTION, _DATASET, _SAMPLING, _STEP, _BRANCH)
+    section.name: section
+    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, _DATASET, _SAMPLING, _STEP, _BRANCH)
 }
 
 STEP_KEYS: dict[BranchType, tuple[str, ...]] = {

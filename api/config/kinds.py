@@ -45,6 +45,9 @@ KINDS: dict[str, ValueKind] = {
     "modules": ValueKind(
         "a list of module names", {"type": "array", "items": {"type": "string", "pattern": f"^{MODULE}$"}}
     ),
+    "texts": ValueKind("a list of texts", {"type": "array", "items": _TEXT}),
+    "folders": ValueKind("a list of local folders", {"type": "array", "items": _TEXT}),
+    "workers": ValueKind("a mapping from names to mappings", {}),
     "choice": ValueKind("one of the choices", {}),
     "integer": ValueKind("a whole number", {"type": "integer"}),
     "number": ValueKind("a number", {"type": "number"}),

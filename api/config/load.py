@@ -12,6 +12,7 @@ from pathlib import Path
 
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
+from viewcache.api.config.op_workers import read_op_workers
 from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
@@ -281,6 +282,7 @@ def _cache_spec(cache: Part[_CacheEntries], tiers: Part[_Tiers]) -> CacheSpec:
     memory = problems.part(partial(entries.value, "memory"))
     eviction = problems.part(partial(read_eviction, entries, folder))
     op_modules = problems.part(partial(_import_ops, entries))
+    op_workers = problems.part(partial(read_op_workers, entries, folder, start=problems.imports))
     trace = problems.part(partial(_trace, entries, folder))
     idle = problems.part(partial(entries.value, "service_idle"))
     return CacheSpec(
@@ -288,6 +290,7 @@ def _cache_spec(cache: Part[_CacheEntries], tiers: Part[_Tiers]) -> CacheSpec:
         memory_bytes=memory.value or _default_memory(),
         eviction=eviction.value,
         op_modules=op_modules.value,
+        op_workers=op_workers.value,
         trace=trace.value,
         service_idle_s=float(idle.value),
         **plain.value,

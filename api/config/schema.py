@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from viewcache.api.config.keys import KINDS, SECTIONS, STEP_KEYS, Key, KeySection
+from viewcache.api.config.keys import KINDS, NAME, SECTIONS, STEP_KEYS, Key, KeySection
 from viewcache.catalog.views import ORDER, read_view
 from viewcache.materializer.spec import BranchType
 
@@ -43,6 +43,7 @@ def _key_schema(key: Key) -> dict[str, object]:
     by_kind: dict[str, dict[str, object]] = {
         "section": inner,
         "sections": listed,
+        "workers": {"type": "object", "propertyNames": {"pattern": f"^{NAME}$"}, "additionalProperties": inner},
         "tasks": {"oneOf": [inner, listed]},
         "store": {"oneOf": [KINDS["url"].schema, listed | {"minItems": 1}]},
     }

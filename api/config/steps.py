@@ -13,7 +13,7 @@ from viewcache.api.config.keys import SECTIONS, STEP_KEYS
 from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import Node, error_at
-from viewcache.errors import BadInput, ConfigCode
+from viewcache.errors import BadInput, ConfigCode, OpWorkerFailed, ViewcacheError
 from viewcache.materializer import ops
 from viewcache.materializer.planning.conditions import parse_condition
 from viewcache.materializer.planning.definition import stage_of
@@ -205,7 +205,7 @@ def _operation(node: Node, label: str, problems: Problems) -> OpCall:
         params = op.parse(value)
         hash(params)  # specs are values, and a task's definition is JSON; the user's own operations may break both
         json.dumps(params, allow_nan=False)
-    except BadInput as error:
+    except (BadInput, OpWorkerFailed) as error:
         raise error_at(place, ConfigCode.OP_PARAMETERS, f"{label}: {told(error)}") from error
     except Exception as error:  # an operation of the user's own may raise anything
         message = f"{label}: op {name!r} failed on its parameters: {told(error)}"
@@ -215,5 +215,5 @@ def _operation(node: Node, label: str, problems: Problems) -> OpCall:
 
 def told(error: Exception) -> str:
     """What an error says, in bounded length, because it may hold a value of the file."""
-    text = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, ViewcacheError) else f"{type(error).__name__}: {error}"
     return text if len(text) <= 1000 else text[:1000] + "..."

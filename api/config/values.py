@@ -121,7 +121,8 @@ class Entries:
 
         Returns:
             By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
-            bytes as int; names, modules → tuple of str. Sections, operations and the store are not values: ``child``.
+            bytes as int; names, modules, texts, folders → tuple of str. Sections, operations and the store are not
+            values: ``child``.
 
         Raises:
             Refused: the value is wrong, or missing; that was reported.
@@ -260,6 +261,13 @@ def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
     return tuple(str(item.value) for item in node.value)
 
 
+def _texts(node: Node, key: Key, label: str) -> tuple[str, ...]:
+    if not isinstance(node.value, tuple):
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+    single = Key(key.name, "text", key.doc)
+    return tuple(read_url(item, single, f"{label}[{k}]") for k, item in enumerate(node.value))
+
+
 def _choice(node: Node, key: Key, label: str) -> str:
     for choice in key.choices:  # the members of an enum, where the words are those of a spec
         if node.value == choice:
@@ -358,6 +366,8 @@ READERS = {
     "title": _title,
     "names": _names,
     "modules": _modules,
+    "texts": _texts,
+    "folders": _texts,
     "choice": _choice,
     "integer": _integer,
     "number": _number,

@@ -5,7 +5,7 @@ In the order of work:
 - ``asks``: what a client asks, a struct for each verb
 - ``answers``: what the service says
 - ``wire``: how both travel: framed msgpack
-- ``described``: both as tables of docs/protocol.md
+- ``described``: both as tables of docs/protocol.md, and those of op workers
 - ``files``: the service's files in the store's folder, its socket among them
 - ``peer``: who is at the other end of a connection, and when that process ends
 - ``counted``: counters and progress as they travel

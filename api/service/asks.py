@@ -51,6 +51,8 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
     """Where relative paths start."""
     text: str
     """YAML; of a mapping JSON."""
+    ops: tuple[tuple[str, str], ...] = ()
+    """Operations of users' own that its tasks use, and the fingerprints of their code in the client's process."""
 
 
 class Hello(Ask, tag="hello"):

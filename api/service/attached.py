@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.config.documents import TextSource, load_texts, texts_of
+from viewcache.api.config.documents import TextSource, load_texts, texts_of, with_code
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
@@ -62,7 +62,11 @@ class AttachedCache:
             progress: called with (done, in all, name) while the service looks at the files of new tasks.
         """
         self._config = config
-        self._sources, self._may_start = tuple(sources), may_start
+        self._sources, self._may_start = with_code(sources, config), may_start
+        if config.cache.op_workers:
+            from viewcache.materializer.op_workers.crews import end_idle_op_workers
+
+            end_idle_op_workers()  # they have said what they serve, and the service has its own
         root = Path(config.cache.local.url)
         self._client = Client(root, self._sources, job, may_start=may_start, progress=progress)
         self._making: Making | None = None
@@ -183,7 +187,7 @@ class AttachedCache:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
         sources = texts_of(source)
         config = load_texts(sources)
-        documents = documents_of(sources)
+        documents = documents_of(with_code(sources, config))
         names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job), progress).tasks
         self._client.remember(documents)
         joined = self._names(config, names)

@@ -18,6 +18,7 @@ from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.ops import ReadOp, get
+from viewcache.materializer.ops.fields import frozen
 from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
 from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.store.client_tiers import Placed, TierRead
@@ -70,7 +71,7 @@ class AttachedTask:
         self._about = about
         self._iterations: dict[int, int] = {}
         self._read_ops = [
-            (get(name), tuple((key, _frozen(value)) for key, value in params))
+            (get(name), tuple((key, frozen(value)) for key, value in params))
             for name, params in json.loads(about.read_ops)
         ]
         self.spent = Spent()
@@ -343,11 +344,6 @@ class AttachedTask:
 def _placed(place: answers.PlaceOf) -> Placed:
     table = ChunkTable.from_bytes(place.table)
     return Placed(place.tier, Stored(place.physical, place.shape, place.chunk_rows, place.codec, table))
-
-
-def _frozen(value: object) -> object:
-    """JSON's lists as the tuples that they were."""
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _array(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:

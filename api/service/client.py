@@ -312,7 +312,7 @@ class Client:
 
 def documents_of(sources: Iterable[TextSource]) -> tuple[asks.Document, ...]:
     """The sources of a configuration as they travel."""
-    return tuple(asks.Document(each.name, each.folder, each.text) for each in sources)
+    return tuple(asks.Document(each.name, each.folder, each.text, each.ops) for each in sources)
 
 
 class _Told(Exception):

@@ -1,4 +1,7 @@
-"""The tables of docs/protocol.md, from the structs themselves: ``python -m viewcache.api.service.described docs``."""
+"""The tables of docs/protocol.md and docs/op-workers.md, from the structs themselves.
+
+``python -m viewcache.api.service.described docs`` writes them.
+"""
 
 import ast
 import inspect
@@ -12,16 +15,24 @@ from types import ModuleType
 import msgspec
 
 from viewcache.api.service import answers, asks
+from viewcache.materializer.op_workers import answers as op_answers
+from viewcache.materializer.op_workers import asks as op_asks
 
-__all__ = ["tables"]
+__all__ = ["PAGES", "tables"]
 
 _MARK = "<!-- generated: {} -->"
 
+PAGES: dict[str, tuple[tuple[ModuleType, str], ...]] = {
+    "protocol.md": ((asks, "## What a client says"), (answers, "## What the service says")),
+    "op-workers.md": ((op_asks, "## What an op worker is asked"), (op_answers, "## What it answers")),
+}
+"""Page → the modules whose structs it lists, each under a title."""
 
-def tables() -> str:
+
+def tables(page: str) -> str:
     """What can be asked and answered, as Markdown: one heading for each struct, one line for each field."""
     parts = []
-    for module, title in ((asks, "## What a client says"), (answers, "## What the service says")):
+    for module, title in PAGES[page]:
         parts.append(title)
         parts.extend(_described(module))
     return "\n\n".join(parts).replace("``", "`") + "\n"
@@ -33,22 +44,21 @@ def _described(module: ModuleType) -> Iterator[str]:
         struct = getattr(module, name)
         info = msgspec.inspect.type_info(struct)
         assert isinstance(info, msgspec.inspect.StructType)
-        if not info.fields and info.tag is None:
+        if struct.__subclasses__():
             continue  # the base of the others
         heading = f"### `{info.tag}`" if info.tag is not None else f"### {name}"
         lines = [heading, "", inspect.cleandoc(struct.__doc__ or "")]
-        if info.fields:
+        own = [each.name for each in info.fields if each.name in struct.__annotations__]
+        if own:
             lines += ["", "| field | type | |", "|---|---|---|"]
             kinds = typing.get_type_hints(struct)
-            lines += [
-                f"| `{each.name}` | {_kind(kinds[each.name])} | {meanings.get((name, each.name), '')} |"
-                for each in info.fields
-            ]
+            lines += [f"| `{each}` | {_kind(kinds[each])} | {meanings.get((name, each), '')} |" for each in own]
         yield "\n".join(lines)
 
 
 def _kind(kind: object) -> str:
     text = inspect.formatannotation(kind).replace("viewcache.api.service.", "").replace("|", "or")
+    text = text.replace("viewcache.materializer.op_workers.", "").replace("typing.Any", "any")
     return text.replace("asks.", "").replace("answers.", "")
 
 
@@ -66,11 +76,12 @@ def _field_meanings(module: ModuleType) -> dict[tuple[str, str], str]:
 
 
 def _write(folder: Path) -> None:
-    page = folder / "protocol.md"
-    text = page.read_text(encoding="utf-8")
     begin, end = _MARK.format("begin"), _MARK.format("end")
-    before, after = text.split(begin)[0], text.split(end)[1]
-    page.write_text(f"{before}{begin}\n{tables()}{end}{after}", encoding="utf-8")
+    for name in PAGES:
+        page = folder / name
+        text = page.read_text(encoding="utf-8")
+        before, after = text.split(begin)[0], text.split(end)[1]
+        page.write_text(f"{before}{begin}\n{tables(name)}{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Protocol
 
 import viewcache
-from viewcache.api.config.documents import TextSource, differences, load_texts
+from viewcache.api.config.documents import TextSource, check_code, differences, load_texts
 from viewcache.api.service import answers, asks, wire
 from viewcache.api.service.counted import counters_of, counts_of
 from viewcache.api.service.handing import Handing, fetched_of
@@ -130,8 +130,9 @@ class Verbs:
     ) -> tuple[tuple[str, ...], list[str]]:
         if not said.documents:
             return (), []
-        sources = [TextSource(each.name, each.folder, each.text) for each in said.documents]
+        sources = [TextSource(each.name, each.folder, each.text, each.ops) for each in said.documents]
         config = load_texts(sources, self.cache.config)
+        check_code(sources)
         warnings = differences(sources, config, self.cache.config)
         mine = of_job(config, said.job)
         if said.job:

@@ -1,17 +1,12 @@
-"""How questions and answers travel: framed msgpack over a Unix socket.
+"""How questions and answers travel: frames (`viewcache.framing`), each with one struct of asks or answers.
 
-A frame is the length of its body, four bytes little-endian, and then the body: one struct, tagged by its kind. A client
-asks on a line and waits for the answer, before which notes may come that say that the work goes on; `Done` and `Bye`
-have no answer. Nothing is pickled, nothing names code, and whoever sends anything else is cut off.
+A client asks on a line and waits for the answer, before which notes may come that say that the work goes on; `Done` and
+`Bye` have no answer. Whoever sends anything else is cut off.
 """
 
-import socket
-import struct
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import msgspec
-from msgspec import Struct
 
 from viewcache import errors
 from viewcache.api.service import answers, asks
@@ -25,6 +20,7 @@ from viewcache.errors import (
     ConfigError,
     ViewcacheError,
 )
+from viewcache.framing import decode, encode, receive, send, send_body
 
 __all__ = [
     "ANSWER_BYTES",
@@ -43,28 +39,18 @@ __all__ = [
 PROTOCOL: Final = 1
 """Its version: another one is another protocol."""
 
+_SPOKEN = f"protocol {PROTOCOL}"
+
 ASK_BYTES: Final = 1 << 20
 """Most bytes of a frame to the service."""
 
 ANSWER_BYTES: Final = 16 << 20
 """Most bytes of a frame from the service."""
 
-_LENGTH = struct.Struct("<I")
-
-MOST_DESCRIPTORS: Final = 8
-"""Of one frame."""
-
-
-_encoder = msgspec.msgpack.Encoder()
 _ask_decoder: "msgspec.msgpack.Decoder[Ask]" = msgspec.msgpack.Decoder(cast(Any, asks.ALL))
 _answer_decoder: "msgspec.msgpack.Decoder[Answer]" = msgspec.msgpack.Decoder(cast(Any, answers.ALL))
 
 # Frames ---------------------------------------------------------------------------------------------------------------
-
-
-def encode(message: Struct) -> bytes:
-    """The body of a frame."""
-    return _encoder.encode(message)
 
 
 def decode_ask(body: bytes) -> Ask:
@@ -73,7 +59,7 @@ def decode_ask(body: bytes) -> Ask:
     Raises:
         Broken: the body is nothing that the protocol knows.
     """
-    return _decoded(_ask_decoder, body)
+    return decode(_ask_decoder, body, _SPOKEN)
 
 
 def decode_answer(body: bytes) -> Answer:
@@ -82,64 +68,7 @@ def decode_answer(body: bytes) -> Answer:
     Raises:
         Broken: the body is nothing that the protocol knows.
     """
-    return _decoded(_answer_decoder, body)
-
-
-T = TypeVar("T")
-
-
-def _decoded(decoder: "msgspec.msgpack.Decoder[T]", body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Broken(f"a frame of {len(body)} bytes is not of protocol {PROTOCOL}: {error}") from error
-
-
-def send(line: socket.socket, message: Struct, descriptors: Sequence[int] = ()) -> None:
-    """Send one frame, and descriptors with it.
-
-    Raises:
-        OSError: the other side is gone, or does not take it within the line's time.
-    """
-    send_body(line, encode(message), descriptors)
-
-
-def send_body(line: socket.socket, body: bytes, descriptors: Sequence[int] = ()) -> None:
-    """Send one frame whose body is packed already; see `send`."""
-    data = memoryview(_LENGTH.pack(len(body)) + body)
-    if descriptors:
-        data = data[socket.send_fds(line, [data], list(descriptors)) :]
-    line.sendall(data)
-
-
-def receive(line: socket.socket, most: int) -> tuple[bytes, list[int]]:
-    """The body of the next frame, and the descriptors that came with it.
-
-    Raises:
-        EOFError: the other side is gone.
-        Broken: the frame is longer than ``most`` bytes.
-        OSError: nothing comes within the line's time.
-    """
-    head, descriptors, _, _ = socket.recv_fds(line, _LENGTH.size, MOST_DESCRIPTORS)
-    data = bytearray(head)
-    while 0 < len(data) < _LENGTH.size:
-        part = line.recv(_LENGTH.size - len(data))
-        if not part:
-            break
-        data += part
-    if len(data) < _LENGTH.size:
-        raise EOFError
-    (length,) = _LENGTH.unpack(data)
-    if length > most:
-        raise Broken(f"a frame of {length} bytes; at most {most} may be sent")
-    body = bytearray(length)
-    view = memoryview(body)
-    while view:
-        count = line.recv_into(view)
-        if not count:
-            raise EOFError
-        view = view[count:]
-    return bytes(body), descriptors
+    return decode(_answer_decoder, body, _SPOKEN)
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.op_workers.crews import end_idle_op_workers
 from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
@@ -93,6 +94,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, se
         if owner is not None:
             owner.end_headers()
             owner.observer.close()
+        end_idle_op_workers()
         _let_go(catalog, lock, clean=storage is not None and storage.recovery.is_over)
         raise
     return owner
@@ -440,6 +442,7 @@ class Owner:
         self.tiers.close()
         forget_volatile(self.catalog, self.tiers)
         self.observer.close()
+        end_idle_op_workers()
         _let_go(self.catalog, self._lock, clean=clean and self.recovery.is_over and not self.tiers.orphans)
 
 

@@ -18,7 +18,7 @@ In the order of work:
 
 from viewcache.materializer.ops.base import Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp
 from viewcache.materializer.ops.fields import REQUIRED, Field, Params
-from viewcache.materializer.ops.registry import builtin_names, get, load_modules, names, register
+from viewcache.materializer.ops.registry import builtin_names, expect, fingerprints, get, load_modules, names, register
 from viewcache.materializer.ops.sizes import StaticSize, static_size
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
     "StaticSize",
     "TimeOp",
     "builtin_names",
+    "expect",
+    "fingerprints",
     "get",
     "load_modules",
     "names",

@@ -7,7 +7,9 @@ generation is planned; ``apply`` later needs that row only. So equal rows are eq
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -101,6 +103,8 @@ class Op(ABC):
     """Operations of one effect do the same to a frame for equal rows and keyed parameters; empty = the name."""
     sizes: ClassVar[bool] = False
     """True if the size of its output may differ from that of its input."""
+    out_of_process: ClassVar[bool] = False
+    """True if an op worker serves it, which viewcache sets: several frames to a call cost less then."""
 
     def __init_subclass__(cls, **kwargs: object):
         """Fill in the defaults that come from the name; never let custom code pass for the code it inherits from."""
@@ -239,6 +243,10 @@ class FrameOp(Op):
             )
         return out
 
+    def run_all(self, params: Params, row: np.ndarray, frames: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """`run` for several frames of one shape that have the same row."""
+        return [self.run(params, row, frame) for frame in frames]
+
 
 class NativeOp(FrameOp):
     """A resize: it gives its target, so that the dispatcher can do it in the step that converts the decoder's frame."""
@@ -280,8 +288,12 @@ class ReadOp(Op):
         """Apply it to (..., C, H, W), a NumPy array or a torch tensor; return the same kind, new memory."""
 
 
+@cache
 def _source_fingerprint(cls: type) -> str:
-    """Hash the modules that define the class and its bases, except viewcache's own and Python's."""
+    """Hash the modules that define the class and its bases, except viewcache's own and Python's.
+
+    Once for a class: who edits the file changes what the next process runs, and not what this one has loaded.
+    """
     digest = hashlib.blake2b(cls.__qualname__.encode(), digest_size=8)
     for base in cls.__mro__:
         if _is_ours(base) or base.__module__ in ("builtins", "abc", "typing"):

@@ -25,6 +25,7 @@ __all__ = [
     "Sides",
     "Whole",
     "WholeRange",
+    "frozen",
     "read_params",
 ]
 
@@ -226,6 +227,11 @@ class Channels:
         if self.whole:
             return tuple(_within(_integer(item), int(self.low), int(self.high)) for item in items)
         return tuple(_within(_number(item), self.low, self.high) for item in items)
+
+
+def frozen(value: object) -> object:
+    """The value of a parameter that has travelled: lists are tuples again."""
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def _ordered(low: Number, high: Number) -> tuple[Number, Number]:

@@ -6,12 +6,12 @@ the owner of the cache listed, never imported by its text (law 10).
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from threading import Lock
 
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, Broken
 from viewcache.materializer.ops.base import FrameOp, Op, ReadOp, TimeOp
 from viewcache.suggest import did_you_mean
 
@@ -19,6 +19,8 @@ __all__ = [
     "ELSEWHERE",
     "ENTRY_POINTS",
     "builtin_names",
+    "expect",
+    "fingerprints",
     "get",
     "load_modules",
     "names",
@@ -79,6 +81,8 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _lock = Lock()
 _builtin: dict[str, Op] = {}
 _custom: dict[str, Op] = {}
+_refused: dict[str, str] = {}
+"""Name → why the operation must not be used in this process."""
 
 
 def get(name: str) -> Op:
@@ -86,8 +90,11 @@ def get(name: str) -> Op:
 
     Raises:
         BadInput: no such operation; the message lists the known ones and the nearest.
+        Broken: this process has other code of it than the one that planned (`expect`).
     """
     op = _builtins().get(name) or _custom.get(name)
+    if name in _refused:
+        raise Broken(_refused[name])
     if op is not None:
         return op
     for entry in entry_points(group=ENTRY_POINTS):
@@ -96,6 +103,28 @@ def get(name: str) -> Op:
     known = names()
     hint = did_you_mean(name, known, ELSEWHERE)
     raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}" + (f"; {hint}" if hint else ""))
+
+
+def expect(fingerprints: Mapping[str, str]) -> None:
+    """Refuse operations whose code is not the one that keys were made of: the file was changed meanwhile.
+
+    Args:
+        fingerprints: of custom operations by name, in the process that plans. Names that are not known here are passed
+            over.
+    """
+    for name, planned in fingerprints.items():
+        op = _custom.get(name)
+        if op is not None and op.fingerprint != planned:
+            _refused[name] = (
+                f"operation {name!r}: its file was changed after the cache was opened, and what it makes would be "
+                "stored under keys of the code before; end the service by `viewcache stop`, or open the cache in a new "
+                "process"
+            )
+
+
+def fingerprints(wanted: Iterable[str]) -> dict[str, str]:
+    """Fingerprints by name of those of the operations that are not built in."""
+    return {name: get(name).fingerprint for name in sorted({*wanted} - _builtins().keys())}
 
 
 def names() -> tuple[str, ...]:
@@ -148,6 +177,7 @@ def own_registrations() -> Iterator[None]:
         with _lock:
             _custom.clear()
             _custom.update(before)
+            _refused.clear()
 
 
 def load_modules(modules: Iterable[str]) -> tuple[str, ...]:

@@ -78,6 +78,11 @@ class Program:
         return streams[self.output]
 
     @cached_property
+    def is_remote(self) -> bool:
+        """Whether op workers do some of it."""
+        return any(get(i.name).out_of_process for i in self.instructions if i.name)
+
+    @cached_property
     def signature(self) -> bytes:
         """16 bytes that change when any operation, parameter or operation's code changes; part of every content key."""
         meaning = [[i.kind, i.sources, i.target, *_effect(i)] for i in self.instructions]
@@ -215,7 +220,7 @@ def finish(tree: FrameTree, made: dict[int, np.ndarray]) -> np.ndarray:
         return np.take(array, op.frames(i.params, row, np.arange(array.shape[axis])), axis=axis)
     assert isinstance(op, FrameOp)  # read-time operations are in no program
     flat = array.reshape(-1, *array.shape[-3:])
-    done = np.stack([op.run(i.params, row, frame) for frame in flat])
+    done = np.stack(op.run_all(i.params, row, list(flat)))
     return done.reshape(*array.shape[:-3], *done.shape[1:])
 
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
-from viewcache.errors import BadVideo, Broken, Closed, Full, WorkerDied
+from viewcache.errors import BadVideo, Closed, Full, WorkerDied
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.scheduling.bad_rows import UNDECIDED_S, BadClip, BadRows, Undecided
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
@@ -393,12 +393,12 @@ class Dispatcher(Driver[str, Reservation]):
             if copy.key in report.damaged:
                 _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
                 self.evictor.damaged(copy)
-        for key, why in report.failed.items():
-            self._bad.add({key: self._take(running, key)}, why)
+        for key, why, failure in report.failures():
+            self._bad.add({key: self._take(running, key)}, why, failure)
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)
         elif report.error:
-            error = Full(report.error) if report.error_kind == Full.kind else Broken(report.error)
+            error = report.failure
             _log.error("job failed: %s", error, extra={"action": "job_failed"})
             for work, rows in running.left():
                 self._ledger.add_error(work.task_id, len(rows), error)

@@ -3,12 +3,13 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
@@ -130,3 +131,18 @@ class Report:
     """Since the last object, or the job's begin."""
     scanned: Scanned | None = None
     """What was found of a video that came without its index."""
+    failed_by_ops: dict[str, str] = field(default_factory=dict)
+    """Key → why, for objects on which an op worker failed."""
+
+    def failures(self) -> Iterator[tuple[str, str, ViewcacheError | None]]:
+        """Keys that cannot be made, why, and what their readers are told instead of that the video is bad."""
+        for key, why in self.failed.items():
+            yield key, why, None
+        for key, why in self.failed_by_ops.items():
+            yield key, why, OpWorkerFailed(why, of_clip=True)
+
+    @property
+    def failure(self) -> Broken:
+        """Why the whole job failed, as an error."""
+        kinds: tuple[type[Broken], ...] = (Full, OpWorkerFailed)
+        return next((kind for kind in kinds if kind.kind == self.error_kind), Broken)(self.error)

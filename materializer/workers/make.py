@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewcache.errors import BadVideo, Broken, ViewcacheError
+from viewcache.errors import BadVideo, Broken, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode
 from viewcache.materializer.media.facts import Scanned
@@ -24,6 +24,7 @@ from viewcache.materializer.planning.program import FrameStep, FrameTree, finish
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.remote_steps import RemoteSteps
 from viewcache.store import ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
 
@@ -51,6 +52,8 @@ class _Clip:
     leaves: list[_Leaf]
     missing: set[int]
     """Source frames still to come."""
+    waiting: int
+    """How many of them have not been decoded; counted where op workers are to have several at a time."""
 
 
 class _PhaseClock(Clock):
@@ -82,6 +85,10 @@ class _Frame:
         if array is None:
             array = self._made[node] = self._apply(node)
         return array
+
+    def put(self, node: FrameStep, picture: np.ndarray) -> None:
+        """Note what an op worker made of it."""
+        self._made[node] = picture
 
     def planes(self) -> np.ndarray:
         """uint8 (bytes,): the decoder's own planes."""
@@ -123,6 +130,7 @@ class _Maker:
         self.stats = DecodeStats()
         self.trials: tuple[Trial, ...] = ()
         self.failed: dict[str, str] = {}
+        self.failed_by_ops: dict[str, str] = {}
         self.returned: list[str] = []
         self.users: dict[int, list[_Clip]] = {}
         self.due: dict[int, int] = {}
@@ -130,6 +138,7 @@ class _Maker:
         """Source frame → first operations on the ways of all that is made of it."""
         self.open: dict[str, _Clip] = {}
         self.kept = IntermediateReader(job.target, job.intermediates)
+        self.remote = RemoteSteps(self.open.__contains__, self._drop)
         for recipe in job.clips:
             self._want(recipe)
 
@@ -142,7 +151,7 @@ class _Maker:
                 positions.setdefault(frame, []).append((t, node))
             leaves.append(_Leaf(leaf, positions))
         missing = {frame for leaf in leaves for frame in leaf.positions}
-        clip = _Clip(recipe, tree, leaves, missing)
+        clip = _Clip(recipe, tree, leaves, missing, len(missing))
         self.open[recipe.key] = clip
         for frame in missing:
             self.users.setdefault(frame, []).append(clip)
@@ -150,6 +159,23 @@ class _Maker:
         for made in leaves:
             for frame, places in made.positions.items():
                 self.roots.setdefault(frame, set()).update(root_of(node) for _, node in places)
+        if recipe.program.is_remote:
+            for made in leaves:
+                for frame, places in made.positions.items():
+                    for _, node in places:
+                        self.remote.want(recipe.key, frame, node)
+
+    def _drop(self, key: str, failed: OpWorkerFailed) -> None:
+        """An op worker failed on a clip: give that up."""
+        if self.open.pop(key, None):
+            self.failed_by_ops[key] = f"{shown(self.job.uri)}: {failed}"
+
+    def _completes(self, number: int) -> bool:
+        """Note that a frame was decoded; whether it was the last one of a clip."""
+        clips = self.users.get(number, ())
+        for clip in clips:
+            clip.waiting -= 1
+        return any(not clip.waiting for clip in clips)
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Made]:
         """Decode, and yield each object when it is in its place."""
@@ -161,13 +187,17 @@ class _Maker:
             finally:
                 self.clock.skip()
 
-        for number, frame in self._frames(stop):
-            for made in self._take(number, frame):
-                yield made
-                if pause():
-                    self.returned = list(self.open)
-                    return
-                self.clock.skip()
+        for window in self.remote.windows(self._frames(stop), self.index.width * self.index.height, self._completes):
+            if self.remote:
+                self.remote.run(window)
+                self.clock.lap("augment")
+            for number, frame in window:
+                for made in self._take(number, frame):
+                    yield made
+                    if pause():
+                        self.returned = list(self.open)
+                        return
+                    self.clock.skip()
         for number, why in self.stats.failed.items():
             for clip in self.users.get(number, ()):
                 if self.open.pop(clip.recipe.key, None):
@@ -183,6 +213,8 @@ class _Maker:
             if not made:
                 unkept.append(number)
                 continue
+            if self.remote:  # a window holds several, and these are valid until the next one is read
+                made = {node: picture.copy() for node, picture in made.items()}
             planes = made.pop(None, None)
             picture = None if planes is None else frame_from_planes(planes, self.index)
             yield number, _Frame(picture, self.index, self.clock, made)
@@ -199,25 +231,47 @@ class _Maker:
 
     def _take(self, number: int, frame: _Frame) -> Iterator[Made]:
         for clip in self.users.pop(number, ()):
-            for leaf in clip.leaves:
-                for t, node in leaf.positions.get(number, ()):
-                    picture = frame.planes() if clip.recipe.native else frame.at(node)
-                    if leaf.array is None:
-                        leaf.array = np.empty((len(leaf.tree.frames), *picture.shape), np.uint8)
-                    leaf.array[t] = picture
-            self.clock.lap("augment")
-            clip.missing.discard(number)
-            if not clip.missing:
+            if clip.recipe.key not in self.open:
+                continue
+            try:
+                self._fill(clip, number, frame)
+                array = None if clip.missing else self._finished(clip)
+            except OpWorkerFailed as failed:
+                if not failed.of_clip:
+                    raise
+                self._drop(clip.recipe.key, failed)
+                continue
+            if array is not None:
                 del self.open[clip.recipe.key]
-                yield self._store_clip(clip)
+                yield self._store_clip(clip.recipe, array)
 
-    def _store_clip(self, clip: _Clip) -> Made:
-        recipe = clip.recipe
+    def _fill(self, clip: _Clip, number: int, frame: _Frame) -> None:
+        for leaf in clip.leaves:
+            for t, node in leaf.positions.get(number, ()):
+                picture = frame.planes() if clip.recipe.native else frame.at(node)
+                if leaf.array is None:
+                    leaf.array = np.empty((len(leaf.tree.frames), *picture.shape), np.uint8)
+                if picture.shape != leaf.array.shape[1:]:
+                    raise self._misshapen(clip, f"frames of {leaf.array.shape[1:]} and {picture.shape} in one clip")
+                leaf.array[t] = picture
+        self.clock.lap("augment")
+        clip.missing.discard(number)
+
+    def _finished(self, clip: _Clip) -> np.ndarray:
         array = finish(clip.tree, {id(leaf.tree): leaf.array for leaf in clip.leaves if leaf.array is not None})
         for leaf in clip.leaves:
             leaf.array = None
-        if array.shape != recipe.shape:
-            raise Broken(f"{self.job.name}: made a clip of shape {array.shape}, planned {recipe.shape}")
+        if array.shape != clip.recipe.shape:
+            raise self._misshapen(clip, f"a clip of shape {array.shape}, planned {clip.recipe.shape}")
+        return array
+
+    def _misshapen(self, clip: _Clip, made: str) -> Broken:
+        """What an operation gave is not what it said when the clip was planned."""
+        if clip.recipe.program.is_remote:
+            return OpWorkerFailed(f"{self.job.name}: an op worker made {made}", of_clip=True)
+        return Broken(f"{self.job.name}: made {made}")
+
+    def _store_clip(self, recipe: Recipe, array: np.ndarray) -> Made:
         self.clock.lap("augment")
         attributes: dict[str, object] = {
             "kind": str(recipe.kind),
@@ -289,7 +343,9 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     damaged = tuple(maker.kept.damaged)
     seconds, span = maker.clock.take()
     returned = tuple(maker.returned)
-    yield Report(seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span, scanned)
+    yield Report(
+        seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span, scanned, maker.failed_by_ops
+    )
 
 
 def _look(job: Job) -> Scanned:

@@ -24,10 +24,11 @@ from typing import Protocol
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.limits import private_bytes
+from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.post import Post
 
-__all__ = ["Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
+__all__ = ["GRACE_S", "Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
 
 _log = logging.getLogger("viewcache.pool")
 
@@ -39,6 +40,8 @@ MEASURED_S = 0.05
 
 GRACE_S = 30.0
 """Seconds without a word from a busy worker before it counts as hung, on top of the job's own estimate."""
+
+_NO_OPS = OpSources()
 
 Message = tuple[int, Made | Report]
 """What a worker says: the number of a job, and what became of it."""
@@ -340,11 +343,11 @@ class _Process(Worker):
 
     post: Post
 
-    def __init__(self, memory_bytes: int, op_modules: tuple[str, ...], grace_s: float) -> None:
+    def __init__(self, memory_bytes: int, ops: OpSources, grace_s: float) -> None:
         super().__init__()
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._open(ours, theirs, memory_bytes, op_modules, grace_s)
+            self._open(ours, theirs, memory_bytes, ops, grace_s)
         self._idle_bytes: int | None = None
         """Its size when it had loaded all that it needs, and before any job; None until it says so."""
         self._held_bytes, self._measured_at = 0, -math.inf
@@ -354,7 +357,7 @@ class _Process(Worker):
         ours: socket.socket,
         theirs: socket.socket,
         memory_bytes: int,
-        op_modules: tuple[str, ...],
+        ops: OpSources,
         grace_s: float,
     ) -> None:
         # A job larger than the socket's buffer must not hold up the dispatcher for ever when the worker is stopped.
@@ -365,7 +368,7 @@ class _Process(Worker):
             theirs.fileno(),
             str(memory_bytes),
             str(os.getpid()),
-            *op_modules,
+            ops.to_text(),
         )
         self.post = Post(socket.socket(fileno=ours.detach()))
 
@@ -410,17 +413,17 @@ class WorkerPool(Pool):
         workers: int,
         *,
         memory_bytes: int,
-        op_modules: tuple[str, ...] = (),
+        ops: OpSources = _NO_OPS,
         grace_s: float = GRACE_S,
         observer: JobObserver | None = None,
     ) -> None:
-        """Set how many workers, the private memory of each in bytes, and the modules of the user's own operations."""
-        super().__init__(workers, grace_s, observer)
+        """Set how many workers, the private memory of each in bytes, and where the user's own operations come from."""
+        super().__init__(workers, grace_s + ops.silent_s, observer)
         self._memory_bytes = memory_bytes
-        self._op_modules = op_modules
+        self._ops = ops
 
     def _start(self) -> Worker:
-        return _Process(self._memory_bytes, self._op_modules, self._grace_s)
+        return _Process(self._memory_bytes, self._ops, self._grace_s)
 
     def pids(self) -> list[int]:
         """Process ids of the workers that have been started."""

@@ -1,8 +1,9 @@
 """Which kind of workers a cache has: processes, or threads of this one."""
 
 from viewcache.errors import Full
+from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.spec import CacheSpec, WorkerKind
-from viewcache.materializer.workers.pool import JobObserver, Pool, WorkerPool
+from viewcache.materializer.workers.pool import GRACE_S, JobObserver, Pool, WorkerPool
 
 __all__ = ["start_pool"]
 
@@ -20,9 +21,10 @@ def start_pool(cache: CacheSpec, observer: JobObserver | None = None) -> Pool:
 
 
 def _pool_of(cache: CacheSpec, observer: JobObserver | None) -> Pool:
+    sources = OpSources.of(cache)
     if cache.worker_kind == WorkerKind.THREADS:
         from viewcache.materializer.workers.thread_pool import ThreadPool  # it loads the decoder into this process
 
-        return ThreadPool(cache.worker_count, observer=observer)
+        return ThreadPool(cache.worker_count, grace_s=GRACE_S + sources.silent_s, observer=observer)
     memory_bytes = max(cache.memory_bytes // cache.worker_count, 1 << 30)
-    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, op_modules=cache.op_modules, observer=observer)
+    return WorkerPool(cache.worker_count, memory_bytes=memory_bytes, ops=sources, observer=observer)

@@ -2,8 +2,8 @@
 
 A job that arrives in the middle of another goes first: a reader waits for it. The other is paused, not given up.
 
-A worker process is run by the pool as `python -m viewcache.materializer.workers.worker FD MEMORY_BYTES PARENT
-[OP_MODULE…]`; it ends when the other side of FD closes or the process PARENT ends.
+A worker process is run by the pool as `python -m viewcache.materializer.workers.worker FD MEMORY_BYTES PARENT OPS`,
+with `OpSources` as text; it ends when the other side of FD closes or the process PARENT ends.
 """
 
 import os
@@ -11,8 +11,8 @@ import socket
 import sys
 from typing import Any, Protocol
 
-from viewcache.materializer import ops
 from viewcache.materializer.limits import limit_worker, private_bytes
+from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.post import Post
@@ -84,9 +84,9 @@ def _send(channel: Channel, what: tuple[int, Made | Report]) -> None:
 def main() -> None:
     """Set the limits, then serve."""
     fd, memory_bytes, parent = (int(each) for each in sys.argv[1:4])
-    op_modules = sys.argv[4:]
-    limit_worker(memory_bytes, parent=parent)
-    ops.load_modules(op_modules)
+    sources = OpSources.from_text(sys.argv[4])
+    limit_worker(memory_bytes, parent=parent, children_differ=bool(sources.workers))
+    sources.register()
     post = Post(socket.socket(fileno=fd))
     post.send(private_bytes(os.getpid()))  # what jobs take is counted from here
     serve(post)

@@ -25,6 +25,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── CatalogDamaged             catalog_damaged       nothing is lost: rebuild it from the store
     │   ├── CatalogVersion             catalog_version       `viewcache db upgrade`, or a newer viewcache
     │   ├── WorkerDied                 worker_died           read the named worker's reason; its job was repeated
+    │   ├── OpWorkerFailed             op_worker_failed      read what it said last, in the message
     │   ├── StoreUnreachable (ConnectionError)  store_unreachable  check network, bucket and credentials
     │   └── Full (OSError)             full                  free disk space; what is stored stays readable
     └── Misuse (RuntimeError)          misuse                correct the calling code
@@ -57,6 +58,7 @@ __all__ = [
     "MissingExtra",
     "Misuse",
     "NotFound",
+    "OpWorkerFailed",
     "QueryRefused",
     "ReadOnly",
     "SeatTaken",
@@ -120,6 +122,7 @@ class ConfigCode(StrEnum):
     OTHER_CACHE = "other_cache"
     EVICTION = "eviction"
     OP_MODULE = "op_module"
+    OP_WORKER = "op_worker"
     UNKNOWN_OP = "unknown_op"
     OP_PARAMETERS = "op_parameters"
     CONDITION = "condition"
@@ -299,6 +302,21 @@ class WorkerDied(Broken):
     """A worker process died or hung on one job more often than it is repeated."""
 
     kind = "worker_died"
+
+
+class OpWorkerFailed(Broken):
+    """An operation of an op worker crashed, hung or gave nonsense on a clip, or its program cannot be started.
+
+    Attributes:
+        of_clip: whether the clip is to blame, and others may be well.
+    """
+
+    kind = "op_worker_failed"
+
+    def __init__(self, message: str, *, of_clip: bool = False):
+        """Keep beside the message what it is about."""
+        super().__init__(message)
+        self.of_clip = of_clip
 
 
 class StoreUnreachable(Broken, ConnectionError):

@@ -36,6 +36,7 @@ def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
         "cache": {"cache": {"budget": 1, **entries}},
         "tier": {"cache": {"store": [{"url": "/store", **entries}]}},
         "eviction": {"cache": {"eviction": entries}},
+        "op_worker": {"cache": {"op_workers": {"mine": {"command": ["true"], **entries}}}},
         "dataset": {"dataset": task(**entries)},
         "sampling": {"dataset": task(sampling=task()["sampling"] | entries)},
         "step": {"dataset": task(augmentation=[step | entries])},
@@ -59,6 +60,9 @@ def wrong_values(key: Key) -> list[Any]:
         "name": [5, "a b", ".hidden", "ä", "a/b", "x" * 129, "a\n"],
         "names": [5, [], [5], ["a b"], [["a"]]],
         "modules": ["os", 5, ["os.path/.."], [5]],
+        "texts": [5, "x", [5], [["x"]], [""]],
+        "folders": [5, "x", [5], ["/no/such/folder"]],
+        "workers": [5, "x", ["x"], {"a": 5}, {"a b": {}}, {"a": {}}],
         "choice": ["nonsense", 5, True, ["single"]],
         "integer": ["5", 1.5, True, "five", [5]],
         "number": ["0.5", True, [0.5]],
@@ -129,7 +133,7 @@ def test_defaults_are_those_of_the_specs() -> None:
 def test_the_table_is_whole() -> None:
     """Every kind is described and read, every section is reached, and texts are sentences."""
     assert {key.kind for _, key in ALL_KEYS} == set(KINDS)
-    structural = {"section", "sections", "tasks", "store", "operations"}
+    structural = {"section", "sections", "workers", "tasks", "store", "operations"}
     assert {key.kind for _, key in ALL_KEYS} - structural == set(values.READERS)
     assert {key.section for _, key in ALL_KEYS if key.section} | {"document"} == set(SECTIONS)
     assert {key for keys in STEP_KEYS.values() for key in keys} < {key.name for key in SECTIONS["step"].keys}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Set
 
+from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.pool import Event, JobObserver, WorkerPool
 
@@ -17,10 +18,10 @@ class WatchedPool(WorkerPool):
         workers: int,
         *,
         memory_bytes: int,
-        op_modules: tuple[str, ...] = (),
+        ops: OpSources | None = None,
         observer: JobObserver | None = None,
     ) -> None:
-        super().__init__(workers, memory_bytes=memory_bytes, op_modules=op_modules, observer=observer)
+        super().__init__(workers, memory_bytes=memory_bytes, ops=ops or OpSources(), observer=observer)
         self.jobs: list[Job] = []
         """All that were given, the last one last."""
         self.stopped: set[int] = set()

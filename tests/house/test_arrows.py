@@ -31,9 +31,10 @@ FOLDERS = {
     "materializer": {
         "media": set[str](),
         "ops": {"media"},
+        "op_workers": {"ops"},
         "dataset": {"media"},
         "planning": {"dataset", "ops", "media"},
-        "workers": {"planning", "ops", "media"},
+        "workers": {"planning", "op_workers", "ops", "media"},
         "storage": {"planning"},
         "telemetry": {"storage", "workers", "media"},
         "scheduling": {"telemetry", "storage", "workers", "planning"},

@@ -42,6 +42,7 @@ KINDS = {
     "SeatTaken": "seat_taken",
     "ServiceDown": "service_down",
     "ServiceVersion": "service_version",
+    "OpWorkerFailed": "op_worker_failed",
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 

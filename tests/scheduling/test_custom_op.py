@@ -52,3 +52,33 @@ def test_a_broken_contract_is_an_error_that_is_recorded(
     messages = [row["message"] for row in ask(str(tmp_path / "own"), "select message from errors").dicts()]
     assert messages
     assert all(told in str(message) for message in messages)
+
+
+def test_a_worker_that_finds_other_code_makes_nothing(
+    store: Path, videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was edited after the cache was opened: what the worker would make has the key of the code before."""
+    source = tmp_path / "edited_ops.py"
+    source.write_text(MODULE.format(what="edited", body="return 255 - frame"))
+    monkeypatch.syspath_prepend(tmp_path)
+    given = config(tmp_path / "own", videos)
+    given["cache"]["op_modules"] = ["edited_ops"]
+    given["dataset"]["augmentation"][-1]["config"].append({"spoil_edited": {}})
+    with registry.own_registrations(), viewcache.open(given) as cache:
+        source.write_text(MODULE.format(what="edited", body="return 254 - frame"))
+        with pytest.raises(
+            Broken, match=r"'spoil_edited': its file was changed after the cache was opened.*viewcache stop"
+        ):
+            cache.read("t", 0, 0)
+
+
+def test_a_fingerprint_is_of_the_code_that_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit changes what the next process runs, and not what this one says of what it has loaded."""
+    source = tmp_path / "loaded_ops.py"
+    source.write_text(MODULE.format(what="loaded", body="return 255 - frame"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with registry.own_registrations():
+        registry.load_modules(["loaded_ops"])
+        before = registry.get("spoil_loaded").fingerprint
+        source.write_text(MODULE.format(what="loaded", body="return 254 - frame"))
+        assert registry.get("spoil_loaded").fingerprint == before

@@ -84,11 +84,12 @@ def test_a_frame_that_is_too_long_is_not_read() -> None:
             wire.receive(other, wire.ASK_BYTES)
 
 
-def test_the_page_has_every_message() -> None:
-    """docs/protocol.md is written from the structs: ``python -m viewcache.api.service.described docs``."""
-    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-    assert described.tables() in page
-    for each in (asks, answers):
+@pytest.mark.parametrize("name", described.PAGES)
+def test_the_page_has_every_message(name: str) -> None:
+    """The pages are written from the structs: ``python -m viewcache.api.service.described docs``."""
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert described.tables(name) in page
+    for each, _ in described.PAGES[name]:
         for name in each.__all__:
             found = getattr(each, name)
             info = msgspec.inspect.type_info(found) if isinstance(found, type) else None

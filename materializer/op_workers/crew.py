@@ -1,0 +1,282 @@
+"""The processes of one op worker, as many as threads use at once, and what becomes of calls that end one.
+
+A process that was ended is replaced. Deaths are bounded: after `DEATHS` within `WINDOW_S` seconds the op worker is out
+of order for that long, and calls fail at once instead of starting process after process.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput, OpWorkerFailed
+from viewcache.materializer.op_workers import answers, asks
+from viewcache.materializer.op_workers.answers import Answer, Described
+from viewcache.materializer.op_workers.asks import Ask
+from viewcache.materializer.op_workers.process import Ended, OpProcess
+from viewcache.materializer.ops.fields import MAX_SIDE, Params
+from viewcache.materializer.spec import OpWorkerSpec
+
+__all__ = ["DEATHS", "WINDOW_S", "Crew"]
+
+_log = logging.getLogger("viewcache.op_workers")
+
+DEATHS = 10
+"""How often a process of an op worker may end in `WINDOW_S` seconds before the op worker counts as out of order."""
+
+WINDOW_S = 60.0
+
+MOST_BYTES = 1 << 30
+"""Of shared memory for one call: an operation that wants more for its frames is wrong."""
+
+_ALIGNED = 64
+
+Picture = NDArray[np.uint8]
+
+Kind = TypeVar("Kind", bound=Answer)
+
+
+class Crew:
+    """The processes of one op worker that serve this process. Thread-safe."""
+
+    def __init__(self, spec: OpWorkerSpec, ops: tuple[Described, ...] | None = None) -> None:
+        """Start none yet; ``ops`` is what they must serve, if that is known."""
+        self.spec = spec
+        self._ops = ops
+        self._lock = threading.Lock()
+        self._idle: list[OpProcess] = []
+        self._deaths: deque[tuple[float, str]] = deque(maxlen=DEATHS)
+        """When, of `time.monotonic`, and why."""
+        _all.add(self)
+
+    def ops(self) -> tuple[Described, ...]:
+        """What it serves; asked once, so that an operation stays the same as long as this process lives.
+
+        Raises:
+            BadInput: a module or package is not to be had there, or is wrong.
+            OpWorkerFailed: it cannot be started.
+        """
+        if self._ops is None:
+            with self._process():
+                pass
+        assert self._ops is not None  # `_started` has asked
+        return self._ops
+
+    # Calls ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, kind: type[Kind], ask: Ask) -> Kind:
+        """The answer to a question; one that ended the process is asked once more.
+
+        Raises:
+            BadInput: what was given is wrong, says the operation.
+            OpWorkerFailed: it failed on it, or is out of order.
+        """
+        try:
+            answer = self._ask(ask)
+        except Ended:
+            try:
+                answer = self._ask(ask)
+            except Ended as again:
+                raise self._failed(str(again)) from again
+        if isinstance(answer, answers.Failed):
+            raise BadInput(answer.message) if answer.kind == BadInput.kind else self._failed(answer.message)
+        if not isinstance(answer, kind):
+            raise self._failed(f"it answered {type(ask).__name__} by {type(answer).__name__}")
+        return answer
+
+    def _ask(self, ask: Ask) -> Answer:
+        with self._process() as process:
+            return process.answer(ask)
+
+    def apply(self, op: Described, params: Params, row: tuple[int, ...], frames: Sequence[Picture]) -> list[Picture]:
+        """Apply an operation to frames of one shape, (3, H, W) uint8; gives (3, h, w) uint8 for each.
+
+        Raises:
+            OpWorkerFailed: it failed on one of them (``of_clip``); or it cannot be started, serves other code than it
+                did, or is out of order.
+        """
+        try:
+            return self._apply(op, params, row, frames)
+        except (Ended, _Refused) as error:
+            raise self._failed(f"operation {op.name!r}: {error}", of_clip=True) from error
+
+    def _apply(self, op: Described, params: Params, row: tuple[int, ...], frames: Sequence[Picture]) -> list[Picture]:
+        _, height, width = frames[0].shape
+        given = len(frames) * frames[0].nbytes
+        out = -(-given // _ALIGNED) * _ALIGNED
+        ask = asks.Apply(op.name, params, row, len(frames), height, width, out)
+        need = out + given
+        with self._process() as process:
+            while True:
+                arena = process.arena(need)
+                there = arena.bytes[:given].reshape(len(frames), 3, height, width)
+                for k, frame in enumerate(frames):
+                    there[k] = frame
+                answer = process.answer(ask)
+                if not isinstance(answer, answers.TooSmall):
+                    break
+                if not arena.size < answer.size <= MOST_BYTES:
+                    raise _Refused(f"asks for {answer.size} bytes of shared memory; at most {MOST_BYTES} are given")
+                need = answer.size
+            if isinstance(answer, answers.Failed):
+                raise _Refused(answer.message)
+            if not isinstance(answer, answers.Applied):
+                raise _Refused(f"it answered Apply by {type(answer).__name__}")
+            _check_sizes(op, answer.sizes, frames, arena.size - out)
+            return list(_copies(arena.bytes, out, answer.sizes))
+
+    # Processes -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _process(self) -> Iterator[OpProcess]:
+        """A process that is idle, or a new one; one that has ended in the block is counted, and is not used again."""
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        process = process or self._started()
+        try:
+            yield process
+        except Ended as ended:
+            self._died(str(ended))
+            raise
+        except _Refused:
+            self._put_back(process)
+            raise
+        except BaseException:
+            process.end("the call was given up")
+            raise
+        else:
+            self._put_back(process)
+
+    def _put_back(self, process: OpProcess) -> None:
+        with self._lock:
+            self._idle.append(process)
+
+    def _started(self) -> OpProcess:
+        with self._lock:
+            recent = [why for when, why in self._deaths if time.monotonic() - when < WINDOW_S]
+        if len(recent) == DEATHS:
+            raise self._failed(
+                f"it ended {DEATHS} times within {WINDOW_S:.0f} s, the last time because it {recent[-1]}"
+            )
+        process = OpProcess(self.spec)
+        try:
+            answer = process.answer(asks.Hello(asks.PROTOCOL, self.spec.modules, self.spec.packages))
+        except Ended as ended:
+            self._died(str(ended))
+            raise self._failed(f"its program {' '.join(self.spec.command[:1])} {ended}") from ended
+        except BaseException:
+            process.end("the call was given up")
+            raise
+        try:
+            self._check(answer)
+        except BaseException:
+            process.end("it is of no use")
+            raise
+        return process
+
+    def _check(self, answer: Answer) -> None:
+        """Hold a process that has just started to what is known of the op worker."""
+        if isinstance(answer, answers.Failed):
+            raise BadInput(answer.message) if answer.kind == BadInput.kind else self._failed(answer.message)
+        if not isinstance(answer, answers.Welcome) or answer.protocol != asks.PROTOCOL:
+            raise self._failed(f"it does not speak protocol {asks.PROTOCOL} of op workers")
+        found = _with_versions(answer)
+        with self._lock:
+            self._ops = self._ops or found
+        if found != self._ops:
+            raise self._failed(
+                f"it has other code of {_different(self._ops, found)} than when the cache was opened: end the service "
+                "by `viewcache stop`, or this process, so that the next one loads it"
+            )
+
+    def _died(self, why: str) -> None:
+        _log.warning("op worker %r %s", self.spec.name, why, extra={"action": "op_worker_died"})
+        with self._lock:
+            self._deaths.append((time.monotonic(), why))
+
+    def _failed(self, why: str, *, of_clip: bool = False) -> OpWorkerFailed:
+        return OpWorkerFailed(f"op worker {self.spec.name!r}: {why}", of_clip=of_clip)
+
+    def pids(self) -> list[int]:
+        """Process ids of those that nobody uses now."""
+        with self._lock:
+            return [process.pid for process in self._idle]
+
+    def close(self) -> None:
+        """End the processes that nobody uses; the next call starts another one."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.end("is not needed any more")
+
+    def forget(self) -> None:
+        """In a forked child: the processes are the parent's."""
+        self._lock = threading.Lock()
+        idle, self._idle = self._idle, []
+        for process in idle:
+            process.release()
+        _of_parents.extend(idle)
+
+
+class _Refused(Exception):
+    """A call failed and its process goes on."""
+
+
+def _check_sizes(op: Described, sizes: Sequence[tuple[int, int]], frames: Sequence[Picture], room: int) -> None:
+    if len(sizes) != len(frames):
+        raise _Refused(f"it gave {len(sizes)} frames for {len(frames)}")
+    for size in sizes:
+        if not all(1 <= side <= MAX_SIDE for side in size):
+            raise _Refused(f"it gave a frame of {size[0]}x{size[1]} (height x width); sides go from 1 to {MAX_SIDE}")
+        if not op.sizes and size != frames[0].shape[1:]:
+            raise _Refused(
+                f"it gave a frame of {size[0]}x{size[1]} for one of {frames[0].shape[1]}x{frames[0].shape[2]}, but "
+                "says that it keeps sizes (sizes = False)"
+            )
+    if 3 * sum(h * w for h, w in sizes) > room:
+        raise _Refused(f"it gave more frames than there is room for: {3 * sum(h * w for h, w in sizes)} bytes")
+
+
+def _copies(memory: Picture, at: int, sizes: Sequence[tuple[int, int]]) -> Iterator[Picture]:
+    """The frames that came back, out of reach of who wrote them."""
+    for height, width in sizes:
+        end = at + 3 * height * width
+        yield memory[at:end].reshape(3, height, width).copy()
+        at = end
+
+
+def _with_versions(welcome: answers.Welcome) -> tuple[Described, ...]:
+    """The operations, with the versions of packages as part of their fingerprints."""
+    versions = "".join(f"+{package}-{version}" for package, version in welcome.versions)
+    for op in welcome.ops:
+        op.fingerprint += versions
+    return welcome.ops
+
+
+def _different(before: Sequence[Described], now: Sequence[Described]) -> str:
+    known = {op.name: op for op in now}
+    changed = [repr(op.name) for op in before if known.get(op.name) != op]
+    return ", ".join(changed) or "operations that were not there"
+
+
+_all: "weakref.WeakSet[Crew]" = weakref.WeakSet()
+_of_parents: list[OpProcess] = []
+"""Kept, or Python would warn that they still run."""
+
+
+def _forget_all() -> None:
+    for crew in list(_all):
+        crew.forget()
+
+
+with contextlib.suppress(AttributeError):
+    os.register_at_fork(after_in_child=_forget_all)

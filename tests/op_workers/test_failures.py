@@ -1,0 +1,216 @@
+"""Whatever an operation does to its op worker, the clip has an error, the next one is made, and nothing is left."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.op_workers.served import entry, module, spec, the_op
+from tests.tiny import open_cache, pixels, single, sql
+from viewcache.errors import OpWorkerFailed
+from viewcache.materializer.op_workers import crew as crews
+from viewcache.materializer.op_workers.crew import DEATHS, Crew
+from viewcache.materializer.op_workers.remote import RemoteOp
+
+WRONG: dict[str, tuple[str, str]] = {
+    "raise": ("raise ValueError('not today')", "ValueError: not today"),
+    "float": ("return frame.astype(np.float32)", "gave float32 .3, 8, 8. for a frame"),
+    "list": ("return frame.tolist()", "gave list for a frame"),
+    "flat": ("return frame[0]", "it must give .3, h, w. uint8"),
+    "empty": ("return frame[:, :0]", "a frame of 0x8"),
+    "size": ("return frame[:, ::2]", "a frame of 4x8 for one of 8x8, but says that it keeps sizes"),
+    "write": ("frame[:] = 0; return frame", "read-only"),
+    "memory": ("return np.ones(2 << 30, np.uint8)", "MemoryError"),
+    "much": ("return np.broadcast_to(np.uint8(0), (3, 1 << 14, 1 << 15))", "shared memory|a frame of"),
+    "segfault": ("ctypes.string_at(0)", "killed by SIGSEGV"),
+    "exit": ("print('so long'); os._exit(7)", "ended with exit status 7; it printed last: so long"),
+    "leave": ("sys.exit('enough')", "ended with exit status 1; it printed last: .*enough"),
+    "hang": ("time.sleep(1000)", "gave no answer within 2 s"),
+    "close": ("os.closerange(3, 100); time.sleep(1000)", "closed its line"),
+    "fork": (
+        "if not os.fork(): time.sleep(1000)\nos._exit(7)",
+        "ended with exit status 7",
+    ),
+    "babble": ("[s.sendall(bytes(99)) for s in lines()]", "talked nonsense|said more"),
+    "abort": ("threading.Thread(target=os.abort).start(); time.sleep(1000)", "killed by SIGABRT"),
+}
+"""What `apply` does → what is told."""
+
+LINES = """
+def lines():
+    import gc
+    return [each for each in gc.get_objects() if isinstance(each, socket.socket)]
+"""
+
+FRAME = np.arange(3 * 8 * 8, dtype=np.uint8).reshape(3, 8, 8)
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.usefixtures("no_leaks")
+def test_a_call_that_fails_says_why(what: str, tmp_path: Path) -> None:
+    """Exceptions, nonsense, crashes, hangs: an error of the clip within the time of a call; the next frame is well."""
+    body, told = WRONG[what]
+    folder = module(
+        tmp_path / "ops", f"wrong_{what}", f"if frame[0, 0, 0] == 9:\n{_indented(body)}\nreturn 255 - frame"
+    )
+    with (folder / f"wrong_{what}.py").open("a") as file:
+        file.write(LINES)
+    crew = Crew(spec(folder, f"wrong_{what}", timeout_s=2.0 if what == "hang" else 10.0, memory_bytes=1 << 30))
+    op = the_op(crew)
+    begun = time.monotonic()
+    said = _failure(op)
+    assert re.search(f"(?s)^op worker 'mine': operation 'own': .*{told}", said)
+    assert time.monotonic() - begun < 20
+    assert np.array_equal(op.run_all((), np.zeros(1, np.int32), [FRAME])[0], 255 - FRAME)
+    crew.close()
+
+
+def _failure(op: RemoteOp) -> str:
+    """Of two frames, one of which is bad; the error itself would keep the memory of the call."""
+    bad = FRAME.copy()
+    bad[0, 0, 0] = 9
+    with pytest.raises(OpWorkerFailed) as failed:
+        op.run_all((), np.zeros(1, np.int32), [FRAME, bad])
+    assert failed.value.of_clip
+    return str(failed.value)
+
+
+def _indented(body: str) -> str:
+    return "\n".join(f"    {line}" for line in body.split("\n"))
+
+
+def test_noise_is_no_answer(tmp_path: Path) -> None:
+    """An operation that prints megabytes is slow at worst; it is not held up by nobody reading."""
+    folder = module(tmp_path / "ops", "noisy", "print('x' * (1 << 22)); os.write(1, bytes(1 << 20)); return frame")
+    crew = Crew(spec(folder, "noisy"))
+    op = the_op(crew)
+    for _ in range(3):
+        assert np.array_equal(op.run((), np.zeros(1, np.int32), FRAME), FRAME)
+    crew.close()
+
+
+def test_a_process_that_was_killed_meanwhile_costs_nothing(tmp_path: Path) -> None:
+    """What is asked of a process that is gone is asked of the next one."""
+    crew = Crew(spec(module(tmp_path / "ops", "killed", "return frame"), "killed"))
+    op = the_op(crew)
+    for _ in range(2):
+        (pid,) = crew.pids()
+        os.kill(pid, signal.SIGKILL)
+        assert op.parse(None) == ()
+    crew.close()
+
+
+def test_restarts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An op worker that dies of everything is out of order for a while; calls fail at once, and say what it did."""
+    crew = Crew(spec(module(tmp_path / "ops", "dies", "print('ouch'); os._exit(3)"), "dies"))
+    op, row = the_op(crew), np.zeros(1, np.int32)
+    for _ in range(DEATHS):
+        with pytest.raises(OpWorkerFailed, match=r"exit status 3; it printed last: ouch") as died:
+            op.run((), row, FRAME)
+        assert died.value.of_clip
+    begun = time.monotonic()
+    for _ in range(100):
+        with pytest.raises(OpWorkerFailed, match=r"ended 10 times within 60 s, the last time .*ouch") as out:
+            op.run((), row, FRAME)
+        assert not out.value.of_clip
+    assert time.monotonic() - begun < 1
+    monkeypatch.setattr(crews, "WINDOW_S", 0.0)
+    with pytest.raises(OpWorkerFailed, match="exit status 3"):
+        op.run((), row, FRAME)
+
+
+def test_other_code_after_a_restart_is_refused(tmp_path: Path) -> None:
+    """The file was edited: what a new process makes would be stored under keys of the old code."""
+    folder = module(tmp_path / "ops", "edited", "return frame")
+    crew = Crew(spec(folder, "edited"))
+    op, row = the_op(crew), np.zeros(1, np.int32)
+    assert np.array_equal(op.run((), row, FRAME), FRAME)
+    crew.close()
+    module(folder, "edited", "return 255 - frame")
+    with pytest.raises(
+        OpWorkerFailed, match=r"other code of 'own' than when the cache was opened: .*viewcache stop"
+    ) as no:
+        op.run((), row, FRAME)
+    assert not no.value.of_clip
+    module(folder, "edited", "return frame")
+    assert np.array_equal(op.run((), row, FRAME), FRAME)
+    crew.close()
+
+
+# Caches ---------------------------------------------------------------------------------------------------------------
+
+DIES_OF_SOME = "if row[0] == 1:\n    print('of this clip')\n    os._exit(3)\nreturn 255 - frame"
+STEPS = [single({"resize": {"shape": [32, 32]}}, "own")]
+
+
+@pytest.mark.usefixtures("no_leaks")
+def test_by_the_policy_raise_readers_are_told(videos: Path, tmp_path: Path) -> None:
+    """The batch of a clip that kills its op worker is an error with what it said; others are read."""
+    folder = module(tmp_path / "ops", "policy_raise", DIES_OF_SOME)
+    told, good = list[str](), 0
+    with open_cache(tmp_path / "s", videos, cache=entry(folder, "policy_raise"), augmentation=STEPS) as cache:
+        for iteration in range(cache.task("train").task.iterations(0)):
+            try:
+                cache.read("train", 0, iteration)
+                good += 1
+            except OpWorkerFailed as failed:
+                told.append(str(failed))
+        messages = [str(message) for (message,) in sql(cache, "select message from errors")]
+    assert told
+    assert all("op worker 'mine': operation 'own'" in each and "of this clip" in each for each in told)
+    assert len(messages) >= len(told)
+
+
+def test_by_the_policy_replace_another_video_stands_in(videos: Path, tmp_path: Path) -> None:
+    """Every batch comes; each clip that its op worker died of was replaced, and is recorded as such."""
+    folder = module(tmp_path / "ops", "policy_replace", DIES_OF_SOME)
+    more: dict[str, Any] = {"on_bad_video": "replace", "epochs": 1, "augmentation": STEPS}
+    with open_cache(tmp_path / "s", videos, cache=entry(folder, "policy_replace"), **more) as cache:
+        batches = pixels(cache)
+        reasons = [str(reason) for (reason,) in sql(cache, "select reason from substitutions")]
+    assert sum(batch.video.shape[0] for batch in batches.values()) == 8
+    assert reasons
+    assert all("of this clip" in reason for reason in reasons)
+
+
+def test_an_op_worker_out_of_order_replaces_no_video(videos: Path, tmp_path: Path) -> None:
+    """That it cannot be started is nobody's clip's fault: readers are told, and no draw is changed."""
+    folder = module(tmp_path / "ops", "gone", "return frame")
+    more: dict[str, Any] = {"on_bad_video": "replace", "augmentation": STEPS}
+    with open_cache(tmp_path / "s", videos, cache=entry(folder, "gone"), **more) as cache:
+        (folder / "gone.py").write_text("raise SystemExit('not any more')")
+        with pytest.raises(OpWorkerFailed, match="not any more"):
+            cache.read("train", 0, 0)
+        assert not list(sql(cache, "select reason from substitutions"))
+        module(folder, "gone", "return frame")
+        assert cache.read("train", 0, 0).video.shape[-1] == 32
+
+
+def test_planning_survives_an_operation_that_dies_of_it(videos: Path, tmp_path: Path) -> None:
+    """Choices are made there, too: who plans is told, and the cache goes on."""
+    flag = tmp_path / "dies"
+    folder = module(tmp_path / "ops", "plans", "return frame")
+    text = (folder / "plans.py").read_text()
+    dying = f"        if os.path.exists({str(flag)!r}): os._exit(4)\n        return (draw"
+    module(folder, "plans", text.replace("        return (draw", dying))
+    with open_cache(tmp_path / "s", videos, cache=entry(folder, "plans"), augmentation=STEPS) as cache:
+        flag.touch()
+        with pytest.raises(OpWorkerFailed, match="op worker 'mine': ended with exit status 4"):
+            cache.read("train", 0, 0)
+        flag.unlink()
+        assert cache.read("train", 0, 0).video.shape[-1] == 32
+
+
+def test_a_hang_is_one_clips_error_and_no_death_of_a_worker(videos: Path, tmp_path: Path) -> None:
+    """The worker that waits for an op worker is not taken for one that hangs."""
+    folder = module(tmp_path / "ops", "hangs", "time.sleep(1000)")
+    cache_settings = entry(folder, "hangs", timeout=0.3)
+    with open_cache(tmp_path / "s", videos, cache=cache_settings, augmentation=STEPS) as cache:
+        with pytest.raises(OpWorkerFailed, match=r"gave no answer within 0\.3 s"):
+            cache.read("train", 0, 0)
+        assert not cache.snapshot().jobs_died
