@@ -245,7 +245,7 @@ class Make(Ask, tag="make"):
 
 
 class Stats(Ask, tag="stats"):
-    """What the service does. Answer: `StatsOf`."""
+    """What the service does; may be asked without a hello. Answer: `StatsOf`."""
 
 
 class Stop(Ask, tag="stop"):

@@ -374,6 +374,10 @@ class Verbs:
         return answers.Counts(counts, over)
 
     def _stats(self, _session: Session, _ask: asks.Stats, _cancelled: Cancelled) -> answers.StatsOf:
+        return self.stats()
+
+    def stats(self) -> answers.StatsOf:
+        """Who uses the service, and what it took."""
         work = {name: float(count) for name, count in self.cache.snapshot().work.items()}
         clients = tuple(session.shown() for session in self.sessions.all())
         return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), work, clients)

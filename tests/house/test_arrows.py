@@ -65,6 +65,7 @@ FOLDERS = {
         "upkeep": {"config", "queries"},
         "audit": {"upkeep", "config"},
         "demo": {"service", "session", "queries"},
+        "page": {"config", "queries", "service"},
         "cli": {
             "config",
             "queries",
@@ -77,6 +78,7 @@ FOLDERS = {
             "upkeep",
             "audit",
             "demo",
+            "page",
         },
     },
 }
