@@ -55,7 +55,9 @@ def watch(watcher: Watcher, interval_s: float) -> None:
         watcher: of the cache.
         interval_s: seconds between two looks.
     """
-    console = Console(highlight=False)
+    # A shell's COLUMNS and LINES say how large the terminal was, not how large it is.
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    console = Console(highlight=False, _environ=environment)
     live = Live(console=console, screen=True, auto_refresh=False)
     drawn, look, next_at = None, watcher.latest(), time.monotonic() + interval_s
     with suppress(KeyboardInterrupt), _keys() as pressed, live:

@@ -139,17 +139,17 @@ class PageServer:
 
         Args:
             target: path and query.
-            headers: of the request.
+            headers: of the request, by name in lower case.
         """
         parts = urlsplit(target)
         try:
             asked = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=8))
         except ValueError:
             return _words(HTTPStatus.BAD_REQUEST, "too many parameters")
-        if not is_own_host(headers.get("Host") or ""):
+        if not is_own_host(headers.get("host") or ""):
             return _words(HTTPStatus.FORBIDDEN, f"this page is at http://{HERE}:{self.port}/ only")
         with_token = parts.path == "/" and self._key.is_token(asked.get("token", ""))
-        own = is_own_page(headers.get("Sec-Fetch-Site") or "") and self._key.is_in(headers.get("Cookie") or "")
+        own = is_own_page(headers.get("sec-fetch-site") or "") and self._key.is_in(headers.get("cookie") or "")
         if not with_token and not own:
             return _words(HTTPStatus.FORBIDDEN, "open the address that `viewcache page` printed: it has the key")
         if parts.path in self._files:
@@ -160,7 +160,7 @@ class PageServer:
         if answer is None:
             return _words(HTTPStatus.NOT_FOUND, "there is nothing here")
         try:
-            return answer(asked, headers.get("If-None-Match") or "")
+            return answer(asked, headers.get("if-none-match") or "")
         except ViewcacheError as error:
             status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
             return _json({"error": {"kind": error.kind, "message": str(error)}}, status or HTTPStatus.BAD_GATEWAY)
@@ -269,7 +269,7 @@ class _Http(socketserver.TCPServer):
 
     def _answer(self, request: "socket.socket", client_address: object) -> None:
         try:
-            self.finish_request(request, client_address)  # type: ignore[arg-type]  # an address of TCP
+            self.finish_request(request, client_address)
         except OSError:
             pass  # the client has gone
         except Exception:
@@ -329,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len(self.path) > TARGET_BYTES:
             reply = _words(HTTPStatus.REQUEST_URI_TOO_LONG, f"more than {TARGET_BYTES} characters")
         else:
-            reply = self.server.respond(self.path, self.headers)
+            reply = self.server.respond(self.path, {name.lower(): value for name, value in self.headers.items()})
         self.send_response(reply.status)
         for name, value in {**SAFE, **reply.headers}.items():
             self.send_header(name, value)

@@ -64,8 +64,8 @@ class ClipOf:
 @dataclass(frozen=True, slots=True)
 class _Found:
     clip: ClipOf
-    root: str
     physical: str
+    """Place of its copy in the store's folder; empty if there is none."""
 
 
 class Batches:
@@ -105,7 +105,8 @@ class Batches:
                 f"clip {clip} of {task}/{epoch}/{iteration} is {found.clip.state}: no copy lies in the folder"
             )
         with self._slots:
-            return _picture(_some_frames(found.root, scan_object(found.root, found.physical).stored))
+            root = self._located.root
+            return _picture(_some_frames(root, scan_object(root, found.physical).stored))
 
     def made(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
         """The same of any clip: the service makes what is not stored; it is started where none runs, if it may be.
@@ -172,7 +173,7 @@ def _found(row: dict[str, object]) -> _Found:
         state=str(row["state"]),
         is_stored=row["physical"] is not None,
     )
-    return _Found(clip, _text(row["url"]), _text(row["physical"]))
+    return _Found(clip, _text(row["physical"]))
 
 
 def _text(value: object) -> str:

@@ -264,7 +264,7 @@ function plot(title, series, words, most = 0) {
   };
   image.addEventListener("pointermove", (event) => {
     const box = image.getBoundingClientRect();
-    const when = first + ((event.clientX - box.left - left) / (right - left) * (last - first);
+    const when = first + (event.clientX - box.left - left) / (right - left) * (last - first);
     read(times.reduce((best, each, k) => (Math.abs(each - when) < Math.abs(times[best] - when) ? k : best), 0));
   });
   image.addEventListener("keydown", (event) => {

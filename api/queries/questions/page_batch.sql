@@ -9,12 +9,11 @@ with chosen as (
     where u.task = $task and u.epoch = $epoch and u.iteration = $iteration
 )
 select
-    c.position, c.sample, o.key, o.state, o.shape, o.video, v.uri, v.label, v.fps, k.tier, k.physical, t.url, f.frames
+    c.position, c.sample, o.key, o.state, o.shape, o.video, v.label, v.fps, k.physical, f.frames
 from chosen c
 join objects o on o.object_id = c.object_id
 left join videos v on v.video_id = o.video_id
 left join copies k on k.object_id = c.object_id and k.tier = 'local'
-left join tiers t on t.tier = k.tier
 left join (
     select r.object_id, string_agg(cast(r.frame as text), ' ' order by r.ordinal) as frames
     from frames r
