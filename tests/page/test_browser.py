@@ -109,9 +109,9 @@ def test_a_batch_is_looked_into(chromium: "Browser", page: PageServer, used: Use
         figure = tab.inner_text(f"#batch figure:nth-of-type({clip + 1})")
         assert "(8)" in figure
         assert "ready" in figure
-        tab.fill("input[name=epoch]", "5")
+        tab.fill("input[name=iteration]", "999")
         tab.click("#which button:has-text('Show')")
-        tab.wait_for_selector("#batch-says:has-text('no batch train/5')")
+        tab.wait_for_selector(f"#batch-says:has-text('no batch train/{epoch}/999')")
         assert tab.locator("#batch figure").count() == 0
 
 
