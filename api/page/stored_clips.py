@@ -20,7 +20,7 @@ from viewcache.api.config.find import Located
 from viewcache.api.queries.ask import ask_all, question
 from viewcache.api.service.opening import ENVIRONMENT
 from viewcache.api.sheet import contact_sheet, jpeg
-from viewcache.errors import BadInput, NotFound, ViewNotFound
+from viewcache.errors import BadInput, ChunkDamaged, NotFound, ViewNotFound
 from viewcache.materializer.spec import ServiceMode
 from viewcache.store import Stored
 from viewcache.store.reader import read_into, scan_object
@@ -33,8 +33,8 @@ TILE = 112
 """Height of a frame in a picture, pixels."""
 MOST_BYTES = 512 << 20
 """Of what is read into memory for one picture."""
-REMEMBERED, REMEMBERED_S = 8, 5.0
-"""Batches whose description is kept, and for how many seconds: each clip's picture asks for it again."""
+REMEMBERED, REMEMBERED_S = 8, 60.0
+"""Batches whose description is kept for the pictures of their clips, and for how many seconds."""
 SLOTS = 2
 """Pictures that are made at a time."""
 
@@ -89,7 +89,7 @@ class Batches:
         Raises:
             ViewNotFound: there is no such batch, or it is not planned yet.
         """
-        return [found.clip for found in self._batch(task, epoch, iteration)]
+        return [found.clip for found in self._batch(task, epoch, iteration, anew=True)]
 
     def stored(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
         """A picture of a stored clip, as JPEG: some of its frames beside one another.
@@ -100,10 +100,18 @@ class Batches:
             ChunkDamaged: its bytes are not as written.
         """
         found = self._one(task, epoch, iteration, clip)
-        if not found.clip.is_stored:
-            raise NotFound(
-                f"clip {clip} of {task}/{epoch}/{iteration} is {found.clip.state}: no copy lies in the folder"
-            )
+        try:
+            return self._shown(found)
+        except ChunkDamaged:
+            self._batch(task, epoch, iteration, anew=True)
+            again = self._one(task, epoch, iteration, clip)
+            if again.physical == found.physical:
+                raise
+            return self._shown(again)  # it has left since the batch was described
+
+    def _shown(self, found: _Found) -> bytes:
+        if not found.physical:
+            raise NotFound(f"this clip of {found.clip.video} is {found.clip.state}: no copy lies in the folder")
         with self._slots:
             root = self._located.root
             return _picture(_some_frames(root, scan_object(root, found.physical).stored))
@@ -141,11 +149,11 @@ class Batches:
             raise ViewNotFound(f"batch {task}/{epoch}/{iteration} has clips 0 to {len(batch) - 1}, not {clip}")
         return batch[clip]
 
-    def _batch(self, task: str, epoch: int, iteration: int) -> list[_Found]:
+    def _batch(self, task: str, epoch: int, iteration: int, *, anew: bool = False) -> list[_Found]:
         place, now = (task, epoch, iteration), self._clock()
         with self._lock:
             kept = self._kept.get(place)
-            if kept is not None and now - kept[0] < REMEMBERED_S:
+            if not anew and kept is not None and now - kept[0] < REMEMBERED_S:
                 return kept[1]
         parameters: dict[str, str | int | float] = {"task": task, "epoch": epoch, "iteration": iteration}
         (answer,) = ask_all(self._located.catalog, [question("page_batch")], parameters=parameters)

@@ -1,11 +1,12 @@
 """The latest overview of a cache, gathered when somebody looks, and never at more than a tenth of a core.
 
 Many pages may be open, and each asks every two seconds; they share one overview. A look costs a third of a second of a
-core, and the owner of a large catalog a copy of it: the next one waits ten times as long as the last one took. What
-nobody looks at costs nothing, and neither does a catalog that nobody has open and that has not changed.
+core, and the owner of a large catalog a copy of it: the next one waits for ten times the CPU of the last one, and three
+times as long as it took. What nobody looks at costs nothing, and neither does a closed catalog that has not changed.
 """
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -27,8 +28,9 @@ _log = logging.getLogger("viewcache.page")
 
 LEAST_S = 2.0
 """Between two looks."""
-COST = 10.0
-"""How many times as long as a look took until the next one: at most a tenth of a core."""
+CPU_TIMES, WALL_TIMES = 10.0, 3.0
+"""How many times the CPU of a look, and the time that it took, the next one waits: a tenth of a core at most here, and a
+quarter of the time in which an owner has a snapshot to make."""
 SAMPLES = 300
 """That are remembered: ten minutes of looks, or more."""
 
@@ -51,18 +53,21 @@ class Look:
 class Watcher:
     """Looks at one cache for as many as like. Thread-safe."""
 
-    def __init__(self, located: Located, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, located: Located, clock: Callable[[], float] = time.monotonic, cpu: Callable[[], float] | None = None
+    ) -> None:
         """Look for the first time.
 
         Args:
             located: the cache.
             clock: gives seconds that go on.
+            cpu: gives CPU seconds of this process and of its children that have ended.
 
         Raises:
             NotFound: there is no catalog.
             Timeout: another process owns it and did not publish a snapshot.
         """
-        self._located, self._clock = located, clock
+        self._located, self._clock, self._cpu = located, clock, cpu or _cpu_s
         self._lock = threading.Lock()
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self._mark: Mark | None = None
@@ -86,8 +91,7 @@ class Watcher:
             thread.join()
 
     def _gather(self) -> None:
-        began = self._clock()
-        look = self._look
+        began, cpu_before, look = self._clock(), self._cpu(), self._look
         try:
             if (mark := self._unchanged()) is None or mark != self._mark:
                 look = self._looked(look.number + 1)
@@ -98,7 +102,8 @@ class Watcher:
             look = Look(look.number + 1, look.overview, look.samples, f"{type(error).__name__}: {error}")
         with self._lock:
             self._look = look
-            self._next_at = self._clock() + max(LEAST_S, COST * (self._clock() - began))
+            took, cpu = self._clock() - began, self._cpu() - cpu_before
+            self._next_at = self._clock() + max(LEAST_S, CPU_TIMES * cpu, WALL_TIMES * took)
 
     def _looked(self, number: int) -> Look:
         mark = self._unchanged()
@@ -122,3 +127,8 @@ class Watcher:
             else:
                 found += (status.st_mtime_ns, status.st_size)
         return tuple(found)
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

@@ -81,7 +81,7 @@ def test_every_shipped_question_is_answered(catalog: Catalog, where: str) -> Non
         assert result.columns, name
         if parameters:
             assert result.table().num_rows, name
-    hostile = {"task": "train' or 'a' = 'a", "epoch": 0, "iteration": 0}
+    hostile: dict[str, str | int | float] = {"task": "train' or 'a' = 'a", "epoch": 0, "iteration": 0}
     (result,) = run_queries(reader, [question("page_batch")], parameters=hostile)
     assert not result.table().num_rows
 

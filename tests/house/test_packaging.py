@@ -29,7 +29,9 @@ def _shipped() -> set[str]:
 
 
 def _is_source(path: Path) -> bool:
-    return path.is_file() and (path.suffix in {".py", ".sql", ".mako", ".html", ".css", ".js", ".svg"} or path.name == "py.typed")
+    return path.is_file() and (
+        path.suffix in {".py", ".sql", ".mako", ".html", ".css", ".js", ".svg"} or path.name == "py.typed"
+    )
 
 
 def test_wheel_has_every_file(wheel: zipfile.Path) -> None:

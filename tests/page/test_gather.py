@@ -14,7 +14,7 @@ from viewcache.api.config.find import locate
 from viewcache.api.page import gather as gathering
 from viewcache.api.page.gather import QUESTIONS, gather
 from viewcache.api.page.overview import Overview, Verdict
-from viewcache.api.page.watcher import COST, LEAST_S, Watcher
+from viewcache.api.page.watcher import LEAST_S, Watcher
 from viewcache.api.queries.ask import Answer, ask, ask_all, question
 from viewcache.api.service.attached import AttachedCache
 from viewcache.errors import NotFound, QueryRefused
@@ -184,22 +184,26 @@ def test_a_change_is_seen_and_a_loss_is_told(used: Used, tmp_path: Path, videos:
         Watcher(locate(str(store)))
 
 
-def test_looks_take_a_tenth_of_a_core(used: Used, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ask: the next look waits ten times as long as the last one took, and two seconds at least."""
-    clock, began = Clock(), list[float]()
+@pytest.mark.parametrize(("wall_s", "cpu_s", "pause_s"), [(3.0, 0.5, 9.0), (1.0, 0.7, 7.0), (0.1, 0.1, LEAST_S)])
+def test_looks_cost_little(
+    used: Used, monkeypatch: pytest.MonkeyPatch, wall_s: float, cpu_s: float, pause_s: float
+) -> None:
+    """However many ask, one look goes on, and the next waits for ten times its CPU and three times its time."""
+    clock, cpu, began = Clock(), Clock(), list[float]()
     gate = threading.Event()
     gate.set()
 
     def slow(*_: object) -> Overview:
         began.append(clock.now)
         gate.wait(60)
-        clock.now += 3.0
+        clock.now += wall_s
+        cpu.now += cpu_s
         return overview
 
     overview = look(used.store)
     monkeypatch.setattr("viewcache.api.page.watcher.gather", slow)
     monkeypatch.setattr("viewcache.api.page.watcher.owner_of", lambda _: 1)
-    watcher = Watcher(locate(str(used.store)), clock)
+    watcher = Watcher(locate(str(used.store)), clock, cpu)
     gate.clear()
     for _ in range(5):
         watcher.latest()  # one of them begins a look, and none waits for it
@@ -207,12 +211,11 @@ def test_looks_take_a_tenth_of_a_core(used: Used, monkeypatch: pytest.MonkeyPatc
     watcher.close()
     over = clock.now
     assert len(began) == 2
-    for later in (LEAST_S, COST * 3.0 - 0.5):
-        clock.now = over + later
-        watcher.latest()
-        watcher.close()
-        assert len(began) == 2
-    clock.now = over + COST * 3.0 + 0.5
+    clock.now = over + pause_s - 0.1
+    watcher.latest()
+    watcher.close()
+    assert len(began) == 2
+    clock.now = over + pause_s + 0.1
     watcher.latest()
     watcher.close()
     assert len(began) == 3

@@ -15,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 import viewcache
-from tests.page.conftest import HOSTILE, Used, cookie, described, served, token
+from tests.page.conftest import BUDGET, HOSTILE, Used, cookie, described, served, token
+from viewcache.api.cli.main import main
 from viewcache.api.config.find import locate
 from viewcache.api.page import server as serving
 from viewcache.api.page.server import PageServer
@@ -275,6 +276,17 @@ def test_a_damaged_clip_is_told(used: Used, tmp_path: Path) -> None:
         status, message = error_of(page, where(used.stored))
         assert status == 502
         assert "chunk" in message
+
+
+def test_a_clip_that_has_left_meanwhile_is_told(used: Used, tmp_path: Path) -> None:
+    """Between the look at the batch and the look at the clip: what it is now is said, and not that it is damaged."""
+    store = Path(shutil.copytree(used.store, tmp_path / "copy"))
+    with served(locate(str(store))) as page:
+        assert picture(page, where(used.stored)).size
+        assert main(["evict", str(store), "--need", str(BUDGET)]) == 0
+        status, message = error_of(page, where(used.stored))
+    assert status == 404
+    assert "evicted: no copy lies in the folder" in message
 
 
 def test_a_missing_clip_is_made_when_asked(attach: Callable[..., AttachedCache], tmp_path: Path) -> None:
