@@ -29,8 +29,8 @@ _log = logging.getLogger("viewcache.page")
 LEAST_S = 2.0
 """Between two looks."""
 CPU_TIMES, WALL_TIMES = 10.0, 3.0
-"""How many times the CPU of a look, and the time that it took, the next one waits: a tenth of a core at most here, and a
-quarter of the time in which an owner has a snapshot to make."""
+"""How many times the CPU of a look, and the time that it took, the next one waits: at most a tenth of a core here, and
+a quarter of the time in which an owner has a snapshot to make."""
 SAMPLES = 300
 """That are remembered: ten minutes of looks, or more."""
 
