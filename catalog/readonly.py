@@ -40,6 +40,9 @@ _REACHING = re.compile(
 """Functions of PostgreSQL that end sessions, hold locks, change settings, or run a text as a statement."""
 
 
+_MARK = re.compile(r"\$([a-z_]+)\b")
+
+
 @dataclass(frozen=True, slots=True)
 class QueryResult:
     """What came back."""
@@ -61,6 +64,10 @@ class QueryResult:
         return pa.ipc.open_stream(self.arrow).read_all()
 
 
+Parameters = Mapping[str, str | int | float]
+"""Values by name: ``$epoch`` in a statement is ``parameters["epoch"]``, and never a part of its text."""
+
+
 def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *, wait_s: float = 10.0) -> QueryResult:
     """Run one SELECT (or a plain EXPLAIN) over a catalog's public relations, from any process.
 
@@ -79,7 +86,12 @@ def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *,
 
 
 def run_queries(
-    where: str | Path, queries: Sequence[str], limits: QueryLimits | None = None, *, wait_s: float = 10.0
+    where: str | Path,
+    queries: Sequence[str],
+    limits: QueryLimits | None = None,
+    *,
+    wait_s: float = 10.0,
+    parameters: Parameters | None = None,
 ) -> list[QueryResult]:
     """Run several such statements over one state of the catalog, in one process, with the limits on them together.
 
@@ -88,6 +100,7 @@ def run_queries(
         queries: the statements.
         limits: the seconds and the memory are of all, the rows and the bytes of each.
         wait_s: as for ``run_query``.
+        parameters: values for ``$name`` in the statements; each statement has all of them or none.
 
     Raises:
         QueryRefused: as for ``run_query``; the first that is refused ends all.
@@ -102,10 +115,11 @@ def run_queries(
             sql.encode()
         except UnicodeEncodeError as error:
             raise errors.QueryRefused(f"the query is not valid UTF-8 at character {error.start}") from error
+    request = {"queries": list(queries), "parameters": dict(parameters or {})}
     if is_postgresql(where):
-        return _ask_child({"url": str(where)}, queries, limits, "postgresql", time.time())
+        return _ask_child({"target": {"url": str(where)}, **request}, limits, "postgresql", time.time())
     with _readable(Path(where).absolute(), wait_s) as (database, source, as_of_s):
-        return _ask_child({"database": str(database)}, queries, limits, source, as_of_s)
+        return _ask_child({"target": {"database": str(database)}, **request}, limits, source, as_of_s)
 
 
 @contextlib.contextmanager
@@ -137,14 +151,12 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
         yield copy, "file", as_of_s
 
 
-def _ask_child(
-    target: dict[str, str], queries: Sequence[str], limits: QueryLimits, source: str, as_of_s: float
-) -> list[QueryResult]:
-    answered = ask_confined(__name__, {"target": target, "queries": list(queries)}, limits)
+def _ask_child(request: Mapping[str, Any], limits: QueryLimits, source: str, as_of_s: float) -> list[QueryResult]:
+    answered = ask_confined(__name__, request, limits)
     import pyarrow as pa
 
     results, streams = [], pa.BufferReader(answered)
-    for _ in queries:
+    for _ in request["queries"]:
         began = streams.tell()
         schema = pa.ipc.open_stream(streams).read_all().schema
         truncated = (schema.metadata or {}).get(b"truncated") == b"1"
@@ -156,12 +168,12 @@ def _ask_child(
 def _answer(request: "Mapping[str, Any]", limits: QueryLimits) -> "Iterator[pa.Table]":
     """What the child does with a request."""
     answer = _on_postgresql if "url" in request["target"] else _on_duckdb
-    for table, truncated in answer(request["target"], request["queries"], limits):
+    for table, truncated in answer(request["target"], request["queries"], request["parameters"], limits):
         yield table.replace_schema_metadata({"truncated": "1" if truncated else "0"})
 
 
 def _on_duckdb(
-    target: dict[str, str], queries: Sequence[str], limits: QueryLimits
+    target: dict[str, str], queries: Sequence[str], parameters: Parameters, limits: QueryLimits
 ) -> "Iterator[tuple[pa.Table, bool]]":
     import duckdb
 
@@ -175,7 +187,7 @@ def _on_duckdb(
         connection.execute("begin transaction read only")
         for sql in queries:
             _check_one_select(sql, [statement.type.name for statement in connection.extract_statements(sql)])
-            reader = connection.execute(sql).to_arrow_reader(2048)
+            reader = connection.execute(sql, dict(parameters)).to_arrow_reader(2048)
             yield _first_rows(reader.schema, reader, limits)
     except (duckdb.Error, MemoryError) as error:
         raise errors.QueryRefused(f"the query failed: {error}") from error
@@ -195,7 +207,7 @@ def _is_plain_explain(sql: str) -> bool:
 
 
 def _on_postgresql(
-    target: dict[str, str], queries: Sequence[str], limits: QueryLimits
+    target: dict[str, str], queries: Sequence[str], parameters: Parameters, limits: QueryLimits
 ) -> "Iterator[tuple[pa.Table, bool]]":
     import psycopg
     import pyarrow as pa
@@ -220,7 +232,7 @@ def _on_postgresql(
             plain = _is_plain_explain(sql)
             _check_functions(sql)
             text = sql if plain else f"declare answer{number} no scroll cursor for {sql.rstrip().rstrip(';')}\n"
-            cursor = connection.execute(text.encode(), prepare=True)
+            cursor = connection.execute(*_bound(text, parameters), prepare=True)
             if not plain:
                 cursor = connection.execute(f"fetch forward {limits.rows + 1} from answer{number}".encode())
             rows = cursor.fetchall()
@@ -239,6 +251,13 @@ def _check_functions(sql: str) -> None:
     """
     if found := _REACHING.search(sql):
         raise errors.QueryRefused(f"the query names {found[0]}; the catalog can be read only: leave it out")
+
+
+def _bound(text: str, parameters: Parameters) -> tuple[bytes, dict[str, str | int | float] | None]:
+    """A statement with psycopg's own marks for its parameters, and these; without any its text is not looked at."""
+    if not parameters:
+        return text.encode(), None
+    return _MARK.sub(r"%(\1)s", text.replace("%", "%%")).encode(), dict(parameters)
 
 
 def _column(values: "tuple[object, ...]") -> "pa.Array":

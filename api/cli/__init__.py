@@ -7,6 +7,8 @@ In the order of work:
 - ``make``: plan, run
 - ``demo``: demo
 - ``look``: status, sql, lint
+- ``page``: page, top
+- ``top``: what top draws
 - ``care``: verify, doctor, gc, forget, db upgrade
 - ``evict``: evict
 - ``serve``: serve, stop

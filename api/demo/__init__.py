@@ -4,7 +4,6 @@ In the order of work:
 
 - ``demo_clips``: clips for it
 - ``on_demand``: the rival: a plain PyAV loop
-- ``sheet``: a batch as a picture
 - ``demo``: cold, warm and on demand, compared
 """
 

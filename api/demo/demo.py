@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from viewcache.api.demo.demo_clips import gather
 from viewcache.api.demo.on_demand import PlainClip, decode_plainly
-from viewcache.api.demo.sheet import contact_sheet, write_sheet
 from viewcache.api.queries.ask import Answer, ask_all, owner_of, question
 from viewcache.api.service.opening import open as open_cache
 from viewcache.api.session.cache import Cache
+from viewcache.api.sheet import contact_sheet, write_sheet
 from viewcache.api.text import Bar, Console, counted
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.dataset.discover import discover

@@ -6,7 +6,7 @@ too. What comes back says what it shows: the catalog itself, or how old a snapsh
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -68,7 +68,12 @@ def ask(where: str, sql: str, limits: QueryLimits | None = None, *, wait_s: floa
 
 
 def ask_all(
-    where: str, queries: Sequence[str], limits: QueryLimits | None = None, *, wait_s: float = 10.0
+    where: str,
+    queries: Sequence[str],
+    limits: QueryLimits | None = None,
+    *,
+    wait_s: float = 10.0,
+    parameters: Mapping[str, str | int | float] | None = None,
 ) -> list[Answer]:
     """Ask several SELECTs over one state of the catalog: a third of a second for all together.
 
@@ -77,6 +82,7 @@ def ask_all(
         queries: the statements.
         limits: the time and the memory are of all together, the rows of each.
         wait_s: as for `ask`.
+        parameters: values for ``$name`` in the statements; each statement has all of them or none.
 
     Raises:
         QueryRefused: one of them is not one SELECT, is wrong, or went over a limit.
@@ -84,7 +90,8 @@ def ask_all(
         Timeout: the owner did not publish a snapshot.
     """
     owner = 0 if is_postgresql(where) else owner_of(where)
-    return [_answer(result, owner) for result in run_queries(where, queries, limits, wait_s=wait_s)]
+    results = run_queries(where, queries, limits, wait_s=wait_s, parameters=parameters)
+    return [_answer(result, owner) for result in results]
 
 
 def _answer(result: QueryResult, owner: int) -> Answer:

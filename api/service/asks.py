@@ -261,7 +261,7 @@ class Publish(Ask, tag="publish"):
 
 
 class Stats(Ask, tag="stats"):
-    """Who uses the service, and what it took. Answer: `StatsOf`."""
+    """Who uses the service, and what it took; may be asked without a hello. Answer: `StatsOf`."""
 
 
 class Counters(Ask, tag="counters"):

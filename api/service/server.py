@@ -255,6 +255,8 @@ class Server:
             self._begin(connection, self._verbs.sessions.find(ask.session, ask.token), is_control=False)
             return answers.Ok(), []
         if connection.session is None:
+            if isinstance(ask, asks.Stats):
+                return self._verbs.stats(), []  # who only looks is no client, and keeps no service alive
             raise Misuse("say hello first")
         return self._verbs.answer(connection.session, ask, connection), []
 

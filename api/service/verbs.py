@@ -327,6 +327,10 @@ class Verbs:
         return answers.Ok()
 
     def _stats(self, _session: Session, _ask: asks.Stats, _cancelled: Cancelled) -> answers.StatsOf:
+        return self.stats()
+
+    def stats(self) -> answers.StatsOf:
+        """Who uses the service, and what it took."""
         clients = tuple(session.shown() for session in self.sessions.all())
         return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), clients)
 

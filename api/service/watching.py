@@ -1,33 +1,36 @@
-"""Looking at the service of a store without being one of its clients for long: who uses it, whether it is needed."""
+"""Looking at the service of a store without being one of its clients: who uses it, whether it is needed."""
 
+import os
 from pathlib import Path
 
-from viewcache.api.service import answers, asks
-from viewcache.api.service.client import Client
+from viewcache.api.service import answers, asks, files, wire
+from viewcache.api.service.peer import peer
 from viewcache.api.service.stopping import stop
 from viewcache.errors import CatalogBusy, NotFound, ViewcacheError
 
 __all__ = ["cure_of", "end_idle", "stats_of"]
+
+PATIENCE_S = 5.0
+"""How long the service may take to say how it is."""
 
 SERVES = "viewcache.api.service.run"
 """What a service runs."""
 
 
 def stats_of(root: Path) -> answers.StatsOf | None:
-    """What the service of a store does, without this process among its clients; None if none runs, or it is ending."""
+    """What the service of a store does; None if none runs, or it is ending. Asking keeps none alive."""
     try:
-        client = Client(root, (), may_start=False)
-    except ViewcacheError:
+        line = files.connect(root, PATIENCE_S)
+        if line is None:
+            return None
+        with line:
+            if peer(line)[1] != os.getuid():
+                return None
+            wire.send(line, asks.Stats())
+            answer = wire.decode_answer(wire.receive(line, wire.ANSWER_BYTES)[0])
+    except (ViewcacheError, OSError, EOFError):
         return None
-    try:
-        stats = client.ask(answers.StatsOf, asks.Stats())
-        mine = client.connected().welcome.session
-    except ViewcacheError:
-        return None
-    finally:
-        client.close()
-    others = tuple(each for each in stats.clients if each.session != mine)
-    return answers.StatsOf(stats.pid, stats.version, stats.since, stats.cpu_s, others)
+    return answer if isinstance(answer, answers.StatsOf) else None
 
 
 def end_idle(error: CatalogBusy) -> bool:

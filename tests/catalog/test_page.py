@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalog.samples import copy, draws, plan, registered, select
+from tests.catalog.samples import copy, draws, execute, plan, registered, select
 from viewcache.api.config import schema
-from viewcache.catalog import Catalog, run_query, views
+from viewcache.api.queries.ask import question, questions
+from viewcache.catalog import Catalog, run_queries, run_query, views
 from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow, SubstitutionRow
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,34 @@ def test_every_question_of_the_page_is_answered(catalog: Catalog) -> None:
     _fill(catalog)
     for query in QUERIES:
         assert select(catalog, query), query
+
+
+QUESTION_PARAMETERS: dict[str, dict[str, str | int | float]] = {
+    "page_batch": {"task": "train", "epoch": 0, "iteration": 0},
+    "page_video": {"video_id": 1},
+}
+"""Values for the shipped questions that take some."""
+
+
+def test_every_shipped_question_is_answered(catalog: Catalog, where: str) -> None:
+    """What `viewcache status`, the page and `top` ask works on both databases, and so do its parameters: as values."""
+    _fill(catalog)
+    if catalog.dialect == "postgresql":
+        if not execute(where, "select 1 from pg_roles where rolname = 'looker'"):
+            execute(where, "create role looker login")
+        execute(where, "grant select on all tables in schema public to looker")
+    reader = where.replace("postgres:@", "looker:@", 1)
+    for name in questions():
+        if not name.startswith(("page_", "status_")):
+            continue  # the demo's, which are written for DuckDB
+        parameters = QUESTION_PARAMETERS.get(name)
+        (result,) = run_queries(reader, [question(name)], parameters=parameters)
+        assert result.columns, name
+        if parameters:
+            assert result.table().num_rows, name
+    hostile: dict[str, str | int | float] = {"task": "train' or 'a' = 'a", "epoch": 0, "iteration": 0}
+    (result,) = run_queries(reader, [question("page_batch")], parameters=hostile)
+    assert not result.table().num_rows
 
 
 @pytest.fixture

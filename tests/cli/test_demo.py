@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.site import Site
 from viewcache.api.demo import demo, demo_clips, on_demand
-from viewcache.api.demo.sheet import contact_sheet
+from viewcache.api.sheet import contact_sheet
 from viewcache.errors import BadInput
 
 

@@ -147,7 +147,8 @@ def test_status_says_what_reading_waited_for(site: Site) -> None:
 def test_every_question_that_ships_is_answered(made: Site) -> None:
     """The demo's and the status's SQL works on the public relations, and says what it is for."""
     for name in questions():
-        made.run("sql", question(name))
+        if "$" not in question(name):  # those with parameters are asked by tests/catalog/test_page.py
+            made.run("sql", question(name))
 
 
 def test_the_near_configuration_is_meant(made: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,7 @@ FOLDERS = {
         "upkeep": {"config", "queries"},
         "audit": {"upkeep", "config"},
         "demo": {"service", "session", "queries"},
+        "page": {"config", "queries", "service"},
         "cli": {
             "config",
             "queries",
@@ -80,6 +81,7 @@ FOLDERS = {
             "upkeep",
             "audit",
             "demo",
+            "page",
         },
     },
 }

@@ -21,7 +21,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
 
 
 def _shipped() -> set[str]:
-    """Code, SQL and templates of the package, by the path they are imported from."""
+    """Code, SQL, templates and the page's files of the package, by the path they are imported from."""
     rooms = {path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*") if _is_source(path)}
     own = [*PACKAGE.iterdir(), *(PACKAGE / "testing").iterdir()]
     root = {path.relative_to(PACKAGE) for path in own if _is_source(path)}
@@ -29,7 +29,9 @@ def _shipped() -> set[str]:
 
 
 def _is_source(path: Path) -> bool:
-    return path.is_file() and (path.suffix in {".py", ".sql", ".mako"} or path.name == "py.typed")
+    return path.is_file() and (
+        path.suffix in {".py", ".sql", ".mako", ".html", ".css", ".js", ".svg"} or path.name == "py.typed"
+    )
 
 
 def test_wheel_has_every_file(wheel: zipfile.Path) -> None:

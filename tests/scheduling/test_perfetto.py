@@ -29,7 +29,7 @@ def test_perfetto_opens_a_trace(tmp_path: Path, videos: Path) -> None:
             cache.read("t", 0, iteration)
     events = read(path)
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    slices, errors, counters = ask_perfetto(path, tmp_path / "browser", SLICES, ERRORS, COUNTERS)
+    slices, errors, counters = ask_perfetto(path, SLICES, ERRORS, COUNTERS)
     assert not errors
     written = Counter((tracks.get(event["tid"]), event["name"]) for event in events if event["ph"] in "Xi")
     assert Counter((row["track"], row["name"]) for row in slices) == written

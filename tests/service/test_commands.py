@@ -36,6 +36,13 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return one
 
 
+def test_looking_keeps_no_service_alive(attach: Opener, store: Path) -> None:
+    """However often its state is asked, by a page for example: it ends as if nobody had looked."""
+    attach(cache={"service_idle": 1}).close()
+    assert stats_of(store) is not None
+    assert not settle(lambda: [stats for stats in [stats_of(store)] if stats is not None], limit_s=20)
+
+
 def test_status_lists_the_clients(attach: Opener, store: Path, run: Run) -> None:
     """Who uses the service, where each reads, and what it holds; the command itself is none of them."""
     cache = attach()

@@ -130,11 +130,12 @@ def test_another_protocol_is_told_the_cure(attach: Opener, store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "ask", [asks.Stats(), asks.Fetch(1, 0, 0), asks.Line(1, "0" * 32), asks.Line(99, ""), asks.Stop()]
+    "ask", [asks.Parts("train"), asks.Fetch(1, 0, 0), asks.Line(1, "0" * 32), asks.Line(99, ""), asks.Stop()]
 )
 def test_who_says_no_hello_gets_nothing(attach: Opener, store: Path, ask: asks.Ask) -> None:
-    """No session, no answer but that; a token that is wrong or made up opens none."""
+    """No session, no answer but that; a token that is wrong or made up opens none. Who is there may be asked."""
     attach()
+    assert isinstance(said(store, wire.encode(asks.Stats()))[0], answers.StatsOf)
     (answer,) = said(store, wire.encode(ask))
     assert isinstance(answer, answers.Failed)
     assert answer.kind == "misuse"

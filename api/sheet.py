@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, Broken
 
-__all__ = ["contact_sheet", "write_sheet"]
+__all__ = ["contact_sheet", "jpeg", "write_sheet"]
 
 MARGIN = 4
 """Pixels between tiles."""
@@ -61,6 +61,20 @@ def contact_sheet(
                 picture, (across, tile), interpolation=cv2.INTER_AREA
             )
     return sheet
+
+
+def jpeg(picture: NDArray[np.uint8]) -> bytes:
+    """A picture, uint8 (height, width, 3) in RGB, as a JPEG.
+
+    Raises:
+        Broken: it cannot be encoded.
+    """
+    import cv2
+
+    done, data = cv2.imencode(".jpg", picture[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 85])
+    if not done:
+        raise Broken(f"a picture of {picture.shape} cannot be encoded as JPEG")
+    return data.tobytes()
 
 
 def write_sheet(path: str | os.PathLike[str], sheet: NDArray[np.uint8]) -> None:

@@ -1,0 +1,79 @@
+"""The body of the process that decodes one frame of a video: a URI comes in as JSON, a JPEG goes out.
+
+Run as ``python -m viewcache.api.page.first_frame_worker``. Exit status 1 with a line of words: no frame can be decoded.
+"""
+
+import json
+import resource
+import sys
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.sheet import jpeg
+from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.materializer.limits import limit_worker
+from viewcache.materializer.media.demux import configure
+from viewcache.materializer.media.probe import DEFAULT_MAX_PIXELS
+from viewcache.materializer.media.source import open_container, open_source, shown
+
+__all__ = ["first_frame", "main"]
+
+MEMORY_BYTES = 1 << 30
+CPU_S = 10
+PACKETS = 600
+"""Most that are tried: those of ten seconds and more."""
+HEIGHT, WIDTH = 120, 320
+"""Most pixels of the picture."""
+
+
+def first_frame(uri: str) -> NDArray[np.uint8]:
+    """The first frame of a video that can be decoded, small.
+
+    Args:
+        uri: a local path or any fsspec URL.
+
+    Returns:
+        uint8 (height, width, 3), RGB.
+
+    Raises:
+        BadVideo: none can.
+    """
+    with open_source(uri) as source, open_container(source) as container:
+        if not container.streams.video:
+            raise BadVideo(f"{shown(uri)}: has no video stream")
+        stream = container.streams.video[0]
+        context = stream.codec_context
+        configure(context, context.name, DEFAULT_MAX_PIXELS, 1)
+        for packet in islice(container.demux(stream), PACKETS):
+            try:
+                frames = packet.decode()
+            except Exception:
+                continue
+            for frame in frames:
+                scale = min(HEIGHT / frame.height, WIDTH / frame.width, 1.0)
+                width, height = max(2, round(frame.width * scale)), max(2, round(frame.height * scale))
+                return frame.to_ndarray(format="rgb24", width=width, height=height).astype(np.uint8, copy=False)
+    raise BadVideo(f"{shown(uri)}: none of its first {PACKETS} packets gives a frame")
+
+
+def main() -> int:
+    """Set the limits, then decode; returns the exit status."""
+    limit_worker(MEMORY_BYTES, writes=False)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    uri = json.loads(sys.stdin.buffer.read())
+    try:
+        picture = jpeg(first_frame(uri))
+    except ViewcacheError as error:
+        sys.stderr.write(str(error))
+        return 1
+    except Exception as error:  # of the bindings, for hostile files
+        sys.stderr.write(f"{shown(uri)}: {type(error).__name__}: {error}")
+        return 1
+    sys.stdout.buffer.write(picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

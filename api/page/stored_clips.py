@@ -1,0 +1,224 @@
+"""The clips of one batch as pictures: those that are stored are read where they lie, by any process, without a lock.
+
+Nothing is made for a look. Only who asks for it in so many words (`Batches.made`) has the clip made, by the cache's
+service, as for a read by path: it moves no reader.
+"""
+
+import math
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.api.config.find import Located
+from viewcache.api.queries.ask import ask_all, question
+from viewcache.api.service.opening import ENVIRONMENT
+from viewcache.api.sheet import contact_sheet, jpeg
+from viewcache.errors import BadInput, ChunkDamaged, NotFound, ViewNotFound
+from viewcache.materializer.spec import ServiceMode
+from viewcache.store import Stored
+from viewcache.store.reader import read_into, scan_object
+
+__all__ = ["Batches", "ClipOf"]
+
+FRAMES = 8
+"""Most frames of a clip that are shown, evenly spaced."""
+TILE = 112
+"""Height of a frame in a picture, pixels."""
+MOST_BYTES = 512 << 20
+"""Of what is read into memory for one picture."""
+REMEMBERED, REMEMBERED_S = 8, 60.0
+"""Batches whose description is kept for the pictures of their clips, and for how many seconds."""
+SLOTS = 2
+"""Pictures that are made at a time."""
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class ClipOf:
+    """One clip of a batch, as planned."""
+
+    video: str
+    label: str
+    sample: int
+    """Which clip of the video."""
+    frames: tuple[int, ...]
+    """Of the video, in the order of the clip."""
+    fps: float | None
+    """Of the video."""
+    shape: tuple[int, ...]
+    """(T,C,H,W), or (V,T,C,H,W) of several views."""
+    state: str
+    """planned, claimed, ready, failed or evicted."""
+    is_stored: bool
+    """Whether a copy lies in the local tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    clip: ClipOf
+    physical: str
+    """Place of its copy in the store's folder; empty if there is none."""
+
+
+class Batches:
+    """Looks into batches of one cache. Thread-safe."""
+
+    def __init__(self, located: Located, clock: Callable[[], float] = time.monotonic) -> None:
+        """Look into nothing yet.
+
+        Args:
+            located: the cache.
+            clock: gives seconds that go on.
+        """
+        self._located, self._clock = located, clock
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(SLOTS)
+        self._kept: OrderedDict[tuple[str, int, int], tuple[float, list[_Found]]] = OrderedDict()
+
+    def clips(self, task: str, epoch: int, iteration: int) -> list[ClipOf]:
+        """What is in a batch, in the batch's order.
+
+        Raises:
+            ViewNotFound: there is no such batch, or it is not planned yet.
+        """
+        return [found.clip for found in self._batch(task, epoch, iteration, anew=True)]
+
+    def stored(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
+        """A picture of a stored clip, as JPEG: some of its frames beside one another.
+
+        Raises:
+            NotFound: it is not stored in the local tier.
+            ViewNotFound: there is no such batch or clip.
+            ChunkDamaged: its bytes are not as written.
+        """
+        found = self._one(task, epoch, iteration, clip)
+        try:
+            return self._shown(found)
+        except ChunkDamaged:
+            self._batch(task, epoch, iteration, anew=True)
+            again = self._one(task, epoch, iteration, clip)
+            if again.physical == found.physical:
+                raise
+            return self._shown(again)  # it has left since the batch was described
+
+    def _shown(self, found: _Found) -> bytes:
+        if not found.physical:
+            raise NotFound(f"this clip of {found.clip.video} is {found.clip.state}: no copy lies in the folder")
+        with self._slots:
+            root = self._located.root
+            return _picture(_some_frames(root, scan_object(root, found.physical).stored))
+
+    def made(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
+        """The same of any clip: the service makes what is not stored; it is started where none runs, if it may be.
+
+        Raises:
+            ServiceDown: no service runs, and none may be started.
+            ViewNotFound: there is no such batch or clip.
+            ViewcacheError: it cannot be made; as reading it would raise.
+        """
+        from viewcache.api.config.documents import texts_of
+        from viewcache.api.service import answers, asks
+        from viewcache.api.service.attached_task import AttachedTask
+        from viewcache.api.service.client import Client
+
+        found = self._one(task, epoch, iteration, clip)
+        _check_size(math.prod(found.clip.shape), "clip")
+        config = self._located.config
+        mode = os.environ.get(ENVIRONMENT) or (config.cache.service if config is not None else "")
+        files = config.files if config is not None and mode == ServiceMode.AUTO else ()
+        with self._slots:
+            client = Client(Path(self._located.root), texts_of(map(Path, files)), may_start=bool(files))
+            try:
+                about = client.ask(answers.AboutTask, asks.About(task))
+                pixels = AttachedTask(client, about).clips(epoch, iteration, range(clip, clip + 1))
+            finally:
+                client.close()
+            return _picture(pixels[0])
+
+    def _one(self, task: str, epoch: int, iteration: int, clip: int) -> _Found:
+        batch = self._batch(task, epoch, iteration)
+        if not 0 <= clip < len(batch):
+            raise ViewNotFound(f"batch {task}/{epoch}/{iteration} has clips 0 to {len(batch) - 1}, not {clip}")
+        return batch[clip]
+
+    def _batch(self, task: str, epoch: int, iteration: int, *, anew: bool = False) -> list[_Found]:
+        place, now = (task, epoch, iteration), self._clock()
+        with self._lock:
+            kept = self._kept.get(place)
+            if not anew and kept is not None and now - kept[0] < REMEMBERED_S:
+                return kept[1]
+        parameters: dict[str, str | int | float] = {"task": task, "epoch": epoch, "iteration": iteration}
+        (answer,) = ask_all(self._located.catalog, [question("page_batch")], parameters=parameters)
+        found = [_found(row) for row in answer.dicts()]
+        if not found:
+            raise ViewNotFound(
+                f"no batch {task}/{epoch}/{iteration} is planned: there is no such task, epoch or iteration, or it is "
+                "too far ahead"
+            )
+        with self._lock:
+            self._kept[place] = now, found
+            while len(self._kept) > REMEMBERED:
+                self._kept.popitem(last=False)
+        return found
+
+
+def _found(row: dict[str, object]) -> _Found:
+    clip = ClipOf(
+        video=str(row["video"]),
+        label=_text(row["label"]),
+        sample=int(str(row["sample"])),
+        frames=tuple(map(int, _text(row["frames"]).split())),
+        fps=float(str(row["fps"])) if row["fps"] else None,
+        shape=tuple(map(int, str(row["shape"]).split("x"))),
+        state=str(row["state"]),
+        is_stored=row["physical"] is not None,
+    )
+    return _Found(clip, _text(row["physical"]))
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _check_size(count: int, what: str) -> None:
+    if count > MOST_BYTES:
+        raise BadInput(f"a {what} of {count >> 20} MiB; pictures are made of at most {MOST_BYTES >> 20} MiB")
+
+
+def _some_frames(root: str, stored: Stored) -> Pixels:
+    """Some frames of a stored clip, (t,C,H,W): only the chunks that hold them are read."""
+    if len(stored.shape) == 5:  # several views: the first is shown, which is the first row
+        whole = _chunk(root, stored, 0)
+        return np.stack([whole[0][pick] for pick in _spaced(stored.shape[1]).tolist()])
+    picks = _spaced(stored.shape[0])
+    rows = []
+    for pick in picks.tolist():
+        chunk = _chunk(root, stored, pick // stored.chunk_rows)
+        rows.append(chunk[pick % stored.chunk_rows].copy())
+    return np.stack(rows)
+
+
+def _chunk(root: str, stored: Stored, number: int) -> Pixels:
+    rows = min(stored.chunk_rows, stored.shape[0] - number * stored.chunk_rows)
+    _check_size(rows * math.prod(stored.shape[1:]), "chunk")
+    out = np.empty((rows, *stored.shape[1:]), np.uint8)
+    read_into(root, stored, out, [number])
+    return out
+
+
+def _spaced(frames: int) -> NDArray[np.int64]:
+    spaced: NDArray[np.int64] = np.unique(np.linspace(0, frames - 1, min(FRAMES, frames)).round().astype(np.int64))
+    return spaced
+
+
+def _picture(clip: Pixels) -> bytes:
+    """JPEG of a clip (T,C,H,W) or (V,T,C,H,W)."""
+    return jpeg(contact_sheet(clip[None], columns=FRAMES, tile=TILE))

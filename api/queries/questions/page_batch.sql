@@ -1,0 +1,23 @@
+-- What is in a batch, and where does it lie?
+-- Parameters:
+--   task: name of the task
+--   epoch: 0-based
+--   iteration: 0-based within the epoch
+with chosen as (
+    select u.position, u.sample, u.object_id
+    from uses u
+    where u.task = $task and u.epoch = $epoch and u.iteration = $iteration
+)
+select
+    c.position, c.sample, o.key, o.state, o.shape, o.video, v.label, v.fps, k.physical, f.frames
+from chosen c
+join objects o on o.object_id = c.object_id
+left join videos v on v.video_id = o.video_id
+left join copies k on k.object_id = c.object_id and k.tier = 'local'
+left join (
+    select r.object_id, string_agg(cast(r.frame as text), ' ' order by r.ordinal) as frames
+    from frames r
+    where r.object_id in (select object_id from chosen)
+    group by r.object_id
+) f on f.object_id = c.object_id
+order by c.position, c.sample
