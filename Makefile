@@ -73,8 +73,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast,zarr,http,verify,metrics]'
 	@touch $@
 
-# The tools of the tests, checkers and benchmarks, and the extras that the tests of remote stores need.
+# The tools of the tests, checkers and benchmarks, and the extras that the tests of remote stores and examples need.
 $(VENV)/.developed: $(VENV)/.installed
 	@echo "installing the tools of the tests"
-	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure]' --group dev
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,ray,lightning]' --group dev
 	@touch $@

@@ -162,6 +162,8 @@ def test_extras_are_documented() -> None:
         "http": "web server",
         "verify": "matplotlib",
         "metrics": "Prometheus",
+        "ray": "Ray Tune",
+        "lightning": "Lightning",
     }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]
