@@ -13,10 +13,12 @@ import numpy as np
 
 from benchmarks.rivals import READ_AHEAD, Batches, Bytes, Setting, _data_loader, _OnDemand
 
-__all__ = ["Desk", "make_desk", "serve", "taken"]
+__all__ = ["PATIENCE_S", "Desk", "make_desk", "serve", "taken"]
 
 PLACES = READ_AHEAD + 2
 """Batches in shared memory, as many as our loader has in its own."""
+PATIENCE_S = 300.0
+"""For the slowest training, or the loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def serve(desk: Desk, setting: Setting, ready: Event, begin: Event) -> None:
 def _wait_for(desk: Desk, number: int) -> None:
     """Until every training has let go of what the place held."""
     for _ in desk.filled:
-        desk.let_go[number % PLACES].acquire()
+        assert desk.let_go[number % PLACES].acquire(timeout=PATIENCE_S), "a training has ended before its last batch"
 
 
 def _tell(desk: Desk, number: int, clips: int) -> None:
@@ -84,7 +86,7 @@ def taken(desk: Desk, training: int) -> Batches:
     """The batches of one training, in the shared memory itself: each is valid until the next is asked for."""
     number = 0
     while True:
-        desk.filled[training].acquire()
+        assert desk.filled[training].acquire(timeout=PATIENCE_S), "the loader has ended before the last batch"
         clips = desk.clips[number % PLACES]
         if not clips:
             return

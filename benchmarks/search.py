@@ -16,12 +16,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Stopwatch, Table, Timing, cpu_seconds, main
-from benchmarks.lockstep import make_desk, serve
+from benchmarks.lockstep import PATIENCE_S, Desk, make_desk, serve
 from benchmarks.scale import make_clips
 from benchmarks.trainees import APART, FEEDS, LOCK_STEP, ON_DEMAND, SERVICE, Job, Took, setting_of, train
 from viewcache.api.service.stopping import stop
@@ -69,40 +71,51 @@ def run(jobs: Sequence[Job], *, staggered: bool = False, keep: bool = False) -> 
         What they took.
     """
     before = cpu_seconds()
-    desk, loader = None, None
-    begin = CONTEXT.Event()
-    if jobs[0].feed == LOCK_STEP:
-        desk, ready = make_desk(CONTEXT, setting_of(jobs[0]), len(jobs)), CONTEXT.Event()
-        loader = CONTEXT.Process(target=serve, args=(desk, setting_of(jobs[0]), ready, begin))
-        loader.start()
-        ready.wait()
-    lines: list[Connection] = []
-    processes = []
-    for job in jobs:
-        line, theirs = CONTEXT.Pipe()
-        processes.append(CONTEXT.Process(target=train, args=(job, theirs, desk)))
-        processes[-1].start()
-        theirs.close()
-        lines.append(line)
-    for line in lines:
-        _expect(line, "ready")
-    ready_cpu_s = cpu_seconds() - before
-    with Stopwatch() as watch:
-        begin.set()
-        lines[0].send("go")
-        for earlier, later in pairwise(lines):
-            if staggered:
-                _expect(earlier, "half")
-            later.send("go")
-        took = tuple(_told(line) for line in lines)
-        for process in [*processes, *([loader] if loader else [])]:
-            process.join()
+    begin, processes = CONTEXT.Event(), list[SpawnProcess]()
+    try:
+        desk = _lock_step(jobs, processes, begin) if jobs[0].feed == LOCK_STEP else None
+        lines = [_start(job, processes, desk) for job in jobs]
+        for line in lines:
+            _expect(line, "ready")
+        ready_cpu_s = cpu_seconds() - before
+        with Stopwatch() as watch:
+            begin.set()
+            lines[0].send("go")
+            for earlier, later in pairwise(lines):
+                if staggered:
+                    _expect(earlier, "half")
+                later.send("go")
+            took = tuple(_told(line) for line in lines)
+            for process in processes:
+                process.join()
+    finally:
+        for process in processes:
+            process.kill()  # harmless to those that have ended
     last = max(took, key=lambda each: each.service_cpu_s[1])
     ready_s = max(each.service_cpu_s[0] for each in took)
     if jobs[0].feed == SERVICE and not keep:
         stop(Path(jobs[0].folder))
     own = ready_cpu_s + ready_s
     return Run(took, own, watch.wall_s, watch.cpu_s, last.service_cpu_s[1] - ready_s, last.work)
+
+
+def _lock_step(jobs: Sequence[Job], processes: list[SpawnProcess], begin: Event) -> Desk:
+    """Start the one loader and wait until it has looked at the videos."""
+    setting, ready = setting_of(jobs[0]), CONTEXT.Event()
+    desk = make_desk(CONTEXT, setting, len(jobs))
+    processes.append(CONTEXT.Process(target=serve, args=(desk, setting, ready, begin)))
+    processes[-1].start()
+    assert ready.wait(PATIENCE_S), "the loader did not get ready"
+    return desk
+
+
+def _start(job: Job, processes: list[SpawnProcess], desk: Desk | None) -> Connection:
+    """Start a training."""
+    line, theirs = CONTEXT.Pipe()
+    processes.append(CONTEXT.Process(target=train, args=(job, theirs, desk)))
+    processes[-1].start()
+    theirs.close()
+    return line
 
 
 def _expect(line: Connection, word: str) -> None:

@@ -98,7 +98,7 @@ def train(job: Job, line: Connection, desk: Desk | None = None) -> None:
             time.sleep(max(own + job.step_s - time.perf_counter(), 0.0))
             took.own_s += job.step_s or time.perf_counter() - own
             took.batches += 1
-            if took.batches == per_epoch // 2:
+            if took.batches == max(per_epoch // 2, 1):
                 line.send("half")
             if took.batches == per_epoch:
                 took.first_s, took.own_first_s = time.perf_counter() - begun, took.own_s
