@@ -45,7 +45,7 @@ class Run:
     ready_cpu_s: float
     """Of starting and opening, all processes."""
     wall_s: float
-    """From the first word to begin until all have closed."""
+    """From the first word to begin until all have closed; taking down an interpreter with torch in it comes later."""
     trainings_cpu_s: float
     """In that time: of the trainings with their workers, and of a loader in lock step."""
     service_cpu_s: float
@@ -86,8 +86,10 @@ def run(jobs: Sequence[Job], *, staggered: bool = False, keep: bool = False) -> 
                     _expect(earlier, "half")
                 later.send("go")
             took = tuple(_told(line) for line in lines)
-            for process in processes:
-                process.join()
+        for line in lines:
+            line.send("end")
+        for process in processes:
+            process.join()
     finally:
         for process in processes:
             process.kill()  # harmless to those that have ended
@@ -141,7 +143,7 @@ def _equal(args: Namespace, folder: Path) -> Iterator[Result]:
 
 
 def _network(args: Namespace, folder: Path) -> Iterator[Result]:
-    yield from _race(args, folder, "four trainings of a 3D network", epochs=min(args.epochs, 3), step_s=0.0)
+    yield from _race(args, folder, "four trainings of a 3D network", epochs=min(args.epochs, 2), step_s=0.0)
 
 
 def _race(args: Namespace, folder: Path, title: str, **job: Any) -> Iterator[Result]:
@@ -208,7 +210,7 @@ def _paces(args: Namespace, folder: Path) -> Iterator[Result]:
     for repeat in range(args.repeats):
         with _emptied(folder / "store") as store:
             fast = Job(
-                "fast", SERVICE, str(args.videos), str(store), seed=args.seed + repeat, epochs=4, step_s=args.step
+                "fast", SERVICE, str(args.videos), str(store), seed=args.seed + repeat, epochs=3, step_s=args.step
             )
             jobs = [replace(fast, name=f"pace{k}", number=k, step_s=args.step * 2**k) for k in range(3)]
             together, warm = run(jobs, keep=True), run(jobs[:1])
@@ -316,7 +318,7 @@ def bench(args: Namespace) -> Iterator[Result]:
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--videos", type=Path, default=ROOT.parent / "shared" / "videos" / "train", help="the clips")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured (default all)")
-    parser.add_argument("--epochs", type=int, default=5, help="of each of the equal trainings (default 5)")
+    parser.add_argument("--epochs", type=int, default=10, help="of each of the equal trainings (default 10)")
     parser.add_argument("--step", type=float, default=1.0, help="seconds a batch takes its training (default 1)")
     parser.add_argument("--dir", type=Path, help="where the stores are made (default: the folder for temporary files)")
 

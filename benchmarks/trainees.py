@@ -83,7 +83,10 @@ class Took:
 
 
 def train(job: Job, line: Connection, desk: Desk | None = None) -> None:
-    """The main function of a training's process: ``ready``, the word to begin, ``half`` an epoch, what it took."""
+    """The main function of a training's process.
+
+    It says ``ready``, waits for the word to begin, says ``half`` an epoch and what it took, and waits for the end.
+    """
     took = Took()
     with ExitStack() as ends:
         batches, per_epoch = _opened(job, desk, took, ends)
@@ -105,6 +108,7 @@ def train(job: Job, line: Connection, desk: Desk | None = None) -> None:
         took.wall_s = time.perf_counter() - begun
     took.memory_mb = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
     line.send(took)
+    line.recv()
 
 
 def _next(batches: Batches, took: Took) -> Bytes | None:
