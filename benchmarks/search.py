@@ -318,7 +318,9 @@ def bench(args: Namespace) -> Iterator[Result]:
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--videos", type=Path, default=ROOT.parent / "shared" / "videos" / "train", help="the clips")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured (default all)")
-    parser.add_argument("--epochs", type=int, default=10, help="of each of the equal trainings (default 10)")
+    parser.add_argument(
+        "--epochs", type=int, choices=range(2, 31), metavar="N", default=10, help="of equal trainings (default 10)"
+    )
     parser.add_argument("--step", type=float, default=1.0, help="seconds a batch takes its training (default 1)")
     parser.add_argument("--dir", type=Path, help="where the stores are made (default: the folder for temporary files)")
 
