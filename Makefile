@@ -19,7 +19,7 @@ PROCESSES ?= 3
 PYTEST = $(RUN)/python -m pytest -n $(PROCESSES) --dist worksteal
 # Folders of tests that say within minutes whether the tree is whole.
 FAST := tests/house tests/config tests/ops tests/plan tests/store tests/api
-BENCH ?= $(filter-out __init__ answering harness invented cache_model rivals,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ answering harness invented cache_model rivals lockstep trainees,$(basename $(notdir $(wildcard benchmarks/*.py))))
 # Environment, not text pasted into a command: a folder's name may hold spaces and quotes.
 export VIDEOS
 
@@ -73,11 +73,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[torch,demo,pg,fast,zarr,http,verify,metrics]'
 	@touch $@
 
-# The tools of the tests, checkers and benchmarks, the extras that the tests of remote stores need, and another
-# environment, with other versions, that the tests of op workers run operations in.
+# The tools of the tests, checkers and benchmarks, the extras that the tests of remote stores, mounts and examples need,
+# and another environment, with other versions, that the tests of op workers run operations in.
 $(VENV)/.developed: $(VENV)/.installed tests/op_workers/requirements.txt
 	@echo "installing the tools of the tests"
-	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,mount]' --group dev
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,mount,ray,lightning]' --group dev
 	@$(RUN)/python -m venv --clear --without-pip $(VENV)/op-worker
 	@$(PIP) --python $(VENV)/op-worker/bin/python install -qq --requirement tests/op_workers/requirements.txt
 	@touch $@

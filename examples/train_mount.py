@@ -7,35 +7,33 @@ First `viewcache mount examples/slowfast.yaml DIR`, with videos where the YAML f
 import json
 import os
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import nn
 
 
+def batches(folder: str, task: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The first epoch of a task, as a program that has never heard of viewcache would read it."""
+    training = os.open(f"{folder}/{task}", os.O_RDONLY)
+    for iteration in range(int(os.getxattr(training, "user.viewcache.iterations"))):
+        with open(f"{folder}/{task}/0/{iteration}/view", "rb") as view:
+            labels = json.loads(os.getxattr(view.fileno(), "user.viewcache.label"))
+            yield torch.from_numpy(np.load(view)).transpose(1, 2), torch.tensor(labels)
+    os.close(training)
+
+
 def main(folder: str, task: str) -> None:
     """One epoch of a classifier over whatever labels the dataset has."""
-    classes = len(json.loads(os.getxattr(f"{folder}/{task}", "user.viewcache.classes"))) or 1
-    model = nn.Sequential(
-        nn.Conv3d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(8, classes)
-    )
+    model = nn.Sequential(nn.Conv3d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(8, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-    def step(video: torch.Tensor, label: torch.Tensor) -> float:
+    for number, (video, label) in enumerate(batches(folder, task)):
         loss = nn.functional.cross_entropy(model(video.float() / 255), label.clamp(min=0))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return loss.item()
-
-    training = os.open(f"{folder}/{task}", os.O_RDONLY)
-    for iteration in range(int(os.getxattr(training, "user.viewcache.iterations"))):
-        with open(f"{folder}/{task}/0/{iteration}/view", "rb") as view:
-            clips = torch.from_numpy(np.load(view)).transpose(1, 2)
-            label = torch.tensor(json.loads(os.getxattr(view.fileno(), "user.viewcache.label")))
-        loss = step(clips, label)
-        print(f"batch {iteration}: {tuple(clips.shape)}, loss {loss:.3f}", flush=True)
-    os.close(training)
+        print(f"batch {number}: {tuple(video.shape)}, loss {loss:.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -163,6 +163,8 @@ def test_extras_are_documented() -> None:
         "verify": "matplotlib",
         "metrics": "Prometheus",
         "mount": "viewcache mount",
+        "ray": "Ray Tune",
+        "lightning": "Lightning",
     }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]

@@ -1,4 +1,4 @@
-"""The example trains through a mount, by eight lines of plain Python for its data."""
+"""The example trains through a mount."""
 
 import ast
 import re
@@ -22,17 +22,12 @@ def test_the_example_trains(shared: Mounted) -> None:
     assert lines == ["0", "1", "2", "3", "4"]
 
 
-def test_its_data_are_eight_lines_of_plain_python() -> None:
-    """Those that name the mount or a view, without a line of ours."""
-    text = EXAMPLE.read_text()
+def test_it_imports_nothing_of_ours() -> None:
+    """A program that has never heard of viewcache; tests/bench/test_lines.py counts its lines of data code."""
     imported = {
         name.name.partition(".")[0]
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(ast.parse(EXAMPLE.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in (node.names if isinstance(node, ast.Import) else [ast.alias(node.module or "")])
     }
-    assert imported == {"json", "os", "sys", "numpy", "torch"}
-    words = re.compile(r"\b(folder|training|view|clips|label|iteration)\b")
-    body = text[text.index("    classes =") : text.index("\n\nif __name__")]
-    data = [line for line in body.splitlines() if words.search(line) and "def step" not in line]
-    assert len([line for line in data if "print" not in line and "loss =" not in line]) <= 8
+    assert imported == {"collections", "json", "os", "sys", "numpy", "torch"}

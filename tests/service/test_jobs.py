@@ -5,6 +5,7 @@ import time
 import types
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,32 @@ def test_an_owner_has_no_jobs(tmp_path: Path, videos: Path) -> None:
     """Jobs share a cache; who owns it alone shares nothing."""
     with pytest.raises(BadInput, match="jobs share a cache through its service"):
         viewcache.open(described(tmp_path / "own", videos), service="off", job="a")
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_nothing_more_is_made_for_who_has_stopped(store: Path, videos: Path, how: str) -> None:
+    """A second after a trial's end, as when ASHA stops it, the workers rest, though most of its plan is not made."""
+    body = """
+with viewcache.open(given, service="auto", job="trial") as cache:
+    for batch in cache.loader("train"):
+        print(json.dumps(0), flush=True)
+        if sys.stdin.readline() == "":
+            break
+"""
+    epochs = 100
+    given = described(store, videos, epochs=epochs, cache={"epochs_per_generation": epochs, "budget": "1GB"})
+    trial = start(body, given)
+    told(trial)
+    watcher: Any = viewcache.open(given, service="attach")
+    with watcher:
+        if how == "killed":
+            trial.kill()
+        trial.communicate(timeout=60)
+        counts = []
+        for _ in range(2):
+            time.sleep(1.0)  # the promise is one of seconds
+            counts.append(watcher.snapshot().work["objects"])
+    assert counts[0] == counts[1] < epochs * 20
 
 
 def uses_of(cache: AttachedCache) -> dict[str, int]:
