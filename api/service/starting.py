@@ -38,6 +38,10 @@ if os.fork():
     os._exit(0)
 os.setsid()
 os.sched_setaffinity(0, range(os.cpu_count() or 1))
+try:
+    os.setpriority(os.PRIO_PROCESS, 0, 0)
+except OSError:
+    pass  # lowered by a launcher, such as Ray for its workers, and only root may raise it
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):

@@ -33,6 +33,7 @@ WAYS = {
     "few descriptors": 'ulimit -n 64; "$0" -c "$1" "$2"',
     "a folder that is gone": 'cd "$(mktemp -d)" && rmdir "$PWD" && "$0" -c "$1" "$2"',
     "ignored signals": 'trap "" TERM INT HUP; "$0" -c "$1" "$2"',
+    "a low priority on one core": 'nice -n 10 taskset 1 "$0" -c "$1" "$2"',
     "its own session": 'setsid -w "$0" -c "$1" "$2"',
 }
 
@@ -50,6 +51,8 @@ def test_it_is_started_from_anywhere(way: str, store: Path, videos: Path, tmp_pa
     limits = Path(f"/proc/{pid}/limits").read_text()
     (line,) = [line.split() for line in limits.splitlines() if line.startswith("Max open files")]
     assert line[3] == line[4], "its own limit is the highest that it may have"
+    assert os.sched_getaffinity(pid) == os.sched_getaffinity(0), "all cores, as this process"
+    assert os.getpriority(os.PRIO_PROCESS, pid) == (0 if os.geteuid() == 0 else 10 * ("low" in way))
     with viewcache.open(described(store, videos), service="attach") as cache:
         assert cache.read("train", 0, 1).video.shape[0] == 4
     assert stop(store) == pid
