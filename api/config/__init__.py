@@ -4,6 +4,7 @@ In the order of work:
 
 - ``yaml_subset``: the safe subset of YAML, with places
 - ``kinds``: what a key may hold
+- ``dataset_keys``: the keys of a task
 - ``keys``: the one table of keys
 - ``problems``: where mistakes are reported: the first is raised, or all are collected
 - ``eviction``: `cache.eviction`

@@ -243,7 +243,7 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     for bad in task.dataset.bad:
         yield Problem(Level.WARNING, "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:
-        minimum, clips = task.batch_bound()
+        minimum, clips = task.outline.batch_bound()
         plan = task.generation(0).plan
     except _OF_THE_TASK as error:
         yield _refused(spec, error, _place_of(spec, error, places))

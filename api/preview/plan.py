@@ -224,7 +224,7 @@ def _opened(
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
     plan, objects = task.generation(number).plan, _kinds(catalog, task, number)
     budget = config.cache.local.budget_bytes
-    minimum, clips = task.batch_bound()
+    minimum, clips = task.outline.batch_bound()
     if minimum > budget:
         warnings = (
             *warnings,

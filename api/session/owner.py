@@ -15,6 +15,7 @@ from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ConfigCode, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
@@ -154,6 +155,7 @@ class Owner:
         """Names of the tasks that are open and share already."""
         self._handles: dict[str, OwnedTask] = {}
         self._groups: dict[int, Group] = {}
+        self._grown: dict[DatasetSpec, Growing] = {}
 
     def _observer(self) -> Observer:
         path = self.config.cache.trace
@@ -289,6 +291,7 @@ class Owner:
                 observer=self.observer,
                 tasks=self.config.tasks,
                 listed=listed,
+                grown=self._grown,
             )
         return Reader(
             task,
@@ -305,7 +308,7 @@ class Owner:
         """A budget must hold the largest batch: less could never be read (law 7)."""
         for reader in self._readers.values():
             with placed(reader.spec):
-                need, clips = reader.task.batch_bound()
+                need, clips = reader.task.outline.batch_bound()
             if need > self.tier.budget_bytes:
                 raise BudgetTooSmall(
                     f"a batch of task {reader.spec.name!r} has {clips} clips that take up to {need} bytes, but "
@@ -350,7 +353,7 @@ class Owner:
             dispatcher.counted()
 
     def _reserve(self) -> int:
-        return max((task.demand_reserve(task.batch_bound()[0]) for task in self.opened), default=0)
+        return max((task.demand_reserve(task.outline.batch_bound()[0]) for task in self.opened), default=0)
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
         if isinstance(work, SingleWork | IntermediateWork):

@@ -41,6 +41,9 @@ class OrderGroup(Protocol[SomeTask]):
     def epoch(self, asking: SomeTask) -> int:
         """The furthest epoch that a task is in besides the one that asks, counted from the group's first."""
 
+    def newest_drawn(self, group_generation: int) -> int | None:
+        """The largest ``video_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
+
     def matching_generations(self, task: SomeTask, number: int) -> Iterator[tuple[SomeTask, int]]:
         """The generations of other tasks that belong to the same epochs of the group."""
 
