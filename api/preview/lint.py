@@ -180,7 +180,7 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
             yield task.name, Problem(Level.WARNING, "batch_larger_than_dataset", text, task.place)
         clip = _clip_bytes(task)
         if clip and not scan:
-            epochs = min(task.epochs, config.cache.epochs_per_generation)
+            epochs = min(task.epochs, config.cache.epochs_at_once(task))
             need = clip * files * task.sampling.samples_per_video * epochs
             yield from ((task.name, problem) for problem in _little(config, task, need))
 

@@ -265,7 +265,7 @@ class Owner:
     def leave(self, name: str) -> None:
         """See `Cache.leave`."""
         task = self.handle(name).task
-        last = task.spec.epochs * task.iterations(0)
+        last = task.spec.epochs * task.outline.most_iterations()
         self.catalog.limit_seats(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
         self.suspend(name)

@@ -279,7 +279,7 @@ class Dataset:
         self.files.headers.look([row])
         return self.is_usable(video_id, span)
 
-    @cached_property
+    @property
     def base(self) -> NDArray[np.int64]:
         """Ids of the videos that the predicate selects, good and bad, in the order of names: stand-ins are of these."""
         return np.asarray(self.files.ids[self._chosen])
@@ -359,7 +359,7 @@ class Dataset:
         if why := self._left_out_for.get(row):
             return why
         if not files.there[row]:
-            return f"{shown(files.uris[row])} is not in {shown(self.spec.uri)} any more"
+            return f"{shown(files.uris[row])} is gone, or is another file than when it joined"
         if not self._chosen[row]:
             return f"{files.uris[row]} is not selected by where: {self.spec.where!r} any more"
         return f"{files.uris[row]} has {files.frames[row]} frames where a clip spans {span}"

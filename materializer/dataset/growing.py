@@ -74,6 +74,11 @@ class Growing:
                     del self._had[each]
             return self.files, had
 
+    def forget(self, who: Hashable, number: int) -> None:
+        """A generation could not be drawn: the dataset is listed again for who tries next."""
+        with self._lock:
+            self._had.pop((who, number), None)
+
     def _list(self) -> None:
         before = self.files
         try:

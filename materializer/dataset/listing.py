@@ -132,8 +132,8 @@ def _complete(spec: DatasetSpec, known: "_Known", found: Sequence[Found], worker
 def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arrivals, workers: int = 0) -> Files:
     """List a dataset that grows once more: the same files, what is new and complete, and which are gone.
 
-    A file that has joined stays as it was when it did. Should it be replaced, its clips are an error by policy, as in
-    any dataset, and the next opening compares the contents.
+    A file that has joined stays as it was when it did. Should it be replaced, it counts as gone: in epochs that are
+    drawn its clips are an error by policy, as in any dataset, and the next opening compares the contents.
 
     Args:
         spec: what `list_files` was given.
@@ -153,7 +153,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         found = discover(spec.uri)
         here = {each.uri: each for each in found}
         joined = {uri: row for row, uri in enumerate(files.uris)}
-        missing = {uri for uri, row in joined.items() if uri not in here}
+        missing = {uri for uri, row in joined.items() if uri not in here or _is_replaced(files, row, here[uri])}
         new = [each for each in found if _may_join(files, joined.get(each.uri), each)]
     new = arrivals.complete(new, workers)
     if new:
@@ -191,6 +191,11 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
 def _may_join(files: Files, row: int | None, file: Found) -> bool:
     """Whether a file is new, or was bad and is another one by now."""
     return row is None or not (files.whole[row] or files.found(row).stamp.same(file.stamp))
+
+
+def _is_replaced(files: Files, row: int, file: Found) -> bool:
+    """Whether a file that can be decoded is another one than when it joined."""
+    return bool(files.whole[row]) and not files.found(row).stamp.same(file.stamp)
 
 
 @contextmanager

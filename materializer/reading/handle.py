@@ -128,7 +128,10 @@ class OwnedTask:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none.
+
+        Of a dataset that grows a label keeps its number; those of videos that join later come behind.
+        """
         return self.task.dataset.classes
 
     @property

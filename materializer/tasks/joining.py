@@ -73,6 +73,8 @@ class Joining:
         self._lock = threading.RLock()
         self._next = 0
         """The first generation that is not known to be drawn."""
+        self._told: set[int] = set()
+        """Videos that do not go with those that were drawn."""
 
     def before(self, number: int) -> None:
         """A generation is about to be read or planned: it is drawn now if it is not, of what is there by now.
@@ -103,13 +105,20 @@ class Joining:
         return bool(self._catalog.load_draws(self._task.task_id, first, first).num_rows)
 
     def _draw(self, number: int, growing: Growing) -> None:
-        task = self._task
-        group, of_group = task.group, task.group_generation_of(number)
+        task, group = self._task, self._task.group
+        of_group = task.group_generation_of(number)
+        who = task.task_id if group is None else id(group)
         files, ids = growing.for_generation(
-            task.task_id if group is None else id(group),
-            of_group,
-            lambda: None if group is None else group.newest_drawn(of_group),
+            who, of_group, lambda: None if group is None else group.newest_drawn(of_group)
         )
+        try:
+            self._draw_among(number, files, ids)
+        except BaseException:
+            growing.forget(who, of_group)
+            raise
+
+    def _draw_among(self, number: int, files: Files, ids: NDArray[np.int64]) -> None:
+        task = self._task
         self._take_in(files)
         candidates = task.dataset.candidates(task.spec)
         among = candidates[np.isin(candidates, ids)]
@@ -150,6 +159,8 @@ class Joining:
         for video_id, why in odd.items():
             if task.spec.dataset.on_bad_video == OnBadVideo.RAISE:
                 raise BadVideo(f"{why}; or remove it, or set on_bad_video: skip")
-            _log.warning("%s", why, extra={"action": "misfit"})
-            self._catalog.add_events([EventRow("error", task.task_id, detail=f"misfit: {why}")])
             dataset.leave_out(video_id, why)
+            if video_id not in self._told:
+                self._told.add(video_id)
+                _log.warning("%s", why, extra={"action": "misfit"})
+                self._catalog.add_events([EventRow("error", task.task_id, detail=f"misfit: {why}")])

@@ -12,6 +12,7 @@ from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
@@ -60,6 +61,7 @@ class Outline:
         """Look at a task."""
         self._task = task
         self._catalog = catalog
+        self._shape: tuple[int, ...] | None = None
         self._shapes: dict[tuple[int, int], tuple[int, ...] | str] = {}
         """Size of a video → shape of its clips, or why there are none."""
 
@@ -68,7 +70,18 @@ class Outline:
         task = self._task
         if task.is_large(0):
             return task.early.trial().shape
-        return (self._trial() if task.spec.dataset.grows else task.generation(0).plan).shape
+        if not task.spec.dataset.grows:
+            return task.generation(0).plan.shape
+        if self._shape is None:
+            self._shape = self._trial().shape
+        return self._shape
+
+    def most_iterations(self) -> int:
+        """Batches that an epoch has at most; of a dataset that grows as many as all its files would give."""
+        task, files = self._task, self._task.dataset.files
+        if not task.spec.dataset.grows:
+            return task.iterations(0)
+        return iterations(len(files) + len(files.gone), task.spec.sampling.videos_per_batch, drop_last=False)
 
     def batch_sizes(self) -> set[int]:
         """How many videos a batch of the first epoch has: the usual number, and that of the last batch.
