@@ -34,9 +34,15 @@ def aged(path: Path, age_s: float) -> None:
 
 
 def streaming(store: Path, folder: Path, **settings: object) -> dict[str, object]:
-    """A configuration whose one task grows: one clip a video, 2 videos a batch; keyword arguments as of `config`."""
+    """A configuration whose one task grows: one clip a video, 2 videos a batch; keyword arguments as of `config`.
+
+    Workers are threads, which start at once.
+    """
     usual: dict[str, object] = {"input_source": "streaming", "epochs": 8, "sampling": {"samples_per_video": 1}}
-    return config(store, folder, **(usual | settings))  # type: ignore[arg-type]
+    given = config(store, folder, **(usual | settings))  # type: ignore[arg-type]
+    cache = given["cache"]
+    assert isinstance(cache, dict)
+    return given | {"cache": {"worker_kind": "threads"} | cache}
 
 
 def epoch_of(cache: Cache, epoch: int, task: str = "train") -> list[str]:

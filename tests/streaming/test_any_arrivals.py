@@ -146,7 +146,7 @@ _CASE = given(k=st.integers(1, 3), tasks=st.sampled_from([1, 2]), doings=steps)
 _LIVES = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]}
 
 
-@settings(max_examples=8, **_LIVES)  # type: ignore[arg-type]
+@settings(max_examples=5, **_LIVES)  # type: ignore[arg-type]
 @_CASE
 def test_epochs_have_what_their_generation_had(
     clips: list[Path], k: int, tasks: int, doings: list[tuple[object, ...]]
@@ -157,7 +157,7 @@ def test_epochs_have_what_their_generation_had(
 
 
 @pytest.mark.long
-@settings(max_examples=300, **_LIVES)  # type: ignore[arg-type]
+@settings(max_examples=60, **_LIVES)  # type: ignore[arg-type]
 @_CASE
 def test_epochs_have_what_their_generation_had_many_times(
     clips: list[Path], k: int, tasks: int, doings: list[tuple[object, ...]]
