@@ -105,31 +105,24 @@ class Joining:
         return bool(self._catalog.load_draws(self._task.task_id, first, first).num_rows)
 
     def _draw(self, number: int, growing: Growing) -> None:
+        """Draw a generation; those that draw it together have the same videos, also if a restart lies between."""
         task, group = self._task, self._task.group
-        of_group = task.group_generation_of(number)
-        who = task.task_id if group is None else id(group)
-        files, ids = growing.for_generation(
-            who, of_group, lambda: None if group is None else group.newest_drawn(of_group)
-        )
-        try:
-            self._draw_among(number, files, ids)
-        except BaseException:
-            growing.forget(who, of_group)
-            raise
-
-    def _draw_among(self, number: int, files: Files, ids: NDArray[np.int64]) -> None:
-        task = self._task
-        self._take_in(files)
-        candidates = task.dataset.candidates(task.spec)
-        among = candidates[np.isin(candidates, ids)]
-        among = among if len(among) else candidates
-        size = task.spec.sampling.videos_per_batch
-        if task.spec.drop_last and len(among) < size:
-            raise BadInput(
-                f"task {task.spec.name!r}: {len(among)} videos are there for epoch {task.epochs_of(number).start}, and "
-                f"drop_last leaves out a batch of fewer than videos_per_batch, {size}; nothing is drawn until more are"
-            )
-        task.draw(number, among)
+        with growing.lock:
+            newest = None if group is None else group.newest_drawn(task.group_generation_of(number))
+            if newest is None:
+                growing.list()
+            self._take_in(growing.files)
+            candidates = task.dataset.candidates(task.spec)
+            among = candidates if newest is None else candidates[candidates <= newest]
+            among = among if len(among) else candidates
+            size = task.spec.sampling.videos_per_batch
+            if task.spec.drop_last and len(among) < size:
+                raise BadInput(
+                    f"task {task.spec.name!r}: {len(among)} videos are there for epoch {task.epochs_of(number).start}, "
+                    f"and drop_last leaves out a batch of fewer than videos_per_batch, {size}; nothing is drawn until "
+                    "more are"
+                )
+            task.draw(number, among)
 
     def _take_in(self, files: Files) -> None:
         """Let the task draw from these files; where its labels or its predicate refuse them, it stays as it is.

@@ -18,7 +18,7 @@ from tests.service.served import ended, start, told
 from tests.streaming.arriving import arrive, epoch_of, streaming
 from viewcache.api.service import files
 from viewcache.api.service.stopping import stop
-from viewcache.errors import NotFound
+from viewcache.errors import BadInput, NotFound
 from viewcache.failpoints import VARIABLE
 
 READS = """
@@ -57,6 +57,8 @@ def test_two_processes_read_the_same_while_videos_arrive_and_the_service_dies(
     folder = tmp_path / "videos"
     arrive(folder / "dog", *clips[:3])
     given = streaming(store, folder, labels="folders", join="epoch", epochs=4)
+    with viewcache.open(given, service="auto") as cache, pytest.raises(BadInput, match=r"1 videos cannot.*drop_last"):
+        cache.loader("train", rank=0, world=2)
     one, other = (start(READS, given) for _ in range(2))
     try:
         found = [go(one)]
