@@ -109,7 +109,7 @@ class Joining:
         task, group = self._task, self._task.group
         with growing.lock:
             newest = None if group is None else group.newest_drawn(task.group_generation_of(number))
-            if newest is None:
+            if newest is None or newest > growing.files.ids.max():
                 growing.list()
             self._take_in(growing.files)
             candidates = task.dataset.candidates(task.spec)
@@ -139,10 +139,15 @@ class Joining:
         except ViewcacheError as error:
             _log.warning("task %r: nothing new joins: %s", task.spec.name, error, extra={"action": "not_taken_in"})
             return
-        self._leave_out_misfits(dataset, drawn["video_id"].to_numpy())
+        self.leave_out_misfits(dataset, drawn["video_id"].to_numpy())
         task.take_in(dataset)
 
-    def _leave_out_misfits(self, dataset: Dataset, drawn: NDArray[np.int64]) -> None:
+    def leave_out_misfits(self, dataset: Dataset, drawn: NDArray[np.int64]) -> None:
+        """Let nothing be drawn of videos whose clips would not go with those that were ``drawn``, (n,) ids.
+
+        Raises:
+            BadVideo: there is one, and the policy is ``raise``.
+        """
         task = self._task
         usable = dataset.base[dataset.may_stand_in(dataset.base, task.spec.sampling.span)]
         seen = np.isin(usable, drawn)

@@ -16,7 +16,7 @@ from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files, needs_headers
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.plan import check_size
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
@@ -104,7 +104,10 @@ def open_task(
     )
     settings = TaskSettings(seed, k, budget_bytes)
     observer = observer or Observer()
-    return Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
+    task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
+    if drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:  # else nobody stands in for another
+        task.joining.leave_out_misfits(dataset, drawn["video_id"].to_numpy())
+    return task
 
 
 def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog, known: int | None) -> None:

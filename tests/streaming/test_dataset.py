@@ -88,6 +88,8 @@ def test_a_video_of_another_shape_does_not_stop_training(tmp_path: Path, clips: 
         assert settled(cache, 2) == settled(cache, 4) == ["v0", "v1", "v2", "v3"]
         told = str(sql(cache, "select distinct message from errors"))
         assert "wide.mp4: it gives clips of (4, 3, 48, 96), those drawn before are (4, 3, 48, 64)" in told
+    with viewcache.open(streaming(tmp_path / "skip", folder, on_bad_video="replace", **usual)) as cache:
+        assert settled(cache, 7) == ["v0", "v1", "v2", "v3"]
     (folder / "wide.mp4").unlink()
     with viewcache.open(streaming(tmp_path / "raise", folder, **usual)) as cache:
         settled(cache, 0)
