@@ -9,12 +9,10 @@ from pathlib import Path
 from tests.tiny import config
 from viewcache.api.session.cache import Cache
 
-__all__ = ["AGE_S", "LONG_AGO_S", "arrive", "epoch_of", "names_of", "streaming"]
+__all__ = ["LONG_AGO_S", "arrive", "epoch_of", "names_of", "streaming"]
 
-AGE_S = 10.0
-"""Seconds since a file was written: longer than `settle`, and shorter than what is given to one that cannot be read."""
 LONG_AGO_S = 1_000.0
-"""Longer than that, too."""
+"""Seconds since a file was written: longer than `settle`, also than what is given to one that cannot be read."""
 
 
 def arrive(folder: Path, *files: Path, age_s: float = LONG_AGO_S, name: str = "") -> None:

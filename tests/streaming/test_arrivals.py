@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.streaming.arriving import AGE_S, LONG_AGO_S, aged, arrive, epoch_of, streaming
+from tests.streaming.arriving import LONG_AGO_S, aged, arrive, epoch_of, streaming
 from viewcache.errors import BadVideo, DatasetNotFound
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.discover import discover
@@ -100,14 +100,14 @@ def test_a_clip_that_is_written_while_training_reads_joins_whole(
 ) -> None:
     """A real file grows in pieces, epoch after epoch: it is in no epoch before it is whole, then with all frames."""
     data, growing = clips[9].read_bytes(), folder / "grows.mp4"
-    with viewcache.open(streaming(tmp_path / "s", folder, join="epoch", epochs=7)) as cache:
+    with viewcache.open(streaming(tmp_path / "s", folder, join="epoch", epochs=7, settle=600)) as cache:
         seen = []
         for epoch in range(7):
             if epoch < 4:
                 with growing.open("ab") as file:
                     file.write(data[len(data) * epoch // 4 : len(data) * (epoch + 1) // 4])
             if epoch in (1, 4):  # once in the middle, its writer has rested
-                aged(growing, AGE_S)
+                aged(growing, LONG_AGO_S)
             seen.append("grows" in epoch_of(cache, epoch))
             cache.owner.look_ahead.wait_idle(60)
         assert seen == [False] * 5 + [True] * 2
