@@ -61,7 +61,10 @@ class TaskHandle(Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none.
+
+        Of a dataset that grows a label keeps its number; those of videos that join later come behind.
+        """
 
     @property
     def draws_together(self) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "Durability",
     "EvictionSpec",
     "InputSource",
+    "Join",
     "KeepRule",
     "Layout",
     "Merge",
@@ -67,8 +68,18 @@ class InputSource(StrEnum):
     """Where a dataset's videos come from."""
 
     FILE = "file"
+    """What is there when the cache is opened."""
     STREAMING = "streaming"
-    """A word of the paper; not supported."""
+    """A folder or prefix that grows: it is listed again while the cache is open."""
+
+
+class Join(StrEnum):
+    """When the new videos of a dataset that grows join."""
+
+    GENERATION = "generation"
+    """At the next generation that is not drawn."""
+    EPOCH = "epoch"
+    """At the next epoch that is not drawn: each epoch is a generation of its own."""
 
 
 class Coordination(StrEnum):
@@ -245,6 +256,11 @@ class DatasetSpec:
     uri: str
     """A folder, a glob or an fsspec URL, as written but made absolute when local."""
     input_source: InputSource = InputSource.FILE
+    join: Join = Join.GENERATION
+    """When new videos join, where the source is streaming."""
+    settle: float = 2.0
+    """Seconds for which nobody has written to a file that joins, where the source is streaming. Decides no view, so it
+    may change from run to run."""
     labels: str | None = None
     """Path or URL of a CSV or Parquet table, ``folders`` (the parent folder's name is the label), or None."""
     label_video_column: str = "video"
@@ -259,6 +275,11 @@ class DatasetSpec:
     """A larger frame is a bad video, refused before it is decoded."""
     probe: ProbeMode = ProbeMode.LAZY
     """Decides no view, so it may change from run to run."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether new videos join while the cache is open."""
+        return self.input_source == InputSource.STREAMING
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,3 +389,7 @@ class CacheSpec:
     def worker_count(self) -> int:
         """How many workers."""
         return self.workers or os.cpu_count() or 1
+
+    def epochs_at_once(self, task: TaskSpec) -> int:
+        """K of a task: epochs of it that are drawn and planned at once."""
+        return 1 if task.dataset.join == Join.EPOCH else self.epochs_per_generation

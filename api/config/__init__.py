@@ -6,6 +6,7 @@ In the order of work:
 - ``kinds``: what a key may hold
 - ``eviction_keys``: the keys of `cache.eviction`
 - ``op_worker_keys``: the keys of `cache.op_workers`
+- ``dataset_keys``: the keys of a task
 - ``keys``: the one table of keys
 - ``problems``: where mistakes are reported: the first is raised, or all are collected
 - ``eviction``: `cache.eviction`

@@ -7,6 +7,7 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 
 from collections.abc import Iterable
 
+from viewcache.api.config.dataset_keys import DATASET, MOST_SEED
 from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
@@ -14,14 +15,8 @@ from viewcache.materializer.spec import (
     BranchType,
     Coordination,
     Durability,
-    InputSource,
     KeepRule,
-    Layout,
     Merge,
-    OnBadVideo,
-    OnChangedVideo,
-    OnShortVideo,
-    ProbeMode,
     ServiceMode,
     WorkerKind,
 )
@@ -42,8 +37,6 @@ __all__ = [
 ]
 
 MOST_COUNT = 1_000_000
-MOST_SEED = 2**63 - 1
-"""What a BIGINT column holds."""
 
 
 def _count(name: str, doc: str, default: object, least: int = 1, most: int = MOST_COUNT) -> Key:
@@ -206,110 +199,6 @@ _TIER = KeySection(
     ),
 )
 
-_DATASET = KeySection(
-    "dataset",
-    "dataset",
-    "One training task: its videos, how clips are drawn from them and what is done to the frames.",
-    (
-        Key("tag", "name", "The task's name in paths: `view://{tag}/…`. Each task has its own.", REQUIRED),
-        Key(
-            "input_source",
-            "choice",
-            "`file`. `streaming` is a word of the paper that this release does not support.",
-            InputSource.FILE,
-            choices=tuple(InputSource),
-        ),
-        Key(
-            "video_dataset_path",
-            "url",
-            "The videos: a folder (searched with its subfolders), a glob or an fsspec URL.",
-            REQUIRED,
-        ),
-        Key(
-            "sampling",
-            "section",
-            "Which frames make a clip, and how many clips make a batch.",
-            REQUIRED,
-            section="sampling",
-        ),
-        Key(
-            "augmentation",
-            "sections",
-            "Steps from decoded frames to finished clips; without any, clips are the decoded frames.",
-            (),
-            "none",
-            section="step",
-        ),
-        Key(
-            "labels",
-            "url",
-            "A `.csv` or `.parquet` table with a row per video, or `folders`: the parent folder's name is the label.",
-            None,
-            "none",
-        ),
-        Key("label_video_column", "text", "Column of the table that names the video.", "video"),
-        Key("label_column", "text", "Column of the table that is the label; further columns can be queried.", "label"),
-        Key("where", "text", "SQL condition over the dataset's columns that chooses the videos.", None, "all videos"),
-        _count("epochs", "Epochs that the task runs for.", 1),
-        Key(
-            "seed",
-            "integer",
-            "Seed of the task's random choices.",
-            None,
-            "`cache.seed`",
-            least=0,
-            most=MOST_SEED,
-        ),
-        Key("drop_last", "flag", "Whether the last, smaller batch of an epoch is left out.", False),
-        Key(
-            "layout",
-            "choice",
-            "Axis order of the loader's tensors, as strided views.",
-            Layout.TCHW,
-            choices=tuple(Layout),
-        ),
-        Key(
-            "on_bad_video",
-            "choice",
-            "What a video that cannot be decoded does: an error, no sample, or another video in its place. Damage that "
-            "only decoding shows is replaced with `skip` too, because its place is already drawn.",
-            OnBadVideo.RAISE,
-            choices=tuple(OnBadVideo),
-        ),
-        Key(
-            "on_short_video",
-            "choice",
-            "What a video shorter than a clip does: repeat the last frame, start again, or give no sample.",
-            OnShortVideo.CLAMP,
-            choices=tuple(OnShortVideo),
-        ),
-        Key(
-            "on_changed_video",
-            "choice",
-            "What a file does that was replaced by other content after its video was drawn: an error when the cache is "
-            "opened; or a warning and a row in `errors`, and its views show the new content. May change from run to "
-            "run.",
-            OnChangedVideo.RAISE,
-            choices=tuple(OnChangedVideo),
-        ),
-        Key(
-            "probe",
-            "choice",
-            "How thoroughly a new file is looked into when the cache is opened: `lazy` by its header where that tells "
-            "enough (MP4, QuickTime), and its packets when the video is decoded first; `full` reads every packet of "
-            "every file. Decides no view. May change from run to run.",
-            ProbeMode.LAZY,
-            choices=tuple(ProbeMode),
-        ),
-        _count(
-            "max_pixels",
-            "Pixels of a frame; a larger one is a bad video and is never decoded.",
-            8192 * 4320,
-            most=2**31 - 1,
-        ),
-    ),
-)
-
 _SAMPLING = KeySection(
     "sampling",
     "dataset.sampling",
@@ -410,7 +299,7 @@ _BRANCH = KeySection(
 
 SECTIONS: dict[str, KeySection] = {
     section.name: section
-    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, _DATASET, _SAMPLING, _STEP, _BRANCH)
+    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, DATASET, _SAMPLING, _STEP, _BRANCH)
 }
 
 STEP_KEYS: dict[BranchType, tuple[str, ...]] = {

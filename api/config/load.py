@@ -363,11 +363,13 @@ def _task(
 
 
 def _check_input_source(entries: Entries) -> None:
-    if entries.value("input_source") != InputSource.FILE:
+    """Refuse keys of a dataset that grows where it does not."""
+    given = [key for key in ("join", "settle") if entries.has(key)]
+    if given and entries.value("input_source") == InputSource.FILE:
         raise error_at(
-            entries.place("input_source"),
-            ConfigCode.UNSUPPORTED,
-            f"{entries.name_of('input_source')}: streaming is not supported yet; this release reads files (file)",
+            entries.place(given[0]),
+            ConfigCode.MISPLACED_KEY,
+            f"{entries.name_of(given[0])} is of a dataset that grows: set input_source: streaming, or leave it out",
         )
 
 

@@ -180,7 +180,7 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
             yield task.name, Problem(Level.WARNING, "batch_larger_than_dataset", text, task.place)
         clip = _clip_bytes(task)
         if clip and not scan:
-            epochs = min(task.epochs, config.cache.epochs_per_generation)
+            epochs = min(task.epochs, config.cache.epochs_at_once(task))
             need = clip * files * task.sampling.samples_per_video * epochs
             yield from ((task.name, problem) for problem in _little(config, task, need))
 
@@ -243,7 +243,7 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     for bad in task.dataset.bad:
         yield Problem(Level.WARNING, "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:
-        minimum, clips = task.batch_bound()
+        minimum, clips = task.outline.batch_bound()
         plan = task.generation(0).plan
     except _OF_THE_TASK as error:
         yield _refused(spec, error, _place_of(spec, error, places))

@@ -109,9 +109,8 @@ class Outlook:
 
 def generations_of(config: Config, epochs: int | None) -> list[int]:
     """The generations that cover the first epochs of the longest task; None, or more than it has = all."""
-    longest = max((task.epochs for task in config.tasks), default=1)
-    most = longest if epochs is None else min(epochs, longest)
-    return list(range(-(-most // config.cache.epochs_per_generation)))
+    wanted = ((task, task.epochs if epochs is None else min(epochs, task.epochs)) for task in config.tasks)
+    return list(range(max((-(-most // config.cache.epochs_at_once(task)) for task, most in wanted), default=1)))
 
 
 def previews(config: Config, generations: Iterable[int], progress: Progress | None = None) -> Outlook:
@@ -224,7 +223,7 @@ def _opened(
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
     plan, objects = task.generation(number).plan, _kinds(catalog, task, number)
     budget = config.cache.local.budget_bytes
-    minimum, clips = task.batch_bound()
+    minimum, clips = task.outline.batch_bound()
     if minimum > budget:
         warnings = (
             *warnings,

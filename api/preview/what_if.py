@@ -167,7 +167,7 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
 
         def under(budget: int) -> Figures:
             keep = replace(KeepSettings.of(config.cache), budget_bytes=budget)
-            reserve = max(min(task.batch_bound()[0], budget // 4) for task in tasks)
+            reserve = max(min(task.outline.batch_bound()[0], budget // 4) for task in tasks)
             workers = config.cache.worker_count
             setting = Setting(keep, cost, workers, reserve, tuple(paces), question.prefetch, share)
             return simulate(trace, setting)
@@ -239,7 +239,7 @@ def _read_all(tasks: Sequence[Task], paces: Sequence[float], epochs: int | None)
 def _outlook(budget: int, tasks: Sequence[Task], under: Callable[[int], Figures]) -> BudgetOutlook:
     try:
         for task in tasks:
-            need, clips = task.batch_bound()
+            need, clips = task.outline.batch_bound()
             if need > budget:
                 raise BudgetTooSmall(
                     f"a batch of task {task.spec.name!r} has {clips} clips that take up to {need} bytes; "
@@ -282,7 +282,7 @@ def _least(outlooks: Sequence[BudgetOutlook], once: int) -> int | None:
 
 def _search(trace: UseTrace, tasks: Sequence[Task], once: int, under: Callable[[int], Figures]) -> int | None:
     """The least budget from which on nothing is decoded twice, to within 3 %."""
-    low, high = max(task.batch_bound()[0] for task in tasks), 1
+    low, high = max(task.outline.batch_bound()[0] for task in tasks), 1
     for number in range(max(len(each) for each in trace.tasks)):
         near = (section for each in trace.tasks for section in each[number : number + 2])
         clips = np.unique(np.concatenate([trace.clips_of(section) for section in near]))

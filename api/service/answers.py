@@ -81,6 +81,8 @@ class AboutTask(Answer, tag="about_task"):
     read_ops: str
     """JSON: names and parameters of the operations that run at reading."""
     depths: tuple[int, ...]
+    grows: bool
+    """Whether new videos join it, and with them new classes."""
 
 
 class Seated(Answer, tag="seated"):

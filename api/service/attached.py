@@ -105,7 +105,7 @@ class AttachedCache:
         return self._tasks[name]
 
     def classes(self, task: str) -> tuple[str, ...]:
-        """The distinct text labels of a task, sorted; see `Cache.classes`."""
+        """The distinct text labels of a task; see `Cache.classes`."""
         return self.task(task).classes
 
     def loader(self, task: str, **options: Any) -> Loader:

@@ -116,7 +116,9 @@ class AttachedTask:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+        """The distinct text labels; see `TaskHandle.classes`."""
+        if self._about.grows:
+            self._about = self.client.ask(answers.AboutTask, asks.About(self.name))
         return self._about.classes
 
     @property

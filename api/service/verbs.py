@@ -217,9 +217,10 @@ class Verbs:
             task.clip_shape,
             tuple(sorted(task.batch_sizes())),
             task.task.joined,
-            self.cache.config.cache.epochs_per_generation,
+            task.task.epochs_at_once,
             json.dumps([[call.name, call.params] for call in task.task.graph.read_ops]),
             task.depths(),
+            task.task.spec.dataset.grows,
         )
 
     # Reading -------------------------------------------------------------------------------------------------------

@@ -138,7 +138,9 @@ class Cache:
         return self.owner.handle(name)
 
     def classes(self, task: str) -> tuple[str, ...]:
-        """The distinct text labels of a task, sorted; a label's number is its place here. Empty without text labels.
+        """The distinct text labels of a task; a label's number is its place here. Empty without text labels.
+
+        They are sorted; of a dataset that grows those that join later come behind.
 
         Raises:
             ViewNotFound: no such task.

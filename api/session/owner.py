@@ -15,6 +15,7 @@ from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
@@ -156,6 +157,7 @@ class Owner:
         """Names of the tasks that are open and share already."""
         self._handles: dict[str, OwnedTask] = {}
         self._groups: dict[int, Group] = {}
+        self._grown: dict[DatasetSpec, Growing] = {}
 
     def _observer(self) -> Observer:
         path = self.config.cache.trace
@@ -265,7 +267,7 @@ class Owner:
     def leave(self, name: str) -> None:
         """See `Cache.leave`."""
         task = self.handle(name).task
-        last = task.spec.epochs * task.iterations(0)
+        last = task.spec.epochs * task.outline.most_iterations()
         self.catalog.limit_seats(task.task_id, 1)
         self.catalog.advance(ProgressRow(task.task_id, 0, task.spec.epochs, 0, last, 0.0))
         self.look_ahead.leave(task)
@@ -312,6 +314,7 @@ class Owner:
                 observer=self.observer,
                 tasks=self.config.tasks,
                 listed=listed,
+                grown=self._grown,
             )
         return Reader(
             task,
@@ -328,7 +331,7 @@ class Owner:
         """A budget must hold the largest batch: less could never be read (law 7)."""
         for reader in self._readers.values():
             with placed(reader.spec):
-                need, clips = reader.task.batch_bound()
+                need, clips = reader.task.outline.batch_bound()
             if need > self.tier.budget_bytes:
                 raise BudgetTooSmall(
                     f"a batch of task {reader.spec.name!r} has {clips} clips that take up to {need} bytes, but "
@@ -373,7 +376,7 @@ class Owner:
             dispatcher.counted()
 
     def _reserve(self) -> int:
-        return max((task.demand_reserve(task.batch_bound()[0]) for task in self.opened), default=0)
+        return max((task.demand_reserve(task.outline.batch_bound()[0]) for task in self.opened), default=0)
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
         if isinstance(work, SingleWork | IntermediateWork):

@@ -13,7 +13,9 @@ In the order of work:
 - ``headers``: read the headers of new files while others train already
 - ``files``: a dataset's files in memory, for all tasks that draw from them
 - ``recording``: what was found of files, as rows of the catalog; their content keys
+- ``arrivals``: which files of a dataset that grows are complete
 - ``listing``: list a dataset, look into what is new, record both; which files were replaced
+- ``growing``: list a dataset that grows again, for each generation that is about to be drawn
 - ``classes``: the numbers of text labels
 - ``columns``: what a label table says, as rows of the catalog
 - ``dataset``: a task's videos: what may be drawn, and what stands in for bad ones

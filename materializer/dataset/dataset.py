@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
-from viewcache.materializer.dataset.classes import class_names, class_numbers
+from viewcache.materializer.dataset.classes import class_names, class_numbers, first_epochs
 from viewcache.materializer.dataset.columns import record_columns, record_labels
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.labels import labels_for
@@ -33,8 +33,14 @@ _MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes")
 class Dataset:
     """The videos of one task, sorted by name. Thread-safe."""
 
-    def __init__(self, spec: DatasetSpec, files: Files, catalog: Catalog) -> None:
+    def __init__(self, spec: DatasetSpec, files: Files, catalog: Catalog, drawn: pa.Table | None = None) -> None:
         """Choose among listed files, and record what the label table says of them.
+
+        Args:
+            spec: of the task.
+            files: that are there.
+            catalog: what we know.
+            drawn: what the task has drawn, as `Catalog.first_drawn` gives it, if its dataset grows.
 
         Raises:
             DatasetNotFound: no label table.
@@ -48,9 +54,16 @@ class Dataset:
         if spec.labels is not None:
             record_labels(catalog, files, self._labels)
         record_columns(catalog, files.dataset_id, dict(zip(files.ids.tolist(), self._columns, strict=True)))
-        self._classes = class_names(self._labels)
-        self._chosen = self._where()
-        """(files,) whether the predicate selects each."""
+        recorded = [] if drawn is None or spec.labels is None else drawn.to_pylist()
+        self._classes = class_names(
+            self._labels, first_epochs(recorded, dict(zip(files.ids.tolist(), self._labels, strict=True)))
+        )
+        self._chosen = self._where() & files.there
+        """(files,) whether the predicate selects each, of those that are there."""
+        if spec.grows:  # a video whose row is still to come waits for it, so that no batch has it without its label
+            self._chosen &= np.array([each.named for each in labelled], bool)
+        self._left_out_for: dict[int, str] = {}
+        """Row of a video that the task cannot use, though it can be decoded → why."""
 
     @property
     def dataset_id(self) -> int:
@@ -71,6 +84,12 @@ class Dataset:
         """Files that cannot be decoded, by name; all headers are read now."""
         self.files.headers.wait()
         return [self._file(row) for row in np.flatnonzero(~self._good()).tolist()]
+
+    def leave_out(self, video_id: int, why: str) -> None:
+        """Draw nothing of a video, though it can be decoded; before anybody draws."""
+        row = self.files.row_of[video_id]
+        self._chosen[row] = False
+        self._left_out_for[row] = why
 
     def _good(self) -> NDArray[np.bool_]:
         """(files,) whether each can be decoded, as far as is known, and is not too large for this task."""
@@ -126,6 +145,8 @@ class Dataset:
             BadInput: nothing is left to draw from.
         """
         span, files = task.sampling.span, self.files
+        if not self.files.there.any():
+            raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
         good = self._good()
@@ -258,7 +279,7 @@ class Dataset:
         self.files.headers.look([row])
         return self.is_usable(video_id, span)
 
-    @cached_property
+    @property
     def base(self) -> NDArray[np.int64]:
         """Ids of the videos that the predicate selects, good and bad, in the order of names: stand-ins are of these."""
         return np.asarray(self.files.ids[self._chosen])
@@ -335,6 +356,10 @@ class Dataset:
             return f"{shown(files.gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
         if error := self._error(row):
             return error
+        if why := self._left_out_for.get(row):
+            return why
+        if not files.there[row]:
+            return f"{shown(files.uris[row])} is gone, or is another file than when it joined"
         if not self._chosen[row]:
             return f"{files.uris[row]} is not selected by where: {self.spec.where!r} any more"
         return f"{files.uris[row]} has {files.frames[row]} frames where a clip spans {span}"
@@ -397,8 +422,13 @@ class Dataset:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted; a label's number is its place here. Empty if labels are numbers or none."""
+        """The distinct text labels, see `class_names`; a label's number is its place here."""
         return self._classes
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its labels are whole numbers, which stand for themselves."""
+        return not self._classes and any(label is not None for label in self._labels)
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:

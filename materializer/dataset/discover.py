@@ -177,6 +177,7 @@ def _remote(uri: str) -> Iterator[Found]:
     quiet_requests()
     try:
         fs, path = url_to_fs(uri)
+        fs.invalidate_cache()  # it remembers what it listed before, and files may have come since
         if _MAGIC & set(path):
             base, entries = _fixed_part(path, "/"), fs.glob(path, detail=True)
         elif fs.isfile(path):

@@ -4,7 +4,7 @@ Several tasks draw from them. Packet indexes stay where they lie until a video i
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -72,6 +72,7 @@ class Files:
         *,
         max_pixels: int,
         workers: int = 0,
+        missing: Set[str] = frozenset(),
     ) -> None:
         """Take the rows of the files that are there, sorted by name, and what else a listing finds.
 
@@ -85,17 +86,22 @@ class Files:
             changed: what is to be told of files that have other content than when they were drawn.
             max_pixels: a frame with more makes a video bad.
             workers: processes that read headers; 0 = one per core.
+            missing: URIs of rows whose file went away while others were drawn from.
         """
         self.uri = uri
         self.dataset_id = dataset_id
         self.gone = gone
         self.changed = tuple(changed)
+        self.missing = missing
+        """URIs of files that went away: no order that is drawn from now on has them."""
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
         self.names: tuple[str, ...] = tuple(rows["name"].to_pylist())
         self.uris: tuple[str, ...] = tuple(rows["uri"].to_pylist())
         self.paths = tuple(each.path for each in listed)
+        self.there: NDArray[np.bool_] = np.array([uri not in missing for uri in self.uris], bool)
+        """Whether each was there when the dataset was listed last."""
         self.keys: list[str] = rows["key"].to_pylist()
         self.frames = _numbers(rows, "frames")
         self._coded = np.stack([_numbers(rows, "height"), _numbers(rows, "width")], axis=1)
@@ -286,6 +292,14 @@ class Files:
                 )
                 for name, value in zip(_TIMES, spaced, strict=True):
                     self._times[name][row] = value
+
+    def remember_faults(self, before: "Files") -> None:
+        """Videos that turned out bad stay so, also where only this process knows it."""
+        for row in np.flatnonzero(~before.whole).tolist():
+            mine = self.row_of_key.get(before.keys[row])
+            if mine is not None:
+                self.whole[mine] = False
+                self._errors[mine] = before.error(row)
 
     def _learn_header(self, looked: Sequence[Looked]) -> None:
         """Go by what was found of files that were only listed."""

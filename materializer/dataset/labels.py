@@ -31,6 +31,8 @@ class Labelled:
     label: Value = None
     columns: dict[str, Value] = field(default_factory=dict)
     """All further columns, by name."""
+    named: bool = True
+    """Whether the table has a row for it."""
 
 
 def labels_for(
@@ -50,7 +52,7 @@ def labels_for(
         names: of the videos, as `names_for` gives them; None = as if all were new.
 
     Returns:
-        One entry per path; empty for videos that the table does not name.
+        One entry per path; empty, and not ``named``, for videos that the table does not name.
 
     Raises:
         DatasetNotFound: the table is not there.
@@ -95,7 +97,7 @@ def _matched(
             f"{name}: none of its {len(rows)} rows names a video of the dataset; column {video_column!r} has "
             f"{str(rows[0][video_column])!r}, the first video is {paths[0]!r}"
         )
-    return [each or Labelled() for each in out]
+    return [each or Labelled(named=False) for each in out]
 
 
 def _meanings(paths: Sequence[str], names: Sequence[str]) -> dict[str, int]:

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
 from viewcache.catalog.rows import column_table
-from viewcache.errors import BadInput, CatalogDamaged
+from viewcache.errors import BadInput, CatalogDamaged, DatasetNotFound
 from viewcache.failpoints import failpoint
+from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.discover import Found, discover
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.names import names_for
@@ -31,7 +32,7 @@ from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode, TaskSpec
 
-__all__ = ["Progress", "files_of", "guarded_among", "list_files", "needs_headers"]
+__all__ = ["Progress", "files_of", "guarded_among", "list_again", "list_files", "needs_headers"]
 
 _BY_HEADER = re.compile(r"\b(frames|fps|duration_s|height|width|codec|status)\b", re.IGNORECASE)
 """Columns of a predicate that are known of a video whose header was read."""
@@ -53,7 +54,9 @@ _log = logging.getLogger("viewcache.dataset")
 
 def files_of(dataset: DatasetSpec, probe: ProbeMode | None = None) -> DatasetSpec:
     """What of a dataset decides which files are listed, and how they are looked into; ``probe`` in place of its own."""
-    return DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=dataset.probe if probe is None else probe)
+    probe = dataset.probe if probe is None else probe
+    listed = DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=probe)
+    return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed
 
 
 def guarded_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> set[str]:
@@ -65,10 +68,11 @@ def guarded_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> set[str]:
 def needs_headers(spec: DatasetSpec) -> bool:
     """Whether it cannot be said which videos are drawn before all headers are read.
 
-    Orders must not depend on how far reading them is, or two caches would draw different ones.
+    Orders must not depend on how far reading them is, or two caches would draw different ones. Of a dataset that grows
+    only files join whose header was read.
     """
     skips = spec.on_bad_video == OnBadVideo.SKIP or spec.on_short_video == OnShortVideo.SKIP
-    return skips or (spec.where is not None and _BY_HEADER.search(spec.where) is not None)
+    return spec.grows or skips or (spec.where is not None and _BY_HEADER.search(spec.where) is not None)
 
 
 def list_files(
@@ -91,14 +95,17 @@ def list_files(
         whole: all of them; else the headers of a large dataset's new files are left to `Files.headers`.
 
     Raises:
-        DatasetNotFound: no folder, or no videos.
+        DatasetNotFound: no folder, or no videos; of a dataset that grows, none that is complete.
         BadInput: a file has other content than when a guarded task drew it; that is not recorded.
         Full: no disk space, or too many open files.
     """
     dataset_id = catalog.register_dataset(spec.uri)
     with _uncollected():
         known = _Known(catalog.load_videos(dataset_id))
-        listing = _Listing(spec, catalog, dataset_id, known, discover(spec.uri), guarded)
+        found = discover(spec.uri)
+        if spec.grows:
+            found = _complete(spec, known, found, workers)
+        listing = _Listing(spec, catalog, dataset_id, known, found, guarded)
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
@@ -106,6 +113,89 @@ def list_files(
         files = listing.files(workers)
     give_back_memory()
     return files
+
+
+def _complete(spec: DatasetSpec, known: "_Known", found: Sequence[Found], workers: int) -> list[Found]:
+    """The files that may be drawn: those that could be before, and what is new and complete."""
+    arrivals = Arrivals(spec)
+    ready = {each.uri for each in arrivals.complete([each for each in found if not known.is_whole(each.uri)], workers)}
+    there = [each for each in found if each.uri in ready or known.is_whole(each.uri)]
+    if not there:
+        raise DatasetNotFound(
+            f"{shown(spec.uri)} holds no complete video yet: {arrivals.waiting} are still being written, or cannot be "
+            f"read yet; a dataset that grows begins with one to which nobody has written for {spec.settle:g} s "
+            "(dataset.settle): open the cache again then"
+        )
+    return there
+
+
+def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arrivals, workers: int = 0) -> Files:
+    """List a dataset that grows once more: the same files, what is new and complete, and which are gone.
+
+    A file that has joined stays as it was when it did. Should it be replaced, it counts as gone: in epochs that are
+    drawn its clips are an error by policy, as in any dataset, and the next opening compares the contents.
+
+    Args:
+        spec: what `list_files` was given.
+        catalog: what is known of it.
+        files: what it gave, or this function.
+        arrivals: remembers what is not complete.
+        workers: processes that look into files; 0 = one per core.
+
+    Returns:
+        ``files`` itself if nothing is new or gone.
+
+    Raises:
+        DatasetNotFound: it cannot be listed, or nothing is there.
+        Full: no disk space, or too many open files.
+    """
+    with _uncollected():
+        found = discover(spec.uri)
+        here = {each.uri: each for each in found}
+        joined = {uri: row for row, uri in enumerate(files.uris)}
+        missing = {uri for uri, row in joined.items() if uri not in here or _is_replaced(files, row, here[uri])}
+        new = [each for each in found if _may_join(files, joined.get(each.uri), each)]
+    new = arrivals.complete(new, workers)
+    if new:
+        with _uncollected():
+            known = _Known(catalog.load_videos(files.dataset_id))
+            new = [each for each in new if not known.is_replaced(each)]
+            listing = _Listing(spec, catalog, files.dataset_id, known, new, ())
+            listing.register(partly=True)
+        listing.look(workers, None, whole=True)
+    if not new and missing == files.missing:
+        return files
+    with _uncollected():
+        fresh = {each.uri: each for each in new}
+        rows = catalog.load_videos(files.dataset_id)
+        rows = rows.filter(pa.array([uri in joined or uri in fresh for uri in rows["uri"].to_pylist()], pa.bool_()))
+        rows = rows.take(pc.sort_indices(rows["name"]))
+        listed = [fresh.get(uri) or files.found(joined[uri]) for uri in rows["uri"].to_pylist()]
+        grown = Files(
+            catalog,
+            spec.uri,
+            files.dataset_id,
+            rows,
+            listed,
+            files.gone,
+            files.changed,
+            max_pixels=spec.max_pixels,
+            workers=workers,
+            missing=missing,
+        )
+        grown.remember_faults(files)
+    give_back_memory()
+    return grown
+
+
+def _may_join(files: Files, row: int | None, file: Found) -> bool:
+    """Whether a file is new, or was bad and is another one by now."""
+    return row is None or not (files.whole[row] or files.found(row).stamp.same(file.stamp))
+
+
+def _is_replaced(files: Files, row: int, file: Found) -> bool:
+    """Whether a file that can be decoded is another one than when it joined."""
+    return bool(files.whole[row]) and not files.found(row).stamp.same(file.stamp)
 
 
 @contextmanager
@@ -160,6 +250,19 @@ class _Known:
         """Whether nobody has looked into a registered file."""
         return bool(self._columns["status"][self.row_of[uri]] == VideoStatus.LISTED)
 
+    def is_whole(self, uri: str) -> bool:
+        """Whether a file could be decoded when it was looked into last."""
+        row = self.row_of.get(uri)
+        return row is not None and bool(self._columns["status"][row] == VideoStatus.OK)
+
+    def is_replaced(self, file: Found) -> bool:
+        """Whether a file that was gone is back with another size or time: the next opening compares the contents."""
+        row = self.row_of.get(file.uri)
+        if row is None or self._columns["status"][row] != VideoStatus.GONE or self._columns["frames"][row] is None:
+            return False
+        size, mtime_ns, etag = (self._columns[name][row] for name in ("size_bytes", "mtime_ns", "etag"))
+        return not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp)
+
     def was_indexed(self, uri: str) -> bool:
         """Whether every packet of a file was read once, so that views of it may have been made."""
         row = self.row_of.get(uri)
@@ -187,14 +290,14 @@ class _Listing:
     warnings: list[str] = field(default_factory=list)
     """What is to be told of files that were replaced."""
 
-    def register(self) -> None:
-        """Give the new files names and ids, and say which are gone."""
+    def register(self, *, partly: bool = False) -> None:
+        """Give the new files names and ids, and say which are gone; nothing of the latter if only part was listed."""
         uris = {each.uri for each in self.found}
         fresh = [each for each in self.found if each.uri not in self.known.row_of]
         named = sorted(zip(self._names(fresh), fresh, strict=True), key=lambda each: each[0])
         for first in range(0, len(named), LISTED_AT_ONCE):
             self.catalog.upsert_videos(self.dataset_id, _new_rows(named[first : first + LISTED_AT_ONCE]))
-        gone = [_gone_row(row) for row in self.known.gone(uris)]
+        gone = [] if partly else [_gone_row(row) for row in self.known.gone(uris)]
         self.catalog.upsert_videos(self.dataset_id, gone)
         if fresh or gone:
             self.known = _Known(self.catalog.load_videos(self.dataset_id))

@@ -5,16 +5,18 @@ from dataclasses import fields, is_dataclass, replace
 
 from viewcache.materializer import ops
 from viewcache.materializer.planning.graph import AbstractGraph, check_graph
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, Join, OpCall, StepSpec, TaskSpec
 
 __all__ = ["canonical", "graph_of", "seed_of", "stage_of"]
 
 # What may change between two runs without changing what any path means, so it is no part of a task's definition.
 _NOT_DEFINING = {
     TaskSpec: ("name", "epochs", "layout"),
-    DatasetSpec: ("on_changed_video", "probe"),
+    DatasetSpec: ("on_changed_video", "probe", "settle"),
     StepSpec: ("name",),
 }
+_LEFT_OUT: dict[type, dict[str, object]] = {DatasetSpec: {"join": Join.GENERATION}}
+"""What came in a later release is left out where it is as before, so that definitions of earlier ones hold."""
 
 
 def seed_of(cache: CacheSpec, task: TaskSpec) -> int:
@@ -27,7 +29,7 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 
     It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
     name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
-    ``epochs``, ``layout``, ``on_changed_video`` and ``probe``.
+    ``epochs``, ``layout``, ``on_changed_video``, ``probe`` and ``settle``.
     """
     values = _plain(replace(task, seed=seed_of(cache, task)))
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -46,8 +48,9 @@ def stage_of(op: OpCall) -> str:
 def _plain(value: object) -> object:
     """Plain JSON values of a spec; fields that do not compare, which are places, are left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        skipped = _NOT_DEFINING.get(type(value), ())
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.compare and f.name not in skipped}
+        skipped, usual = _NOT_DEFINING.get(type(value), ()), _LEFT_OUT.get(type(value), {})
+        named = ((f.name, getattr(value, f.name)) for f in fields(value) if f.compare and f.name not in skipped)
+        return {name: _plain(each) for name, each in named if name not in usual or each != usual[name]}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value

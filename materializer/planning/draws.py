@@ -29,9 +29,27 @@ __all__ = [
 
 
 def recorded_order(
-    catalog: Catalog, dataset: Dataset, spec: TaskSpec, task_id: int, seed: int, epochs: range, *, together: bool
+    catalog: Catalog,
+    dataset: Dataset,
+    candidates: Callable[[], NDArray[np.int64]],
+    spec: TaskSpec,
+    task_id: int,
+    seed: int,
+    epochs: range,
+    *,
+    together: bool,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The order of some epochs as it stands; what is new is recorded now.
+
+    Args:
+        catalog: where draws are recorded.
+        dataset: of the task.
+        candidates: ids of the videos, by name, of which a generation is drawn that has none yet.
+        spec: of the task.
+        task_id: of the task.
+        seed: of the task.
+        epochs: of one generation.
+        together: whether the order is drawn with others.
 
     Returns:
         (epochs, videos) ids, and (epochs,) how many positions are settled. What is drawn together with others begins
@@ -42,8 +60,8 @@ def recorded_order(
     drawn: NDArray[np.int64] = recorded["video_id"].to_numpy()
     known = list(drawn.reshape(done, -1)) if done else []
     # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
-    candidates = dataset.by_name(known[0]) if done else dataset.candidates(spec)
-    fresh = [candidates[draw_epoch(seed, spec.name, epoch, len(candidates))] for epoch in epochs[done:]]
+    named = dataset.by_name(known[0]) if done else candidates()
+    fresh = [named[draw_epoch(seed, spec.name, epoch, len(named))] for epoch in epochs[done:]]
     order = np.stack([*known, *fresh])
     partly = catalog.load_settled(task_id)
     settled = np.array([partly.get(epoch, order.shape[1]) for epoch in epochs[:done]] + [0] * len(fresh), np.int64)

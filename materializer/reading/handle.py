@@ -128,7 +128,10 @@ class OwnedTask:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none."""
+        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none.
+
+        Of a dataset that grows a label keeps its number; those of videos that join later come behind.
+        """
         return self.task.dataset.classes
 
     @property
@@ -144,7 +147,7 @@ class OwnedTask:
     @property
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``."""
-        return self.gate.run(lambda: self.task.clip_shape())
+        return self.gate.run(lambda: self.task.outline.clip_shape())
 
     def generation_of(self, epoch: int) -> int:
         """Number of the generation, the epochs that are planned together, that an epoch belongs to.
@@ -185,7 +188,7 @@ class OwnedTask:
     @gated
     def batch_sizes(self) -> set[int]:
         """How many videos a batch has: the usual number, and that of the last batch of an epoch."""
-        return self.task.batch_sizes()
+        return self.task.outline.batch_sizes()
 
     def check_world(self, world: int) -> None:
         """Refuse several ranks of a task that draws its order with others; see `Reader.check_world`."""

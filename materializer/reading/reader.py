@@ -341,13 +341,20 @@ class Reader:
     def check_world(self, world: int) -> None:
         """Refuse several ranks of a task that draws its order with others, unless one process draws for all of them.
 
-        That order depends on the paces of all their readers. Ranks that are processes have a cache each, so each would
-        draw another order, and nothing would tell them.
+        That order depends on the paces of all their readers, and what is drawn of a dataset that grows on when it is.
+        Ranks that are processes have a cache each, so each would draw another order, and nothing would tell them.
 
         Raises:
             BadInput: the message says what to change.
         """
-        if world > 1 and self.task.draws_together and not self._draws_for_all:
+        if world < 2 or self._draws_for_all:
+            return
+        if self.spec.dataset.grows:
+            raise BadInput(
+                f"the dataset of task {self.spec.name!r} grows, so {world} ranks that each list it would read other "
+                "batches; let a service own the cache (cache.service: auto)"
+            )
+        if self.task.draws_together:
             raise BadInput(
                 f"task {self.spec.name!r} draws its order with other tasks, which no other process can know, so "
                 f"{world} ranks would read different batches; let a service own the cache (cache.service: auto), set "

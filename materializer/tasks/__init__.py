@@ -10,6 +10,8 @@ In the order of work:
 - ``replacing``: another video for clips that theirs cannot give, and plans by what is known by now
 - ``batch_work``: the clips of one batch, as work
 - ``early``: batches that are read before their generation is planned
+- ``outline``: what batches will look like, before anything is drawn
+- ``joining``: new videos join a task whose dataset grows
 - ``task``: one task of an open cache: its videos, draws and generations
 - ``group``: tasks over one dataset: what they share, and drawing for them
 - ``look_ahead``: planning and announcing what readers will need

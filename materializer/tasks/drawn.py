@@ -45,6 +45,9 @@ class OrderGroup(Protocol[SomeTask]):
     def twins(self, task: SomeTask, number: int) -> list[tuple[GenerationPlan, NDArray[np.int64]]]:
         """Plans of a generation's epochs that tasks of the same definition have, and their rows' objects."""
 
+    def newest_drawn(self, group_generation: int) -> int | None:
+        """The largest ``video_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
+
     def matching_generations(self, task: SomeTask, number: int) -> Iterator[tuple[SomeTask, int]]:
         """The generations of other tasks that belong to the same epochs of the group."""
 

@@ -53,6 +53,8 @@ def _may_share(task: Task, other: Task) -> bool:
     modes = task.spec.sampling.coordination, other.spec.sampling.coordination
     if task.dataset.dataset_id != other.dataset.dataset_id or Coordination.INDEPENDENT in modes:
         return False
+    if task.epochs_at_once != other.epochs_at_once:  # their generations would not go together
+        return False
     return not task.dataset.selected.isdisjoint(other.dataset.selected)
 
 
@@ -132,6 +134,16 @@ class Group:
                 with self.lock:  # under which a plan is replaced together with its objects
                     found.append((active.plan, active.object_ids))
         return found
+
+    def newest_drawn(self, group_generation: int) -> int | None:
+        """The largest ``video_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
+        drawn: list[int] = []
+        for task in list(self._tasks.values()):
+            number = group_generation - task.skipped
+            if task.spec.dataset.grows and 0 <= number <= task.last_generation():
+                first = task.epochs_of(number).start
+                drawn += self._catalog.load_draws(task.task_id, first, first)["video_id"].to_pylist()
+        return max(drawn, default=None)
 
     def leave(self, task: Task) -> None:
         """Draw no more for a task, also in the middle of an epoch; reading it again brings it back."""

@@ -157,7 +157,9 @@ class LookAhead:
                 if task.task_id not in self._current:
                     return  # it has left
                 numbers = self._current[task.task_id][1]
-            for n in sorted({n for each in numbers for n in (each, each + 1) if n <= task.last_generation()}):
+                epochs = self._epochs.get(task.task_id, frozenset())
+            due = {each + 1 for each in numbers if task.joining.is_due(each, epochs)}
+            for n in sorted(n for n in {*numbers, *due} if n <= task.last_generation()):
                 for each, generation in [
                     (task, n),
                     *(task.group.matching_generations(task, n) if task.group is not None else ()),

@@ -12,10 +12,11 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files, needs_headers
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.plan import check_size
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
@@ -36,6 +37,7 @@ def open_task(
     observer: Observer | None = None,
     tasks: Iterable[TaskSpec] = (),
     listed: MutableMapping[DatasetSpec, Files] | None = None,
+    grown: MutableMapping[DatasetSpec, Growing] | None = None,
     whole: bool = False,
 ) -> Task:
     """List a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
@@ -49,6 +51,7 @@ def open_task(
         observer: told of what is planned.
         tasks: all of the configuration; files that one of them has drawn are guarded as its ``on_changed_video`` says.
         listed: datasets that were listed a moment ago, for tasks that are opened together; this one's is added.
+        grown: datasets that grow, for all tasks of a cache; this one's is added.
         whole: read the headers of all files now, also of many.
 
     Raises:
@@ -60,22 +63,30 @@ def open_task(
     try:
         guarded = guarded_among((spec, *tasks), spec.dataset)
         listed, same = {} if listed is None else listed, files_of(spec.dataset)
+        growing = {} if grown is None else grown
+        if same in growing:
+            listed[same] = growing[same].files
         if same not in listed:
             over = (each.dataset for each in (spec, *tasks) if files_of(each.dataset) == same)
             whole = whole or any(map(needs_headers, over))
             listed[same] = list_files(
                 same, catalog, workers=cache.workers, progress=progress, guarded=guarded, whole=whole
             )
-        dataset = Dataset(spec.dataset, listed[same], catalog)
+        if spec.dataset.grows and same not in growing:
+            growing[same] = Growing(same, catalog, listed[same], cache.workers)
+        known = next((row.task_id for row in catalog.load_tasks() if row.name == spec.name), None)
+        drawn = None if known is None or not spec.dataset.grows else catalog.first_drawn(known)
+        dataset = Dataset(spec.dataset, listed[same], catalog, drawn)
     except BadInput as error:
         if type(error) is not BadInput:
             raise
         raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
-    _refuse_empty(spec, dataset, catalog)
-    check_size(spec, cache.epochs_per_generation, len(dataset.selected))
+    _refuse_empty(spec, dataset, catalog, known)
+    k = cache.epochs_at_once(spec)
+    check_size(spec, k, len(dataset.selected))
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
-    definition = f"{canonical(cache, spec)} epochs_per_generation={cache.epochs_per_generation}"
+    definition = f"{canonical(cache, spec)} epochs_per_generation={k}"
     row = catalog.ensure_task(
         TaskRow(
             name=spec.name,
@@ -91,13 +102,16 @@ def open_task(
             drop_last=spec.drop_last,
         )
     )
-    settings = TaskSettings(seed, cache.epochs_per_generation, budget_bytes)
-    return Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer or Observer())
+    settings = TaskSettings(seed, k, budget_bytes)
+    observer = observer or Observer()
+    task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
+    if drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:  # else nobody stands in for another
+        task.joining.leave_out_misfits(dataset, drawn["video_id"].to_numpy())
+    return task
 
 
-def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog) -> None:
+def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog, known: int | None) -> None:
     """A task without a single batch is refused before it is recorded; one that has drawn has its batches."""
-    known = next((row.task_id for row in catalog.load_tasks() if row.name == spec.name), None)
     if not spec.drop_last or (known is not None and catalog.load_draws(known, 0, 0).num_rows):
         return
     videos, batch = len(dataset.candidates(spec)), spec.sampling.videos_per_batch

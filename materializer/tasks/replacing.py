@@ -38,9 +38,15 @@ class Replacing:
     """Replaces clips that were planned. Not thread-safe: the task's locks guard it."""
 
     def __init__(
-        self, spec: TaskSpec, dataset: Dataset, catalog: Catalog, numbering: Numbering, task_id: int, seed: int
+        self,
+        spec: TaskSpec,
+        dataset: Callable[[], Dataset],
+        catalog: Catalog,
+        numbering: Numbering,
+        task_id: int,
+        seed: int,
     ) -> None:
-        """Nothing was tried yet."""
+        """Nothing was tried yet; ``dataset`` gives the videos as they are known by now."""
         self._spec = spec
         self._dataset = dataset
         self._catalog = catalog
@@ -76,17 +82,18 @@ class Replacing:
         Raises:
             BadVideo: the policy is ``raise``, or no other video can stand in.
         """
-        if self._spec.dataset.on_bad_video == OnBadVideo.RAISE or len(self._dataset.base) < 2:
+        dataset = self._dataset()
+        if self._spec.dataset.on_bad_video == OnBadVideo.RAISE or len(dataset.base) < 2:
             raise BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
         plan, records, chosen = clips.plan, [], []
-        among = plan.videos.ids if isinstance(clips, ActiveGeneration) else self._dataset.files.ids
-        may = self._dataset.may_stand_in(among, self._spec.sampling.span)
+        among = plan.videos.ids if isinstance(clips, ActiveGeneration) else dataset.files.ids
+        may = dataset.may_stand_in(among, self._spec.sampling.span)
         for row in rows:
             (epoch, position, sample), failed = clips.place(row), clips.video_id(row)
             place = substitute_place(position, clips.drawn_id(row), by_video=by_video)
             tried = self._tried.setdefault((epoch, place, sample), set())
             tried |= {failed, clips.drawn_id(row)}
-            found = self._dataset.stand_in(self._spec, self._seed, epoch, place, sample, may, tried)
+            found = dataset.stand_in(self._spec, self._seed, epoch, place, sample, may, tried)
             if found is None:
                 raise BadVideo(f"{why}; no other video could stand in for it")
             chosen.append(found)
@@ -108,7 +115,7 @@ class Replacing:
         guard: Callable[[], AbstractContextManager[object]],
         records: Sequence[SubstitutionRow] = (),
     ) -> None:
-        plan = with_videos(clips.plan, rows, video_ids, self._dataset)
+        plan = with_videos(clips.plan, rows, video_ids, self._dataset())
         object_ids = clips.object_ids.copy()
         self._numbering.some(plan, np.array(rows), object_ids)
         if isinstance(clips, ActiveGeneration):
@@ -123,12 +130,12 @@ class Replacing:
 
         Nobody has seen a clip of it: its packets are looked at before the first one is made.
         """
-        plan = clips.plan
+        plan, dataset = clips.plan, self._dataset()
         rows = np.flatnonzero(plan.video == plan.videos.row_of.get(video_id, -1))
-        if not len(rows) or not self._dataset.is_usable(video_id, self._spec.sampling.span):
+        if not len(rows) or not dataset.is_usable(video_id, self._spec.sampling.span):
             return ""  # who makes its clips finds that it cannot give them, which is the policy's case
         try:
-            plan = plan.corrected(self._dataset.known_now(plan.videos, video_id), rows)
+            plan = plan.corrected(dataset.known_now(plan.videos, video_id), rows)
         except BadInput as error:
             return str(error)
         object_ids = clips.object_ids.copy()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.errors import Broken, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
@@ -27,7 +28,7 @@ from viewcache.materializer.planning.draws import (
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.order import Order, iterations
-from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import Summary, summarize
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
@@ -35,7 +36,9 @@ from viewcache.materializer.scheduling.seats import Seats
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import Drawable, DrawnGeneration, OrderGroup
 from viewcache.materializer.tasks.early import Early
+from viewcache.materializer.tasks.joining import Joining
 from viewcache.materializer.tasks.numbering import Numbering
+from viewcache.materializer.tasks.outline import Outline
 from viewcache.materializer.tasks.planner import Planner
 from viewcache.materializer.tasks.replacing import Replacing
 from viewcache.materializer.tasks.settings import Share, TaskSettings
@@ -61,6 +64,7 @@ class Task:
         dataset: Dataset,
         task_id: int,
         observer: Observer,
+        growing: Growing | None = None,
     ) -> None:
         """Take what `open_task` prepared."""
         self.group: OrderGroup[Task] | None = None
@@ -87,9 +91,13 @@ class Task:
         self.seats = Seats()
         """Who reads it."""
         self._numbering = Numbering(catalog, task_id)
-        self._replacing = Replacing(spec, dataset, catalog, self._numbering, task_id, self.seed)
+        self._replacing = Replacing(spec, lambda: self.dataset, catalog, self._numbering, task_id, self.seed)
         self.early = Early(self, catalog, self._numbering)
         """Batches that are read before their generation is planned."""
+        self.joining = Joining(self, catalog, growing)
+        """New videos of a dataset that grows."""
+        self.outline = Outline(self, catalog)
+        """What batches will look like."""
 
     # Where things are ----------------------------------------------------------------------------------------------
 
@@ -168,15 +176,26 @@ class Task:
             self._guard = guard
 
     @property
+    def grid(self) -> int:
+        """Greatest common divisor of the strides of the tasks that it shares clips with."""
+        return self._settings.grid
+
+    @property
+    def epochs_at_once(self) -> int:
+        """Epochs of a generation."""
+        return self._settings.epochs_per_generation
+
+    @property
     def draws_together(self) -> bool:
         """Whether its order depends on the paces of other tasks."""
         return self._settings.together
 
     def is_early(self, number: int) -> bool:
         """Whether batches of a generation are planned one by one, because planning all of it takes long."""
-        return self._is_large(number) and (not self._settings.together or self.early.begin(number))
+        self.joining.before(number)
+        return self.is_large(number) and (not self._settings.together or self.early.begin(number))
 
-    def _is_large(self, number: int) -> bool:
+    def is_large(self, number: int) -> bool:
         """Whether planning a generation takes long, and is still to be done."""
         epochs = min(self._settings.epochs_per_generation, self.spec.epochs)
         clips = len(self.dataset) * self.spec.sampling.samples_per_video * epochs
@@ -236,15 +255,6 @@ class Task:
             if self.drawn(drawn.number).settled(epoch) < end:
                 raise Broken(f"epoch {epoch} of task {self.spec.name!r} is not drawn to position {end}; report this")
 
-    def clip_shape(self) -> tuple[int, ...]:
-        """Shape of every clip; plans the first generation unless it is large."""
-        return (self.early.trial() if self._is_large(0) else self.generation(0).plan).shape
-
-    def batch_sizes(self) -> set[int]:
-        """How many videos a batch of the first epoch has: the usual number, and that of the last batch."""
-        size, positions = self.spec.sampling.videos_per_batch, self.positions(0)
-        return {min(size, positions - iteration * size) for iteration in (0, self.iterations(0) - 1)}
-
     # Planning ------------------------------------------------------------------------------------------------------
 
     def generation(self, number: int) -> ActiveGeneration:
@@ -258,6 +268,7 @@ class Task:
         if active is not None:
             return active
         try:
+            self.joining.before(number)
             self.dataset.files.headers.wait()
             with self._planning:  # readers of other generations go on meanwhile
                 active = self._generations.get(number)
@@ -307,44 +318,25 @@ class Task:
             self._planning.release()
         return not free
 
-    def batch_bound(self) -> tuple[int, int]:
-        """Most bytes that the clips of one batch take in the store, and how many clips that are; draws nothing.
-
-        Raises:
-            BadVideo: a video is bad and the policy is ``raise``.
-            BadInput: the task selects no video, or its clips would differ in shape.
-        """
-        if self._is_large(0):
-            plan, batch = self.early.trial(), self.spec.sampling.videos_per_batch
-            clips = min(batch, len(self.early.candidates())) * self.spec.sampling.samples_per_video
-            return clips * plan.bound, clips
-        active = self.planned(0)
-        plan = self._trial() if active is None else active.plan
-        clips = len(plan.rows(plan.first_epoch, 0))
-        return clips * plan.bound, clips
-
-    def _trial(self) -> GenerationPlan:
-        """One epoch in the order of names: what a plan would look like, neither drawn nor recorded."""
-        if self._catalog.load_draws(self.task_id, 0, 0).num_rows:
-            return self.generation(0).plan
-        self.dataset.files.headers.wait()
-        order = self.dataset.candidates(self.spec)[None]
-        videos, draws, _ = self.dataset.resolve_draws(self.spec, self.seed, 0, order, {})
-        return plan_generation(
-            self.spec, self.graph, videos, draws, seed=self.seed, number=0, first_epoch=0, grid=self._settings.grid
-        )
-
     def last_generation(self) -> int:
         """The number of the task's last generation."""
         return self.generation_of(self.spec.epochs - 1)
 
     def order_of(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """A generation's order as it stands, see `recorded_order`; what is new is recorded now."""
+        self.joining.before(number)
+        return self.draw(number)
+
+    def draw(self, number: int, among: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The same, of some videos where it is new."""
         with self._drawing:
-            epochs, together = self.epochs_of(number), self._settings.together
-            return recorded_order(
-                self._catalog, self.dataset, self.spec, self.task_id, self.seed, epochs, together=together
-            )
+            candidates = (lambda: self.dataset.candidates(self.spec)) if among is None else (lambda: among)
+            drawn = self._catalog, self.dataset, candidates, self.spec, self.task_id, self.seed
+            return recorded_order(*drawn, self.epochs_of(number), together=self._settings.together)
+
+    def take_in(self, dataset: Dataset) -> None:
+        """Draw from these videos from now on: all that there were, and more."""
+        self.dataset = dataset
 
     def grid_of(self, number: int) -> int:
         """The grid of a generation's clip starts: what its paths mean stays, whoever shares with it now."""
@@ -356,11 +348,15 @@ class Task:
         epochs = self.epochs_of(number)
         ids, settled = self.order_of(number)
         known = known_substitutions(self._catalog, self.task_id, epochs, settled)
-        group_generation = (epochs.start + self.joined) // self._settings.epochs_per_generation
-        order, grid = Order(ids, settled), self.grid_of(number)
-        return DrawnGeneration(number, epochs, order, grid, self.joined, group_generation, known)
+        order, grid, of_group = Order(ids, settled), self.grid_of(number), self.group_generation_of(number)
+        return DrawnGeneration(number, epochs, order, grid, self.joined, of_group, known)
+
+    def group_generation_of(self, number: int) -> int:
+        """The group's generation that one of the task's own belongs to."""
+        return (self.epochs_of(number).start + self.joined) // self._settings.epochs_per_generation
 
     def _plan(self, number: int) -> ActiveGeneration:
+        drawn = self.order_now(number)
         twins = () if self.group is None else self.group.twins(self, number)
         planner = Planner(
             self.spec,
@@ -373,7 +369,7 @@ class Task:
             self.source,
             self.index_of,
         )
-        return planner.plan(self.order_now(number), twins, together=self._settings.together)
+        return planner.plan(drawn, twins, together=self._settings.together)
 
     def source(self, plan: GenerationPlan, row: int) -> VideoSource:
         """The video of a row as a worker gets it, by what is known of it now."""

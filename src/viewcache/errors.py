@@ -115,7 +115,6 @@ class ConfigCode(StrEnum):
     UNKNOWN_CHOICE = "unknown_choice"
     CREDENTIALS = "credentials"
     GIVEN_TWICE = "given_twice"
-    UNSUPPORTED = "unsupported"
     STORE = "store"
     VIDEOS_IN_STORE = "videos_in_store"
     UNTRUSTED_VIDEOS = "untrusted_videos"

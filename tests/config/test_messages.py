@@ -13,7 +13,8 @@ from viewcache.errors import ConfigCode, ConfigError
 MISTAKES = [
     ('tag: "train"', "tag: my task", ConfigCode.WRONG_FORMAT, (3, 8), "got 'my task'"),
     ('tag: "train"', "tag: 007", ConfigCode.WRONG_TYPE, (3, 8), "got 7"),
-    ("input_source: file", "input_source: streaming", ConfigCode.UNSUPPORTED, (5, 17), "streaming"),
+    ("input_source: file", "settle: 3", ConfigCode.MISPLACED_KEY, (5, 11), "set input_source: streaming"),
+    ("input_source: file", "join: epoch", ConfigCode.MISPLACED_KEY, (5, 9), "dataset.join is of a dataset that grows"),
     ("input_source: file", "input_source: flie", ConfigCode.UNKNOWN_CHOICE, (5, 17), "did you mean file?"),
     ("videos_per_batch: 8", "videos_per_batch: eight", ConfigCode.WRONG_TYPE, (9, 23), "got 'eight'"),
     ("videos_per_batch: 8", 'videos_per_batch: "8"', ConfigCode.WRONG_TYPE, (9, 23), "remove the quotes"),

@@ -152,7 +152,7 @@ def test_a_bad_header_is_told_to_its_reader(
     """With ``raise``: who reads its batch gets the error, the others are read; who needs the whole plan gets it too."""
     monkeypatch.setattr(early, "LOOKED_AT", 1)
     with opened_task(tmp_path / "s", broken) as task:
-        task.batch_bound()  # as the opening does
+        task.outline.batch_bound()  # as the opening does
         told = []
         for place in places(task)[: task.iterations(0)]:
             try:
@@ -291,10 +291,10 @@ def test_tasks_that_draw_together_open_before_anything_is_planned(
         with viewcache.open(whole) as cache:
             found = [cache.task(tag).task for tag in "tu"]
             assert all(task.draws_together and task.planned(0) is None for task in found)
-            bounds.append([(task.batch_bound(), task.clip_shape()) for task in found])
+            bounds.append([(task.outline.batch_bound(), task.outline.clip_shape()) for task in found])
             planner.set()
             cache.read("t", 0, 0)
-            bounds.append([(task.batch_bound(), task.generation(0).plan.shape) for task in found])
+            bounds.append([(task.outline.batch_bound(), task.generation(0).plan.shape) for task in found])
     assert all(each == bounds[0] for each in bounds)
 
 

@@ -62,7 +62,7 @@ NAMES = {f"v{k}" for k in range(5)}
 def test_a_budget_of_one_batch_shows_everything_once(tmp_path: Path, videos: Path) -> None:
     """Under a budget that holds one batch, clips are evicted all the time; each video still comes once per epoch."""
     with open_cache(tmp_path, videos) as cache:
-        budget, _ = cache.task("train").task.batch_bound()
+        budget, _ = cache.task("train").task.outline.batch_bound()
     with open_cache(tmp_path, videos, cache={"budget": budget}) as cache:
         once(pixels(cache), NAMES)
         assert cache.tier.used_bytes <= budget

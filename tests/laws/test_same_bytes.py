@@ -46,7 +46,7 @@ def test_warm_reopened_evicted_and_damaged_reads_give_the_same(tmp_path: Path, v
     with open_cache(tmp_path, videos) as cache:
         assert same(pixels(cache), cold)
         assert same(pixels(cache), cold), "warm"
-        budget, _ = cache.task("train").task.batch_bound()
+        budget, _ = cache.task("train").task.outline.batch_bound()
     shards = sorted((tmp_path / "objects").glob("*/*/c.*"))
     assert len(shards) == 30
     for number, shard in enumerate(shards):

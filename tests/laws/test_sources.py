@@ -65,7 +65,7 @@ def test_a_whole_run_never_opens_a_source_for_writing(tmp_path: Path, videos: Pa
     before = state(videos)
     with watched(videos) as changes:
         with open_cache(tmp_path, videos) as cache:
-            budget, _ = cache.task("train").task.batch_bound()
+            budget, _ = cache.task("train").task.outline.batch_bound()
         with open_cache(tmp_path, videos, cache={"budget": budget}) as cache:
             pixels(cache)
             pixels(cache)

@@ -1,0 +1,143 @@
+"""The keys of ``dataset``: one training task, part of the table in ``keys``."""
+
+from viewcache.api.config.kinds import REQUIRED, Key, KeySection
+from viewcache.materializer.spec import (
+    InputSource,
+    Join,
+    Layout,
+    OnBadVideo,
+    OnChangedVideo,
+    OnShortVideo,
+    ProbeMode,
+)
+
+__all__ = ["DATASET", "MOST_SEED"]
+
+MOST_SEED = 2**63 - 1
+"""What a BIGINT column holds."""
+
+DATASET = KeySection(
+    "dataset",
+    "dataset",
+    "One training task: its videos, how clips are drawn from them and what is done to the frames.",
+    (
+        Key("tag", "name", "The task's name in paths: `view://{tag}/…`. Each task has its own.", REQUIRED),
+        Key(
+            "input_source",
+            "choice",
+            "`file`: the videos that are there when the cache is opened. `streaming`: a folder or prefix that grows; "
+            "it is listed again while the cache is open, and new videos join as `join` says. See docs/streaming.md.",
+            InputSource.FILE,
+            choices=tuple(InputSource),
+        ),
+        Key(
+            "join",
+            "choice",
+            "With `streaming`, when new videos join. `generation`: at the next generation that is not drawn; `epoch`: "
+            "at the next epoch that is not drawn, for which each epoch is a generation of its own, so that its videos "
+            "are decoded once for each epoch.",
+            Join.GENERATION,
+            choices=tuple(Join),
+        ),
+        Key(
+            "settle",
+            "number",
+            "With `streaming`, seconds for which nobody has written to a file before its video joins. A file whose "
+            "header cannot be read yet is asked again for thirty times as long, then it is a bad video. May change "
+            "from run to run.",
+            2.0,
+            least=0.0,
+            most=86_400.0,
+        ),
+        Key(
+            "video_dataset_path",
+            "url",
+            "The videos: a folder (searched with its subfolders), a glob or an fsspec URL.",
+            REQUIRED,
+        ),
+        Key(
+            "sampling",
+            "section",
+            "Which frames make a clip, and how many clips make a batch.",
+            REQUIRED,
+            section="sampling",
+        ),
+        Key(
+            "augmentation",
+            "sections",
+            "Steps from decoded frames to finished clips; without any, clips are the decoded frames.",
+            (),
+            "none",
+            section="step",
+        ),
+        Key(
+            "labels",
+            "url",
+            "A `.csv` or `.parquet` table with a row per video, or `folders`: the parent folder's name is the label.",
+            None,
+            "none",
+        ),
+        Key("label_video_column", "text", "Column of the table that names the video.", "video"),
+        Key("label_column", "text", "Column of the table that is the label; further columns can be queried.", "label"),
+        Key("where", "text", "SQL condition over the dataset's columns that chooses the videos.", None, "all videos"),
+        Key("epochs", "integer", "Epochs that the task runs for.", 1, least=1, most=1_000_000),
+        Key(
+            "seed",
+            "integer",
+            "Seed of the task's random choices.",
+            None,
+            "`cache.seed`",
+            least=0,
+            most=MOST_SEED,
+        ),
+        Key("drop_last", "flag", "Whether the last, smaller batch of an epoch is left out.", False),
+        Key(
+            "layout",
+            "choice",
+            "Axis order of the loader's tensors, as strided views.",
+            Layout.TCHW,
+            choices=tuple(Layout),
+        ),
+        Key(
+            "on_bad_video",
+            "choice",
+            "What a video that cannot be decoded does: an error, no sample, or another video in its place. Damage that "
+            "only decoding shows is replaced with `skip` too, because its place is already drawn.",
+            OnBadVideo.RAISE,
+            choices=tuple(OnBadVideo),
+        ),
+        Key(
+            "on_short_video",
+            "choice",
+            "What a video shorter than a clip does: repeat the last frame, start again, or give no sample.",
+            OnShortVideo.CLAMP,
+            choices=tuple(OnShortVideo),
+        ),
+        Key(
+            "on_changed_video",
+            "choice",
+            "What a file does that was replaced by other content after its video was drawn: an error when the cache is "
+            "opened; or a warning and a row in `errors`, and its views show the new content. May change from run to "
+            "run.",
+            OnChangedVideo.RAISE,
+            choices=tuple(OnChangedVideo),
+        ),
+        Key(
+            "probe",
+            "choice",
+            "How thoroughly a new file is looked into when the cache is opened: `lazy` by its header where that tells "
+            "enough (MP4, QuickTime), and its packets when the video is decoded first; `full` reads every packet of "
+            "every file. Decides no view. May change from run to run.",
+            ProbeMode.LAZY,
+            choices=tuple(ProbeMode),
+        ),
+        Key(
+            "max_pixels",
+            "integer",
+            "Pixels of a frame; a larger one is a bad video and is never decoded.",
+            8192 * 4320,
+            least=1,
+            most=2**31 - 1,
+        ),
+    ),
+)

@@ -1,0 +1,17 @@
+"""The benchmark of streaming input runs whole, on a few clips."""
+
+import json
+from pathlib import Path
+
+from benchmarks import streaming
+from benchmarks.harness import main
+
+
+def test_listing_again_and_both_ways_to_join_are_measured(tmp_path: Path) -> None:
+    """It asserts itself that each generation has the videos that it should; epochs of their own decode more."""
+    out = tmp_path / "out.json"
+    command = ["--videos", "6", "--new", "2", "--distinct", "3", "--frames", "60", "--folder", str(tmp_path)]
+    main(streaming.__doc__, streaming.bench, streaming.arguments, [*command, "--json", str(out)])
+    listed, joined = json.loads(out.read_text())["results"]
+    assert [*listed["rows"]] == ["6 videos"]
+    assert joined["value"] > 1
