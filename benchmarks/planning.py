@@ -23,7 +23,7 @@ from benchmarks.invented import dataset_of, index_of, recorded_files, recorded_t
 from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.tasks import numbering
+from viewcache.materializer.tasks import numbering, planner
 from viewcache.materializer.tasks import task as planning
 from viewcache.materializer.tasks.group import Group, shares
 
@@ -109,7 +109,7 @@ def _time_parts(catalog: Catalog, took: Took) -> None:
 
     for part, holder, name in (
         ("order", planning, "recorded_order"),
-        ("clips", planning, "plan_generation"),
+        ("clips", planner, "plan_generation"),
         ("keys", GenerationPlan.keys, "func"),
         ("ids", catalog, "objects_by_key"),
         ("frames and packets", numbering, "frame_needs"),

@@ -8,6 +8,7 @@ In the order of work:
 - ``made``: how far making ahead is, as a plain value
 - ``making``: making ahead: predicted, progress, measured
 - ``admitting``: whether a task that another process describes is the one that is open
+- ``counting``: all counters of an open cache, from its parts
 - ``owner``: who owns a store: locks, catalog, tiers, workers, tasks
 - ``opened``: the caches that are open in this process
 - ``cache``: a cache that this process owns

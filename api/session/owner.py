@@ -8,6 +8,7 @@ from typing import Any
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
 from viewcache.api.session.admitting import check_same
+from viewcache.api.session.counting import counted
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
@@ -24,7 +25,6 @@ from viewcache.materializer.reading.frames import SingleWork
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.reading.reader import Reader
-from viewcache.materializer.reading.values import Spent
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.bad_rows import Undecided
@@ -40,7 +40,7 @@ from viewcache.materializer.tasks.look_ahead import LookAhead
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
-from viewcache.materializer.telemetry.snapshot import Snapshot, TaskCounts, TierBytes, counter_tracks
+from viewcache.materializer.telemetry.snapshot import Snapshot, counter_tracks
 from viewcache.materializer.telemetry.trace import Trace
 from viewcache.materializer.workers.job import FolderTarget
 from viewcache.materializer.workers.pool import job_bytes
@@ -403,25 +403,8 @@ class Owner:
 
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""
-        dispatcher, observer = self.dispatcher, self.observer
-        tiers = {name: self.tiers[name] for name in self.tiers.names()}
-        return Snapshot(
-            tasks={name: _counts(reader.accounts.spent) for name, reader in list(self._readers.items())},
-            tiers={
-                name: TierBytes(tier.used_bytes, tier.reserved_bytes, tier.budget_bytes) for name, tier in tiers.items()
-            },
-            objects=len(self.ledger),
-            evictions=dict(self.ledger.gone),
-            readers_waiting=0 if dispatcher is None else dispatcher.evictor.waiting(),
-            worker_seconds={} if dispatcher is None else dict(dispatcher.busy),
-            work={} if dispatcher is None else dict(dispatcher.frames),
-            jobs=observer.jobs,
-            jobs_running=observer.running,
-            jobs_died=observer.deaths,
-            generations=dict(observer.generations),
-            planning_s=dict(observer.planning_s),
-            catalog_backlog=self.catalog.backlog(),
-        )
+        spent = {name: reader.accounts.spent for name, reader in list(self._readers.items())}
+        return counted(spent, self.tiers, self.ledger, self.dispatcher, self.observer, self.catalog)
 
     # Ending --------------------------------------------------------------------------------------------------------
 
@@ -447,7 +430,3 @@ class Owner:
         self.observer.close()
         end_idle_op_workers()
         _let_go(self.catalog, self._lock, clean=clean and self.recovery.is_over and not self.tiers.orphans)
-
-
-def _counts(spent: Spent) -> TaskCounts:
-    return TaskCounts(spent.batches, spent.hits, spent.misses, spent.rebuilt, dict(spent.stalls))

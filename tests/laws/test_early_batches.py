@@ -318,7 +318,7 @@ def test_what_is_found_while_a_generation_is_planned(
         assert go.wait(60)
         return plan_generation(*args, **more)
 
-    monkeypatch.setattr(tasks, "plan_generation", held)
+    monkeypatch.setattr("viewcache.materializer.tasks.planner.plan_generation", held)
     monkeypatch.setattr(Task, "is_planning", seen)
     with viewcache.open(config(tmp_path / "s", broken, on_bad_video="replace")) as cache, ThreadPoolExecutor(9) as pool:
         task = cache.task("t").task

@@ -143,7 +143,7 @@ def test_planning_on_the_way_is_a_cause(tmp_path: Path, videos: Path, monkeypatc
         done.wait(2 * NOTICED_S)
         return plan_generation(*arguments, **more)
 
-    monkeypatch.setattr("viewcache.materializer.tasks.task.plan_generation", slowly)
+    monkeypatch.setattr("viewcache.materializer.tasks.planner.plan_generation", slowly)
     with viewcache.open(config(tmp_path / "store", videos)) as cache:
         batch = cache.read("t", 0, 0)
     assert batch.stalls["plan"] >= 2 * NOTICED_S
