@@ -132,7 +132,7 @@ def demo(videos: str | None, out: str, console: Console) -> Comparison:
     config.write_text(_config(folder / "videos"), "utf-8")
     console.say(f"{origin}, linked or copied to {folder / 'videos'}")
     with console.progress("looking at videos") as bar:
-        opened = open_cache(config, progress=bar.at)
+        opened = open_cache(config, service="off", progress=bar.at)  # it looks inside
     with opened as cache:
         task = cache.task(TAG)
         shape = task.shape(0, 0)  # of clips that are planned now, and not in the cold phase
