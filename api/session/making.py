@@ -45,8 +45,12 @@ class AheadOfTime:
                 works.extend((task, task.generation(number)) for number in range(last + 1))
         dispatcher.mark_present([active for _, active in works])
         chosen = look_ahead.decide_ahead(works)
-        weighed = [(active, task.index_of(active.plan)) for task, active in works]
-        predicted = _predict(weighed, chosen, keeper, dispatcher)
+        try:
+            weighed = [(active, task.index_of(active.plan)) for task, active in works]
+            predicted = _predict(weighed, chosen, keeper, dispatcher)
+        except BaseException:
+            look_ahead.end_ahead(works)
+            raise
         before = _worked(dispatcher)
         look_ahead.announce()
         return cls(works, look_ahead, dispatcher, predicted, before)

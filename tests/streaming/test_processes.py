@@ -14,7 +14,7 @@ import pytest
 import viewcache
 from tests.faults.caches import digest_of
 from tests.house.tree import ROOT
-from tests.service.served import ended, start, told
+from tests.service.served import start, told
 from tests.streaming.arriving import arrive, epoch_of, streaming
 from viewcache.api.service import files
 from viewcache.api.service.stopping import stop
@@ -29,7 +29,7 @@ with viewcache.open(given, service="auto") as cache:
         sys.stdin.readline()
         batches = [cache.read("train", epoch, each) for each in range(task.iterations(epoch))]
         print(json.dumps([task.iterations(epoch), [digest(each) for each in batches]]), flush=True)
-    print(json.dumps(cache.classes("train")))
+    print(json.dumps(cache.classes("train")), flush=True)
 """
 
 
@@ -74,8 +74,9 @@ def test_two_processes_read_the_same_while_videos_arrive_and_the_service_dies(
         assert go(one) == found[2]
         found.append(go(one))
         assert go(other) == found[3]
-        classes = ended(one)
-        assert classes == ended(other)
+        classes = told(one)
+        assert classes == told(other)
+        assert (one.wait(60), other.wait(60)) == (0, 0)
     finally:
         for each in (one, other):
             each.kill()
