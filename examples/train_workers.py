@@ -16,7 +16,7 @@ def main(config: str) -> None:
     """One epoch of a classifier over whatever labels the dataset has."""
     model = nn.Sequential(nn.Conv3d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(8, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with viewcache.open(config, service="auto") as cache:
+    with viewcache.open(config) as cache:
         loader = cache.loader(cache.tasks[0], layout="CTHW", epochs=1)
         for number, batch in enumerate(DataLoader(loader, batch_size=None, num_workers=2)):
             loss = nn.functional.cross_entropy(model(batch["video"].float()), batch["label"].clamp(min=0))

@@ -31,7 +31,7 @@ def train(trial: dict[str, Any]) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv3d(3, 8, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(8, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=trial["lr"])
-    with viewcache.open(trial["config"], service="auto") as cache:  # the trial is its job
+    with viewcache.open(trial["config"]) as cache:  # the trial is its job
         loader = cache.loader(cache.tasks[0], layout="CTHW", epochs=EPOCHS)
         for epoch in range(EPOCHS):
             losses = []

@@ -148,8 +148,11 @@ def test_a_search_by_ray_tune(config: Path, tmp_path: Path, videos: Path, ray_ho
         tasks = served.sql("select task from tasks").to_pydict()["task"]
         assert {f"train.{trial}" for trial in trials} < set(tasks)
         packets = served.snapshot().work["packets"]
-    with viewcache.open(described(tmp_path / "alone", videos), service="off") as alone:
-        assert len(list(alone.loader("train"))) == 3 * BATCHES
+        ends = "select max(group_epoch + last_epoch - first_epoch) + 1 as epochs from generations"
+        (epochs,) = served.sql(ends).to_pydict()["epochs"]
+    # A trial whose process starts when others are an epoch further goes on an epoch longer than they.
+    with viewcache.open(described(tmp_path / "alone", videos, epochs=epochs), service="off") as alone:
+        assert len(list(alone.loader("train"))) == epochs * BATCHES
         assert alone.owner.dispatcher is not None
         assert packets <= 1.1 * alone.owner.dispatcher.frames["packets"]
 
