@@ -207,6 +207,10 @@ class Catalog(Leaving, Videos):
         """The order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position), settled or planned."""
         return self._query("read_draws", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
 
+    def is_drawn(self, task_id: int, epoch: int) -> bool:
+        """Whether an epoch has an order, settled or planned."""
+        return bool(self.load_draws(task_id, epoch, epoch).num_rows)
+
     def first_drawn(self, task_id: int) -> pa.Table:
         """(video_id, epoch, label) of each video that a task has drawn: when first, and its label on record."""
         return self._query("first_drawn", task_id=task_id)

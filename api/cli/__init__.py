@@ -4,6 +4,7 @@ In the order of work:
 
 - ``terminal``: data to stdout, words and progress to stderr
 - ``tables``: values of plan, run and status as tables and words
+- ``arguments``: arguments that several commands take
 - ``make``: plan, run
 - ``demo``: demo
 - ``look``: status, sql, lint

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from viewcache.api.cli.arguments import add_where
 from viewcache.api.cli.terminal import Terminal
 from viewcache.api.text import counted, size
 
@@ -13,15 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_WHERE = "a YAML file, or a cache's folder (default: as `viewcache status`)"
-
 
 def add_commands(commands: "Commands") -> None:
     """Describe these commands to the parser."""
     verify = commands.add_parser(
         "verify", help="check every stored object, that every draw is there exactly once, and that draws are uniform"
     )
-    verify.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    add_where(verify)
     verify.add_argument("--dry-run", action="store_true", help="only report; damaged objects stay")
     verify.add_argument("--plot", metavar="FILE", help="draw orders, starts, crops and frames: FILE.png or FILE.html")
     verify.add_argument("--json", action="store_true", help="the findings as JSON")
@@ -30,14 +29,14 @@ def add_commands(commands: "Commands") -> None:
     doctor = commands.add_parser(
         "doctor", help="python, libraries, store, lock, disk: ok, warn or fail, and what to do"
     )
-    doctor.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    add_where(doctor)
     doctor.add_argument("--json", action="store_true", help="the findings as JSON")
     doctor.set_defaults(command=_doctor)
 
     collector = commands.add_parser(
         "gc", help="remove objects that no plan needs any more, and what dead processes left; nothing else"
     )
-    collector.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    add_where(collector)
     collector.add_argument("--quarantined", action="store_true", help="also damaged files that were moved aside")
     collector.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     collector.add_argument("--json", action="store_true", help="the answer as JSON")
@@ -55,7 +54,7 @@ def add_commands(commands: "Commands") -> None:
     database = commands.add_parser("db", help="the catalog's database")
     actions = database.add_subparsers(title="actions", metavar="ACTION", required=True)
     upgrade = actions.add_parser("upgrade", help="bring an older catalog to this release's schema")
-    upgrade.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    add_where(upgrade)
     upgrade.add_argument("--dry-run", action="store_true", help="only say from which schema to which")
     upgrade.add_argument("--json", action="store_true", help="the answer as JSON")
     upgrade.set_defaults(command=_upgrade)

@@ -4,6 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from viewcache.api.cli.arguments import add_where
 from viewcache.api.cli.terminal import NARROW, Terminal
 from viewcache.api.text import counted, size
 
@@ -22,12 +23,7 @@ _SHOWN = 50
 def add_commands(commands: "Commands") -> None:
     """Describe this command to the parser."""
     evict = commands.add_parser("evict", help="give up stored objects by a policy, or say which; list the policies")
-    evict.add_argument(
-        "where",
-        nargs="?",
-        metavar="CONFIG|DIR",
-        help="a YAML file, or a cache's folder (default: as `viewcache status`)",
-    )
+    add_where(evict)
     evict.add_argument("--policy", metavar="NAME", help="what leaves first (default: the configuration's, else demand)")
     evict.add_argument("--need", metavar="SIZE", help="bytes of the budget that shall be free, such as 10GB")
     evict.add_argument("--tier", choices=("local", "remote"), default="local", help="from which tier (default: local)")

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from viewcache.api.cli.arguments import add_where
 from viewcache.api.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -11,20 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_WHERE = "a YAML file, or a cache's folder (default: as `viewcache status`)"
-
 
 def add_commands(commands: "Commands") -> None:
     """Describe these commands to the parser."""
     page = commands.add_parser(
         "page", help="show tasks, tiers, evictions, errors and batches in a browser, read-only, until Ctrl-C"
     )
-    page.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    add_where(page)
     page.add_argument("--port", type=int, default=8686, metavar="N", help="of 127.0.0.1 (default 8686; 0 = any)")
     page.set_defaults(command=_page)
 
     top = commands.add_parser("top", help="show the same in a terminal, until q or Ctrl-C")
-    top.add_argument("where", nargs="?", metavar="CONFIG|DIR", help=_WHERE)
+    add_where(top)
     top.add_argument("--interval", type=float, default=2.0, metavar="S", help="seconds between two looks (default 2)")
     top.add_argument("--once", action="store_true", help="look once, as where stdout is no terminal")
     top.add_argument("--json", action="store_true", help="look once, and print all that is shown as JSON")

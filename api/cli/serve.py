@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewcache.api.cli.arguments import add_where
 from viewcache.api.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -26,12 +27,7 @@ def add_commands(commands: "Commands") -> None:
     serve.set_defaults(command=_serve)
 
     stop = commands.add_parser("stop", help="end the service of a cache; its clients start another when they go on")
-    stop.add_argument(
-        "where",
-        nargs="?",
-        metavar="CONFIG|DIR",
-        help="a YAML file, or a cache's folder (default: as `viewcache status`)",
-    )
+    add_where(stop)
     stop.add_argument("--if-idle", action="store_true", help="only if no process uses it")
     stop.add_argument("--now", action="store_true", help="kill it; nothing that was made is lost")
     stop.add_argument("--json", action="store_true", help="the answer as JSON")

@@ -73,7 +73,7 @@ class Watcher:
         self._mark: Mark | None = None
         self._thread: threading.Thread | None = None
         self._next_at = 0.0
-        self._look = self._looked(0)
+        self._look = self._looked(0, self._unchanged())
 
     def latest(self) -> Look:
         """The latest overview, at once; a newer one is gathered meanwhile if it is time."""
@@ -94,7 +94,7 @@ class Watcher:
         began, cpu_before, look = self._clock(), self._cpu(), self._look
         try:
             if (mark := self._unchanged()) is None or mark != self._mark:
-                look = self._looked(look.number + 1)
+                look = self._looked(look.number + 1, mark)
         except ViewcacheError as error:  # its owner is ending, or the store was removed: what was seen stays
             look = Look(look.number + 1, look.overview, look.samples, str(error))
         except Exception as error:
@@ -105,8 +105,7 @@ class Watcher:
             took, cpu = self._clock() - began, self._cpu() - cpu_before
             self._next_at = self._clock() + max(LEAST_S, CPU_TIMES * cpu, WALL_TIMES * took)
 
-    def _looked(self, number: int) -> Look:
-        mark = self._unchanged()
+    def _looked(self, number: int, mark: Mark | None) -> Look:
         overview = gather(self._located, self._samples)
         self._mark = mark if overview.source == "file" else None
         self._samples.append(overview.sample)

@@ -397,9 +397,10 @@ class Owner:
 
     def publish(self) -> None:
         """Let SQL see all that has been done until now."""
-        self.catalog.flush()
         if self.config.cache.catalog == "duckdb":
             self.catalog.publish_snapshot()
+        else:
+            self.catalog.flush()
 
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""

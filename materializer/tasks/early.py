@@ -132,7 +132,7 @@ class Early:
         return task.dataset.by_name(self.order(0).ids(0)) if self._is_drawn() else task.dataset.candidates(task.spec)
 
     def _is_drawn(self) -> bool:
-        return bool(self._catalog.load_draws(self._task.task_id, 0, 0).num_rows)
+        return self._catalog.is_drawn(self._task.task_id, 0)
 
     def trial(self) -> GenerationPlan:
         """What a batch looks like, neither drawn nor recorded; read from the first videos that can be decoded.

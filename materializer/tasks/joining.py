@@ -101,8 +101,7 @@ class Joining:
         return self._growing is None or self._task.epochs_of(number).stop - 1 in epochs
 
     def _is_drawn(self, number: int) -> bool:
-        first = self._task.epochs_of(number).start
-        return bool(self._catalog.load_draws(self._task.task_id, first, first).num_rows)
+        return self._catalog.is_drawn(self._task.task_id, self._task.epochs_of(number).start)
 
     def _draw(self, number: int, growing: Growing) -> None:
         """Draw a generation; those that draw it together have the same videos, also if a restart lies between."""

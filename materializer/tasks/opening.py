@@ -112,7 +112,7 @@ def open_task(
 
 def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog, known: int | None) -> None:
     """A task without a single batch is refused before it is recorded; one that has drawn has its batches."""
-    if not spec.drop_last or (known is not None and catalog.load_draws(known, 0, 0).num_rows):
+    if not spec.drop_last or (known is not None and catalog.is_drawn(known, 0)):
         return
     videos, batch = len(dataset.candidates(spec)), spec.sampling.videos_per_batch
     if videos < batch:

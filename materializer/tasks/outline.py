@@ -115,7 +115,7 @@ class Outline:
     def _trial(self) -> GenerationPlan:
         """One epoch in the order of names: what a plan would look like."""
         task = self._task
-        if self._catalog.load_draws(task.task_id, 0, 0).num_rows:
+        if self._catalog.is_drawn(task.task_id, 0):
             return task.generation(0).plan
         task.dataset.files.headers.wait()
         return self._plan(task.dataset, task.dataset.candidates(task.spec), spare=False)
