@@ -22,7 +22,7 @@ from typing import Any
 
 import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, Table, compare, main
-from benchmarks.scale import make_clips
+from benchmarks.scale import link, make_clips
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
 from viewcache.api.session.cache import Cache
@@ -37,6 +37,8 @@ CROPPED = [
         "config": [{"resize": {"short_side": 240}}, {"random_crop": {"shape": [SIDE, SIDE]}}],
     }
 ]
+
+SMALL = [{**CROPPED[0], "config": [{"resize": {"shape": [32, 32]}}]}]
 
 READER = """
 import json, sys, time
@@ -62,6 +64,7 @@ def bench(args: Namespace) -> Iterator[Result]:
         ends.callback(shutil.rmtree, folder, ignore_errors=True)
         make_clips(folder / "videos", 6 * BATCH, 100)
         yield from _reads(folder, args, ends)
+        yield from _fetches(folder, ends)
         yield from _opens(folder, args)
         yield from _jobs(folder, args)
 
@@ -99,7 +102,6 @@ def _reads(folder: Path, args: Namespace, ends: ExitStack) -> Iterator[Result]:
         }
         aims = [Aim("attached", at_most=aim)]
         yield compare(title, rivals, baseline="in this process", args=args, calls=20, measure=measure, aims=aims)
-    yield Figure("service: CPU for a fetch of 8 clips", _fetch_ms(attached, places), "ms", Aim(at_most=1.0))
 
 
 def _next(
@@ -108,13 +110,30 @@ def _next(
     cache.task("train").read(*next(places), *share, out)
 
 
-def _fetch_ms(cache: AttachedCache, places: list[tuple[int, int]], count: int = 1000) -> float:
-    """Of whole batches, by what the service says of itself; its clock ticks 100 times a second."""
-    buffers, turns = Buffers(), cycle(places)
-    before = cache.stats().cpu_s
-    for _ in range(count):
-        _next(cache, turns, (0, 1), buffers)
-    return (cache.stats().cpu_s - before) / count * 1000
+def _fetches(folder: Path, ends: ExitStack) -> Iterator[Result]:
+    """What the service takes while a training goes through its epochs; it reads no pixels, so the clips are small."""
+    link(list((folder / "videos").iterdir()), folder / "names", 60 * BATCH)
+    given = _described(
+        folder,
+        "fetched",
+        video_dataset_path=str(folder / "names"),
+        epochs=5,
+        sampling={"videos_per_batch": BATCH, "frames_per_video": 4, "frame_stride": 2},
+        augmentation=SMALL,
+    )
+    cache: Any = ends.enter_context(viewcache.open(given, service="auto"))
+    ends.callback(stop, folder / "fetched")
+    seat, task = cache.task("train").sit(), cache.task("train")
+    places = [(epoch, iteration) for epoch in range(task.epochs) for iteration in range(task.iterations(epoch))]
+    for place in places:
+        seat.read(*place)
+    for rate, rest_s in (("one after another", 0.0), ("200 a second", 0.005)):
+        before, buffers = cache.stats().cpu_s, Buffers()
+        for place in 5 * places:
+            seat.read(*place, buffers)
+            time.sleep(rest_s)
+        taken = (cache.stats().cpu_s - before) / len(5 * places)
+        yield Figure(f"service: CPU for a fetch of 8 clips, {rate}", taken * 1000, "ms", Aim(at_most=1.0))
 
 
 def _opens(folder: Path, args: Namespace) -> Iterator[Result]:

@@ -27,6 +27,7 @@ In the order of work:
 - ``pending``: small changes until the next commit, as their net effect
 - ``writer``: the single writer thread and its batches
 - ``journal``: what was drawn, written a second time: a checked line per decision
+- ``packing``: columns of rows in its lines
 - ``replay``: catalog and journal brought to the same state; a lost catalog gets its draws back
 - ``statements``: loads the named statements of `catalog/sql/queries`
 - ``views``: the public relations in `catalog/sql/views`, built after every migration

@@ -20,6 +20,7 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog.engine import Session, arrow_schema
 from viewcache.catalog.files import NO_SPACE
+from viewcache.catalog.packing import expand, pack
 from viewcache.catalog.statements import load
 from viewcache.failpoints import failpoint
 
@@ -90,14 +91,13 @@ class Step:
     """The rows that it takes."""
 
     def as_json(self) -> Json:
-        """For a line; a column of one value only is written once."""
+        """For a line."""
         plain: Json = {"do": self.do}
         if self.given:
             plain["with"] = dict(self.given)
         if self.rows is not None:
-            columns = {name: self.rows[name].to_pylist() for name in self.rows.column_names}
             plain["n"] = self.rows.num_rows
-            plain["rows"] = {name: _compact(values) for name, values in columns.items()}
+            plain["rows"] = {name: pack(self.rows[name]) for name in self.rows.column_names}
         return plain
 
     @classmethod
@@ -113,20 +113,20 @@ class Step:
         if given is None:
             return cls(plain["do"], plain.get("with", {}))
         count, columns = int(plain["n"]), plain["rows"]
-        if not 0 <= count <= max((len(each) for each in columns.values() if isinstance(each, list)), default=1):
-            raise ValueError(f"{count} rows are announced, of which no column has so many")
-        schema = arrow_schema(given.columns)
-        values = [_expand(columns.get(field.name), count) for field in schema]
-        arrays = [pa.array(each, field.type) for each, field in zip(values, schema, strict=True)]
-        return cls(plain["do"], plain.get("with", {}), pa.table(arrays, schema=schema))
+        return cls(plain["do"], plain.get("with", {}), _table(arrow_schema(given.columns), count, columns))
 
 
-def _compact(values: list[object]) -> object:
-    return values[0] if values and all(each == values[0] for each in values) else values
-
-
-def _expand(written: object, count: int) -> list[object]:
-    return written if isinstance(written, list) else [written] * count
+def _table(schema: pa.Schema, count: int, columns: Mapping[str, object]) -> pa.Table:
+    """The rows of a step. Columns of a value for each row come first: they show that there are as many as announced."""
+    spelled = {name for name, written in columns.items() if isinstance(written, list | dict)}
+    if count != 1 and not spelled:
+        raise ValueError(f"{count} rows are announced, of which no column has so many")
+    arrays: dict[str, pa.Array] = {}
+    for field in sorted(schema, key=lambda field: field.name not in spelled):
+        arrays[field.name] = expand(columns.get(field.name), count, field.type)
+        if len(arrays[field.name]) != count:
+            raise ValueError(f"{count} rows are announced, and {field.name} has {len(arrays[field.name])}")
+    return pa.table([arrays[field.name] for field in schema], schema=schema)
 
 
 def step_of(do: str, rows: pa.Table | None = None, /, **given: object) -> Step:

@@ -1,15 +1,18 @@
 """A line of a journal may be somebody else's text: it can only tell what a journal tells."""
 
+import base64
 import json
 import os
 import zlib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from viewcache.catalog import Catalog, statements
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import FORMAT, Line, encode, read_lines
+from viewcache.catalog.packing import FEWEST, expand, pack
 from viewcache.errors import Broken, NotFound
 
 HOME = Path(statements.__file__).parent / "sql" / "queries"
@@ -43,6 +46,46 @@ def test_rows_that_are_not_there_take_no_memory(count: object) -> None:
     """The number of rows is that of the column that tells them all."""
     with pytest.raises(Broken, match="cannot be understood"):
         line(do="insert_draws", n=count, rows={"task_id": 1, "epoch": 0, "position": 0, "video_id": 1}).steps()
+
+
+BIGINT, INTEGER = pa.int64(), pa.int32()
+
+
+@pytest.mark.parametrize("kind", [BIGINT, INTEGER], ids=str)
+@pytest.mark.parametrize("count", [0, 1, FEWEST - 1, FEWEST, 5000])
+def test_numbers_come_back_as_they_were(kind: pa.DataType, count: int) -> None:
+    """Whether they are packed, all equal, or few."""
+    least = -(2**31) if kind == INTEGER else -(2**63)
+    for values in ([7] * count, list(range(count)), [(least + k * k) * (k % 2) for k in range(count)]):
+        column = pa.chunked_array([pa.array(values, kind)], kind)
+        written = json.loads(json.dumps(pack(column)))
+        assert expand(written, count, kind).to_pylist() == values
+        assert isinstance(written, dict) == (count >= FEWEST and len(set(values)) > 1)
+
+
+def test_other_values_are_listed() -> None:
+    """What is no number, and numbers of which some are missing."""
+    for kind, values in ((pa.string(), [f"video {k}" for k in range(100)]), (BIGINT, [*range(99), None])):
+        column = pa.chunked_array([pa.array(values, kind)], kind)
+        assert pack(column) == values
+        assert expand(values, 100, kind).to_pylist() == values
+
+
+def packed(numbers: int) -> str:
+    """A packed column of as many zeros."""
+    return base64.b64encode(zlib.compress(bytes(8 * numbers))).decode()
+
+
+@pytest.mark.parametrize(
+    "text", [packed(99), packed(101), packed(10**7), "no base 64", "QUJD", packed(100)[:-8], 7, None], ids=repr
+)
+def test_a_packed_column_that_is_not_what_it_says(text: object) -> None:
+    """Too few, too many, cut, or somebody else's."""
+    rows: dict[str, object] = {"task_id": 1, "epoch": 0, "position": {"packed": text}, "video_id": 1}
+    with pytest.raises(Broken, match="cannot be understood"):
+        line(do="insert_draws", n=100, rows=rows).steps()
+    with pytest.raises(Broken, match="cannot be understood"):
+        line(do="insert_draws", n=10**15, rows=rows | {"task_id": [1] * 100}).steps()
 
 
 HEAD: dict[str, object] = {"journal": "a name", "format": FORMAT, "since": {}, "base": 0}
