@@ -209,7 +209,7 @@ class Catalog(Leaving, Videos):
 
     def is_drawn(self, task_id: int, epoch: int) -> bool:
         """Whether an epoch has an order, settled or planned."""
-        return bool(self.load_draws(task_id, epoch, epoch).num_rows)
+        return bool(self._query("is_drawn", task_id=task_id, epoch=epoch)["is_drawn"][0].as_py())
 
     def first_drawn(self, task_id: int) -> pa.Table:
         """(video_id, epoch, label) of each video that a task has drawn: when first, and its label on record."""

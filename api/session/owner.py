@@ -1,7 +1,7 @@
 """Who owns a store: its locks, catalog, tiers, workers and open tasks, assembled in one readable order."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,13 +192,13 @@ class Owner:
             self._handles[name] = OwnedTask(self._readers[name], self.catalog, self._gate)
         return self._handles[name]
 
-    def open_tasks(self, specs: Iterable[TaskSpec], progress: Progress | None = None) -> None:
+    def open_tasks(self, specs: Sequence[TaskSpec], progress: Progress | None = None) -> None:
         """Open the tasks of the configuration and let them share; see `assemble` for the errors."""
         listed: dict[DatasetSpec, Files] = {}
         for spec in specs:
             self._readers[spec.name] = self._reader(spec, progress, listed)
         self._share()  # first: the check may plan what was drawn, and what is shared decides the clips' starts
-        self._check_budget()
+        self._check_budget(specs)
         for task in self.opened:
             task.dataset.files.headers.begin()
         self._admitted = frozenset(self._readers)
@@ -248,7 +248,7 @@ class Owner:
             listed = self._listed_of_jobs(fresh)
             for task in fresh:
                 self._readers[task.name] = self._reader(task, progress, listed)
-            self._check_budget()  # before the others share with a task that is refused
+            self._check_budget(fresh)  # before the others share with a task that is refused
             self._share()
         except BaseException:
             self.config, self._readers = before
@@ -327,9 +327,9 @@ class Owner:
             draws_for_all=self._serves,
         )
 
-    def _check_budget(self) -> None:
+    def _check_budget(self, specs: Iterable[TaskSpec]) -> None:
         """A budget must hold the largest batch: less could never be read (law 7)."""
-        for reader in self._readers.values():
+        for reader in (self._readers[spec.name] for spec in specs):
             with placed(reader.spec):
                 need, clips = reader.task.outline.batch_bound()
             if need > self.tier.budget_bytes:

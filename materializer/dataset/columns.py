@@ -1,13 +1,23 @@
-"""What a label table says of a dataset's videos, as rows of the catalog: labels and further columns."""
+"""What a label table says of a dataset's videos, as rows of the catalog and for predicates: labels, further columns."""
 
 from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import VideoColumnRow
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.labels import Value
 
-__all__ = ["record_columns", "record_labels"]
+__all__ = ["as_column", "record_columns", "record_labels"]
+
+
+def as_column(values: Sequence[object]) -> pa.Array:
+    """An Arrow column; one of mixed kinds becomes text."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if value is None else str(value) for value in values])
 
 
 def record_labels(catalog: Catalog, files: Files, labels: Sequence[Value]) -> None:

@@ -1,6 +1,6 @@
 """A task's dataset while the cache is open: which of its files may be drawn, and what stands in for bad ones."""
 
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.dataset.classes import class_names, class_numbers, first_epochs
-from viewcache.materializer.dataset.columns import record_columns, record_labels
+from viewcache.materializer.dataset.columns import as_column, record_columns, record_labels
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.labels import labels_for
 from viewcache.materializer.dataset.predicate import matching
@@ -124,7 +124,7 @@ class Dataset:
             "video": pa.array(files.names),
             "name": pa.array(files.names),
             "path": pa.array(files.paths),
-            "label": _column(self._labels),
+            "label": as_column(self._labels),
             "frames": pa.array(files.frames),
             "fps": files.column("fps"),
             "duration_s": files.column("duration_s"),
@@ -134,7 +134,7 @@ class Dataset:
             "status": pa.array([(VideoStatus.OK if each else VideoStatus.BAD).value for each in good.tolist()]),
         }
         for name in sorted({name for each in self._columns for name in each}):
-            columns.setdefault(name, _column([each.get(name) for each in self._columns]))
+            columns.setdefault(name, as_column([each.get(name) for each in self._columns]))
         return pa.table(columns)
 
     def candidates(self, task: TaskSpec) -> NDArray[np.int64]:
@@ -169,9 +169,14 @@ class Dataset:
         return files.ids[selected]
 
     @property
-    def selected(self) -> Set[int]:
-        """Ids of the videos that the predicate selects, good and bad."""
-        return set(self.files.ids[self._chosen].tolist())
+    def selects(self) -> int:
+        """How many videos the predicate selects, good and bad."""
+        return int(self._chosen.sum())
+
+    def overlaps(self, other: "Dataset") -> bool:
+        """Whether both select a video, good or bad, that they have in common."""
+        ids, theirs = self.files.ids[self._chosen], other.files.ids[other._chosen]
+        return np.array_equal(ids, theirs) or bool(np.isin(ids, theirs).any())  # equal for dozens of jobs
 
     def _usable(self, span: int) -> NDArray[np.bool_]:
         """(files,) whether a clip can be taken of each."""
@@ -439,11 +444,3 @@ class Dataset:
         """The class number of each video; -1 where it has no label."""
         row_of = self.files.row_of
         return self._numbers[[row_of[each] for each in video_ids.tolist()]]
-
-
-def _column(values: Sequence[object]) -> pa.Array:
-    """An Arrow column; one of mixed kinds becomes text."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else str(value) for value in values])

@@ -55,7 +55,7 @@ def _may_share(task: Task, other: Task) -> bool:
         return False
     if task.epochs_at_once != other.epochs_at_once:  # their generations would not go together
         return False
-    return not task.dataset.selected.isdisjoint(other.dataset.selected)
+    return task.dataset.overlaps(other.dataset)
 
 
 @dataclass(slots=True)

@@ -159,12 +159,15 @@ class LookAhead:
                 numbers = self._current[task.task_id][1]
                 epochs = self._epochs.get(task.task_id, frozenset())
             due = {each + 1 for each in numbers if task.joining.is_due(each, epochs)}
+            soon = {*numbers, *_generations(task, (each + 1 for each in epochs))}
             for n in sorted(n for n in {*numbers, *due} if n <= task.last_generation()):
                 for each, generation in [
                     (task, n),
                     *(task.group.matching_generations(task, n) if task.group is not None else ()),
                 ]:
-                    self._plan_one(each, generation)
+                    # What another job of its definition has planned is made for that one: a trial may end before.
+                    if n in soon or each.group is None or not each.group.twins(each, generation):
+                        self._plan_one(each, generation)
                 self._decide()
                 decided.set()
                 self.announce()

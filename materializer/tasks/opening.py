@@ -83,7 +83,7 @@ def open_task(
         raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
     _refuse_empty(spec, dataset, catalog, known)
     k = cache.epochs_at_once(spec)
-    check_size(spec, k, len(dataset.selected))
+    check_size(spec, k, dataset.selects)
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
     definition = f"{canonical(cache, spec)} epochs_per_generation={k}"

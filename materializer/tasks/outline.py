@@ -86,12 +86,15 @@ class Outline:
     def batch_sizes(self) -> set[int]:
         """How many videos a batch of the first epoch has: the usual number, and that of the last batch.
 
-        Of a dataset that grows the last batch of some epoch may have a single one, unless it is dropped.
+        A large dataset is not drawn for it. Of a dataset that grows the last batch of some epoch may have a single one,
+        unless it is dropped.
         """
         task, size = self._task, self._task.spec.sampling.videos_per_batch
         if task.spec.dataset.grows:
             return {size} if task.spec.drop_last else {size, 1}
-        return {min(size, task.positions(0) - iteration * size) for iteration in (0, task.iterations(0) - 1)}
+        count = len(task.early.candidates()) if task.is_large(0) else task.positions(0)
+        batches = iterations(count, size, task.spec.drop_last)
+        return {min(size, count - iteration * size) for iteration in (0, batches - 1)}
 
     def batch_bound(self) -> tuple[int, int]:
         """Most bytes that the clips of one batch take in the store, and how many clips that are; draws nothing.

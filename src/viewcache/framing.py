@@ -63,7 +63,8 @@ def send_body(line: socket.socket, body: bytes, descriptors: Sequence[int] = ())
     data = memoryview(_LENGTH.pack(len(body)) + body)
     if descriptors:
         data = data[socket.send_fds(line, [data], list(descriptors)) :]
-    line.sendall(data)
+    if data:  # who has all of it may have gone by now, and sending nothing would fail
+        line.sendall(data)
 
 
 def receive(line: socket.socket, most: int) -> tuple[bytes, list[int]]:

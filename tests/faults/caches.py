@@ -36,7 +36,13 @@ def encode_one(path: Path, content: int) -> Path:
 
 def config(store: Path, videos: Path, *, budget: int = 10**8, codec: str = "raw", **more: Any) -> dict[str, Any]:
     """One task ``t``: 2 videos a batch, 2 samples a video, clips of 4 frames; ``more`` overrides by key."""
-    dataset: dict[str, Any] = {"on_bad_video": "raise", "on_short_video": "clamp", "epochs": 2, "probe": "lazy"}
+    dataset: dict[str, Any] = {
+        "on_bad_video": "raise",
+        "on_short_video": "clamp",
+        "epochs": 2,
+        "probe": "lazy",
+        "drop_last": False,
+    }
     dataset |= {k: more.pop(k) for k in list(dataset) if k in more}
     sampling = {"videos_per_batch": 2, "frames_per_video": 4, "frame_stride": 2, "samples_per_video": 2}
     sampling |= {key: more.pop(key) for key in list(sampling) if key in more}

@@ -116,6 +116,19 @@ def test_an_early_batch_has_the_clips_of_the_plan(
             assert not isinstance(task.batch(*place), BatchWork)
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [1, 3, COUNT])
+def test_the_sizes_of_batches_are_known_before_anything_is_drawn(
+    tmp_path: Path, large: None, folder: Path, size: int, drop_last: bool
+) -> None:
+    """Who asks what a task is like has no part in its order."""
+    with opened_task(tmp_path / "s", folder, videos_per_batch=size, drop_last=drop_last) as task:
+        sizes = task.outline.batch_sizes()
+        assert not task.early.begun(0)
+        samples = task.spec.sampling.samples_per_video
+        assert sizes == {len(task.batch(0, k).rows(0, k)) // samples for k in (0, task.iterations(0) - 1)}
+
+
 @pytest.mark.parametrize("workers", ["threads", "processes"])
 def test_how_large_a_dataset_is_changes_no_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Path, workers: str

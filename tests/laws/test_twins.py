@@ -127,6 +127,22 @@ def test_trials_that_come_late_and_go(tmp_path: Path, videos: Path, planned: lis
                 assert sorted(of_epoch) == sorted(2 * [*(f"v{k}" for k in range(VIDEOS - 1)), "short"]), name
 
 
+def test_the_next_generation_of_a_twin_is_planned_when_it_is_near(tmp_path: Path, videos: Path) -> None:
+    """A trial that ends early has recorded nothing of it; the first task's is planned at once, for all of them."""
+    with viewcache.open(trials(tmp_path / "store", videos, 1)) as cache:
+        cache.read("t0", 0, 0)
+        cache.owner.look_ahead.wait_idle(30)
+        further = trials(tmp_path / "store", videos, 2)
+        further["dataset"] = further["dataset"][1:]
+        cache.join(further)
+        planned = []
+        for epoch in range(2):
+            cache.read("t1", epoch, 0)
+            cache.owner.look_ahead.wait_idle(30)
+            planned.append([[cache.task(name).task.planned(n) is not None for n in range(2)] for name in ("t0", "t1")])
+        assert planned == [[[True, True], [True, False]], [[True, True], [True, True]]]
+
+
 def test_pixels_are_those_of_a_task_alone(tmp_path: Path, videos: Path, planned: list[str]) -> None:
     """Clips of a twin are made from its own recipe, and are what a cache gives in which nobody has a plan to share."""
     given = trials(tmp_path / "store", videos, 2)

@@ -173,6 +173,14 @@ def test_a_job_that_has_ended_is_closed(store: Path, videos: Path, attach: Opene
         assert uses_of(watching)["train.trial"] > 0
 
 
+def test_a_job_that_ends_as_soon_as_it_began_is_closed(store: Path, videos: Path, attach: Opener) -> None:
+    """It says goodbye while the service has just told it hello."""
+    watching = attach()
+    for number in range(20):
+        job(store, videos, f"trial-{number}").close()
+    assert not settle(lambda: [name for name in watching.snapshot().tasks if name != "train"])
+
+
 def test_a_job_that_was_killed_is_waited_for(store: Path, videos: Path, attach: Opener) -> None:
     """What it needs stays needed until it is started again, or the service ends."""
     watching, given = attach(), described(store, videos)

@@ -6,6 +6,7 @@ import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -82,6 +83,21 @@ def test_a_frame_that_is_too_long_is_not_read() -> None:
         one.close()
         with pytest.raises(EOFError):
             wire.receive(other, wire.ASK_BYTES)
+
+
+def test_who_has_all_of_an_answer_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes with a descriptor is sent at once, and then the other side may hang up."""
+    one, other = socket.socketpair()
+    send = socket.send_fds
+
+    def send_and_lose(line: socket.socket, *what: Any) -> int:
+        sent = send(line, *what)
+        other.close()
+        return sent
+
+    monkeypatch.setattr(socket, "send_fds", send_and_lose)
+    with one, other, open(os.devnull) as file:
+        wire.send(one, answers.Ok(), [file.fileno()])
 
 
 @pytest.mark.parametrize("name", described.PAGES)
