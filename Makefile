@@ -77,7 +77,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 # and another environment, with other versions, that the tests of op workers run operations in.
 $(VENV)/.developed: $(VENV)/.installed tests/op_workers/requirements.txt
 	@echo "installing the tools of the tests"
-	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,mount,ray,lightning]' --group dev
+	@$(PIP) install -qq --constraint constraints.txt --build-constraint constraints.txt --editable '.[s3,gcs,azure,mount,ray,lightning,jax]' --group dev
 	@$(RUN)/python -m venv --clear --without-pip $(VENV)/op-worker
 	@$(PIP) --python $(VENV)/op-worker/bin/python install -qq --requirement tests/op_workers/requirements.txt
 	@touch $@

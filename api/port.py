@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch, Buffers
-from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
+from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 
 __all__ = ["TaskHandle", "TaskSeat", "TaskSource"]
 
@@ -162,6 +162,21 @@ class TaskHandle(Protocol):
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
         """A batch as planned, without its pixels; see `Reader.describe`."""
 
+    def recipes(self, epoch: int, iteration: int) -> tuple[ClipRecipe, ...]:
+        """What was decided for each clip of a batch; nothing is made for it.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+        """
+
+    def recipes_of(self, video: str, epoch: int) -> tuple[ClipRecipe, ...]:
+        """The same of the clips of a video in an epoch: none where it is not drawn.
+
+        Raises:
+            ViewNotFound: no such video or epoch.
+            BadVideo: the video cannot be decoded.
+        """
+
     def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
         """Shape of a batch, (B·m,T,C,H,W), or of one rank's share; draws the order up to there.
 
@@ -214,6 +229,10 @@ class TaskSource(Protocol):
         Raises:
             ViewNotFound: there is no such task; the message lists those that there are.
         """
+
+    @property
+    def where(self) -> str:
+        """Its store, and who owns that."""
 
     @property
     def pid(self) -> int | None:

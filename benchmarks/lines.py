@@ -7,20 +7,22 @@ within one file only, so a module that is data code as a whole is named as such 
 """
 
 import ast
+import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.harness import ROOT, Aim, Figure, Result, Table, main
 
-__all__ = ["COLUMNS", "MOST", "bench", "data_lines", "rows", "without"]
+__all__ = ["COLUMNS", "MOST", "bench", "coming_from", "data_lines", "rows", "without"]
 
 EXAMPLES = ROOT / "examples"
-LEFT_OUT = {"train_torch.py"}  # it shows how a training is stopped and resumed, which the others do not do
+LEFT_OUT = {"train_torch.py", "validate.py"}  # how a training is resumed and a test is scored: no script without does
 DATA = {"av", "clips", "fsspec", "numpy", "os", "torch.utils.data", "viewcache"}
 """Modules that data code begins with, beside the built-in `open`; the environment in `os` is none of it."""
 WHOLE = EXAMPLES / "without" / "clips.py"
 YAML = EXAMPLES / "slowfast.yaml"
+COMING_FROM = ROOT / "docs" / "coming-from.md"
 COLUMNS = ("own data code", "with viewcache", "its YAML")
 MOST = 9
 """Lines of data code that an example may have."""
@@ -29,6 +31,7 @@ MOST = 9
 def bench(args: Namespace) -> Iterator[Result]:
     """The table, and the longest of ours."""
     yield Table("lines of data code", COLUMNS, rows())
+    yield Table("the same job with other loaders", COLUMNS, coming_from())
     yield Figure("most lines with viewcache", max(row[1] for row in rows().values()), "lines", Aim(at_most=MOST))
 
 
@@ -40,6 +43,19 @@ def rows() -> dict[str, tuple[int, int, int]]:
         for path in sorted(EXAMPLES.glob("*.py"))
         if path.name not in LEFT_OUT
     }
+
+
+def coming_from() -> dict[str, tuple[int, int, int]]:
+    """Loader → lines of its code in docs/coming-from.md, of ours, of our YAML; without those that call the model."""
+    first, *others = re.split(r"^## ", COMING_FROM.read_text(), flags=re.MULTILINE)
+    ours, yaml = _in_blocks(first), _yaml_lines(re.findall(r"```yaml\n(.*?)```", first, re.DOTALL)[0])
+    return {text.partition("\n")[0]: (_in_blocks(text), ours, yaml) for text in others}
+
+
+def _in_blocks(text: str) -> int:
+    """Lines of the first block of Python in a part of a document, but for the call of the model."""
+    code: str = re.findall(r"```python no-run\n(.*?)```", text, re.DOTALL)[0]
+    return len(_code_lines(code)) - code.count("train_step(")
 
 
 def without(example: Path) -> Path:

@@ -160,10 +160,10 @@ def _listed(epoch: Path, args: Namespace) -> Iterator[Result]:
     yield Figure("with a stat of each", looked, "ms")
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dir", help="where the stores are made (default: the system's temporary folder)")
     parser.add_argument("--iterations", type=int, default=10_000, help="of the long epoch (default 10,000)")
 
 
 if __name__ == "__main__":
-    main(__doc__, bench, _arguments)
+    main(__doc__, bench, arguments)

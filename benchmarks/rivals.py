@@ -338,7 +338,7 @@ def _viewcache(setting: Setting) -> Batches:
 
     def batches() -> Batches:
         with cache:
-            for batch in loader:
+            for batch in loader.all_epochs():
                 yield batch["video"].numpy()
                 del batch
 

@@ -195,9 +195,9 @@ def _line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def _arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="where the files are written (default: the system's temporary folder)")
 
 
 if __name__ == "__main__":
-    main(__doc__, bench, _arguments)
+    main(__doc__, bench, arguments)

@@ -156,7 +156,9 @@ def _caches(race: Race, groups: list[tuple[str, ...]]) -> Took:
         viewcache.open(_config(race, f"{race.folder}/{k}", race.budget_bytes // len(groups), *tasks))
         for k, tasks in enumerate(groups)
     ]
-    loops = [_pixels(cache.loader(task)) for cache, tasks in zip(caches, groups, strict=True) for task in tasks]
+    loops = [
+        _pixels(cache.loader(task).all_epochs()) for cache, tasks in zip(caches, groups, strict=True) for task in tasks
+    ]
     with Stopwatch() as watch:
         _side_by_side(loops, race, took)
         for cache in caches:

@@ -222,6 +222,6 @@ def _cached(job: Job, took: Took, ends: ExitStack) -> tuple[Batches, int]:
 
 
 def _pixels(loader: Any) -> Iterator[Any]:
-    for batch in loader:
+    for batch in loader.all_epochs():
         yield batch["video"].numpy()
         del batch

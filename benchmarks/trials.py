@@ -24,6 +24,9 @@ from viewcache.api.service.stopping import stop
 BATCHES = 3
 """That a trial reads before it ends."""
 
+RESTED = 7
+"""Further trials, each of which begins when the service has nothing to do."""
+
 QUIET_S = 0.1
 """CPU seconds in a second: a service that takes less has nothing to plan."""
 
@@ -60,6 +63,11 @@ def bench(args: Namespace) -> Iterator[Result]:
                 with _trial(given, f"trial{number}") as trial:
                     told.append(_told(trial))
             after = service.look()
+            rested = []
+            for number in range(RESTED):
+                with _trial(given, f"rested{number}") as trial:
+                    rested.append(_told(trial)["open_s"])
+                service.look()
             _end(watch)
         stop(folder / "store")
     finally:
@@ -68,6 +76,8 @@ def bench(args: Namespace) -> Iterator[Result]:
     of_trials = {name: statistics.median(one[name] for one in told[1:]) for name in told[0]}
     title = f"{args.trials} trials over {args.videos:,} videos, each one"
     yield Figure(f"{title}: opening and taking its seat, wall", of_trials["open_s"] * 1000, "ms", Aim(at_most=50))
+    alone = "the same, when the service has nothing else to do"
+    yield Figure(alone, statistics.median(rested) * 1000, "ms", Aim(at_most=50))
     yield Figure(f"{title}: catalog", each["catalog_mb"], "MB", Aim(at_most=1))
     columns = ("import, s", "open and sit, s", "first batch, s", "service, CPU s", "service, MB", "catalog, MB")
     rows = {

@@ -149,16 +149,20 @@ class Catalog(Leaving, Videos):
 
     # --- tasks and draws ---
 
-    def ensure_task(self, task: TaskRow) -> TaskRow:
+    def ensure_task(self, task: TaskRow, *, keeps_views: bool = False) -> TaskRow:
         """Register a task, or find it by name; ids of 0 are filled in.
 
         A known name with the same definition takes the new number of epochs. With another definition it takes the new
         one if nothing was drawn yet; its plans are forgotten then.
 
+        Args:
+            task: as it is now.
+            keeps_views: another definition means the same by every path that was drawn, so its draws stay.
+
         Raises:
             BadInput: another definition under this name has draws, so its paths have a meaning already.
         """
-        return self._call(lambda session: tasks.ensure_task(session, task))
+        return self._call(lambda session: tasks.ensure_task(session, task, keeps_views=keeps_views))
 
     def forget_task(self, name: str) -> TaskRow:
         """Forget a task with its draws, plans and progress, so that its name can be given a new definition.
@@ -202,6 +206,11 @@ class Catalog(Leaving, Videos):
             Misuse: a position is settled with another video; nothing is recorded then.
         """
         self._call(lambda session: tasks.settle_draws(session, draws, uses, settled))
+
+    def move_uses(self, uses: pa.Table) -> None:
+        """Give clips other objects, ``schemas.MOVE``, since another video gives them; uses on record only."""
+        table = schemas.conform(uses, schemas.MOVE, "moved uses")
+        self._call(lambda session: session.run("move_uses", given=table))
 
     def load_draws(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
         """The order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position), settled or planned."""

@@ -46,7 +46,7 @@ class OwnerLock:
                     continue
                 holder = self._holder()
                 os.close(self._fd)
-                raise errors.CatalogBusy(_busy(path.parent, holder), holder) from error
+                raise errors.CatalogBusy(_busy(path.parent, holder), holder, str(path.parent)) from error
         if exclusive:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, str(os.getpid()).encode(), 0)

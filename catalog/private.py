@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["private_folder"]
 
 _PREFIX = "viewcache-copy-"
-_LOCK = "held"
+_LOCK, _NEW_LOCK = "held", "new"
 _UNLOCKED_S = 3600.0
 """A folder without its lock file is being made; after so many seconds its maker died over that."""
 
@@ -29,9 +29,12 @@ def private_folder() -> Iterator[Path]:
     _sweep(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
-        held = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = os.open(folder / _NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
+            os.rename(
+                folder / _NEW_LOCK, folder / _LOCK
+            )  # only now: who sees it can take the lock of a dead maker only
             yield folder
         finally:
             os.close(held)

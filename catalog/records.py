@@ -123,6 +123,7 @@ class TaskRow:
     samples_per_video: int
     frames_per_clip: int
     frame_stride: int
+    """0 for clips that are sampled by time."""
     """In frames of the source."""
     seed: int
     drop_last: bool = False

@@ -82,7 +82,7 @@ DRAW = _schema(task_id="bigint", epoch="integer", position="integer", video_id="
 """The video at ``position`` of the order of ``epoch``."""
 
 MOVE = _schema(task_id="bigint", epoch="integer", position="integer", sample="integer", object_id="bigint")
-"""A use behind what is settled gets another object, since its position got another video."""
+"""A use gets another object: its position got another video, or another video stands in for its clip."""
 
 SETTLED = _schema(task_id="bigint", epoch="integer", positions="bigint")
 """So many positions of the epoch's order are drawn for certain; what lies behind is planned, and may still change."""

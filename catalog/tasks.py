@@ -79,7 +79,7 @@ def set_video_columns(session: Session, rows: Sequence[VideoColumnRow]) -> None:
     session.run("insert_video_columns", given=table)
 
 
-def ensure_task(session: Session, task: TaskRow) -> TaskRow:
+def ensure_task(session: Session, task: TaskRow, *, keeps_views: bool = False) -> TaskRow:
     """The task as registered; see ``Catalog.ensure_task``."""
     known = {row.name: row for row in from_table(TaskRow, session.run("read_tasks"))}.get(task.name)
     if known is None:
@@ -88,7 +88,7 @@ def ensure_task(session: Session, task: TaskRow) -> TaskRow:
         task = replace(task, task_id=known.task_id, group_id=_group(session, task.dataset_id))
         if known == task:
             return task
-        if known.definition_key != task.definition_key:
+        if known.definition_key != task.definition_key and not keeps_views:
             _forget_plans(session, known)
     session.run("upsert_task", given=to_table([task]))
     return task

@@ -1,6 +1,6 @@
 """Train with PyTorch Lightning: `python examples/train_lightning.py examples/slowfast.yaml`.
 
-Lightning takes a loader as it is: each of its epochs goes on where the one before ended. Needs PyTorch, Lightning
+Lightning takes a loader as it is: each of its epochs is one of the task. Needs PyTorch, Lightning
 (extra `lightning`), and videos where the YAML file says.
 """
 

@@ -1,7 +1,7 @@
 """Train through a mount, in eight lines of plain Python for the data, of which none imports viewcache.
 
 First `viewcache mount examples/slowfast.yaml DIR`, with videos where the YAML file says; then, with PyTorch,
-`python examples/train_mount.py DIR slowfast`.
+`python examples/train_mount.py DIR train`.
 """
 
 import json

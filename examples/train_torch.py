@@ -34,7 +34,7 @@ def main(config: str) -> None:
             loader.load_state_dict(state["loader"])
         done = loader.state_dict()  # a batch that is handed out counts as read; ours counts when it was learned from
         try:
-            for batch in loader:
+            for batch in loader.all_epochs():
                 video = batch["video"].float() / 255
                 label = batch["label"]  # -1 where a clip has none: it adds nothing to the sum
                 loss = nn.functional.cross_entropy(model(video), label, ignore_index=-1, reduction="sum") / len(label)

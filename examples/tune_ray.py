@@ -6,7 +6,6 @@ stops leaves, and nothing more is made for it. Needs PyTorch, Ray (extra `ray`),
 
 import os
 import sys
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def train(trial: dict[str, Any]) -> None:
         loader = cache.loader(cache.tasks[0], layout="CTHW", epochs=EPOCHS)
         for epoch in range(EPOCHS):
             losses = []
-            for batch in islice(loader, len(loader)):
+            for batch in loader:
                 loss = nn.functional.cross_entropy(model(batch["video"].float()), batch["label"].clamp(min=0))
                 optimizer.zero_grad()
                 loss.backward()

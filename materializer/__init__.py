@@ -4,6 +4,7 @@ Its folders, lowest first; a folder imports only those above it in this list: me
 workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. The files beside them are for all:
 
 - ``spec``: what a task and a cache are: frozen values
+- ``sampling``: which frames make a clip, part of it
 - ``randomness``: random numbers with addresses
 - ``keys``: content keys of objects
 - ``arrays``: what NumPy has too, but slower
@@ -11,6 +12,7 @@ workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. 
 - ``limits``: what a worker process may use
 - ``freed_memory``: memory that allocators keep for themselves, given back
 - ``gate``: calls to an open cache: closing under them, and Ctrl-C in the main thread
+- ``shown``: a value as a small table in a notebook
 - ``child``: starting a worker or a scanner
 """
 

@@ -7,11 +7,12 @@ import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from viewcache.materializer.sampling import SamplingSpec
+
 __all__ = [
     "Branch",
     "BranchType",
     "CacheSpec",
-    "Coordination",
     "DatasetSpec",
     "Durability",
     "EvictionSpec",
@@ -22,17 +23,16 @@ __all__ = [
     "Merge",
     "OnBadVideo",
     "OnChangedVideo",
+    "OnLowFps",
     "OnShortVideo",
     "OpCall",
     "OpWorkerSpec",
     "Place",
     "ProbeMode",
-    "SamplingSpec",
     "StepSpec",
     "TaskSpec",
     "TierSpec",
     "WorkerKind",
-    "clip_span",
 ]
 
 # The closed sets of words of a configuration. Their values are written into files, definitions and the catalog: they
@@ -82,18 +82,14 @@ class Join(StrEnum):
     """At the next epoch that is not drawn: each epoch is a generation of its own."""
 
 
-class Coordination(StrEnum):
-    """Whether random choices are coordinated over tasks and epochs."""
-
-    SHARED = "shared"
-    INDEPENDENT = "independent"
-
-
 class ProbeMode(StrEnum):
     """How thoroughly a new file is looked into before it is drawn."""
 
     LAZY = "lazy"
     """By its header, where that tells enough; every packet is looked at when the video is decoded first."""
+    TIMES = "times"
+    """Likewise, but by its packets also where the header does not tell when frames are shown. No word of the YAML:
+    sampling by time asks for it."""
     FULL = "full"
     """Every packet, of every file."""
 
@@ -114,6 +110,15 @@ class OnShortVideo(StrEnum):
     LOOP = "loop"
     """It starts again."""
     SKIP = "skip"
+
+
+class OnLowFps(StrEnum):
+    """What a video with fewer frames a second than a task asks for does."""
+
+    REPEAT = "repeat"
+    """Its frames are shown more than once."""
+    BAD = "bad"
+    """It is a bad video: ``on_bad_video`` says what that means."""
 
 
 class OnChangedVideo(StrEnum):
@@ -221,32 +226,10 @@ class StepSpec:
     """For ``merge``."""
     place: Place = field(default=Place(), compare=False)
 
-
-def clip_span(frames_per_clip: int, stride: int) -> int:
-    """Return L, the number of source frames from a clip's first frame to its last, both included."""
-    return (frames_per_clip - 1) * stride + 1
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingSpec:
-    """Which frames make a clip, and how many clips make a batch."""
-
-    videos_per_batch: int
-    frames_per_video: int
-    """Frames of one clip before augmentation (F)."""
-    frame_stride: int = 1
-    """In frames of the source (s); a clip spans (F-1)*s+1 frames."""
-    samples_per_video: int = 1
-    """Clips of one video in one epoch (m)."""
-    coordination: Coordination = Coordination.SHARED
-    """``shared`` (shared fraction, docs/design/0005) or ``independent``."""
-    spread: float = 0.4
-    """δ in (0, 1]: width of the window of a video, as a fraction, that the starts of one generation fall in."""
-
     @property
-    def span(self) -> int:
-        """L, the number of source frames from a clip's first frame to its last, both included."""
-        return clip_span(self.frames_per_video, self.frame_stride)
+    def calls(self) -> tuple[OpCall, ...]:
+        """Its operations, those of all branches too."""
+        return (*self.ops, *(call for branch in self.branches for call in branch.ops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +254,7 @@ class DatasetSpec:
     on_short_video: OnShortVideo = OnShortVideo.CLAMP
     on_changed_video: OnChangedVideo = OnChangedVideo.RAISE
     """Decides no view, so it may change from run to run."""
+    on_low_fps: OnLowFps = OnLowFps.REPEAT
     max_pixels: int = 8192 * 4320
     """A larger frame is a bad video, refused before it is decoded."""
     probe: ProbeMode = ProbeMode.LAZY
@@ -295,6 +279,8 @@ class TaskSpec:
     seed: int | None = None
     """None = the cache's seed."""
     drop_last: bool = False
+    shuffle: bool = True
+    """False: an epoch has the videos in the order of their names, and the task draws with no other."""
     layout: Layout = Layout.TCHW
     place: Place = field(default=Place(), compare=False)
 

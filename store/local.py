@@ -24,7 +24,7 @@ from viewcache.store.marker import MARKER, UNFINISHED, write_marker
 from viewcache.store.reader import read_into, scan_object, verify_object
 from viewcache.store.shard_reader import FoundObject, Stored
 from viewcache.store.shard_writer import Written
-from viewcache.store.temporary import TEMPORARY, abandoned, is_temporary, temporary_name
+from viewcache.store.temporary import TEMPORARY, abandoned, is_temporary, make_temporary_folder, temporary_name
 from viewcache.store.tier import Tier
 from viewcache.store.writer import sync_folder, write_object
 
@@ -125,6 +125,7 @@ class LocalTier(Tier):
         place = f"{self.root}/{physical}"
         size = self._taken(place) if counted is None else counted
         try:
+            make_temporary_folder(self.root)
             os.rename(place, dying)
         except FileNotFoundError:
             size = counted or 0

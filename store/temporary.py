@@ -3,13 +3,14 @@
 A pid alone is not enough, since pids come round again: the name also carries the process's start time.
 """
 
+import contextlib
 import os
 import re
 import secrets
 from functools import cache
 from pathlib import Path
 
-__all__ = ["TEMPORARY", "abandoned", "is_abandoned", "is_temporary", "temporary_name"]
+__all__ = ["TEMPORARY", "abandoned", "is_abandoned", "is_temporary", "make_temporary_folder", "temporary_name"]
 
 TEMPORARY = "tmp"
 """The folder below the store's root in which every unfinished or dying thing lies."""
@@ -21,6 +22,16 @@ def temporary_name(key: str) -> str:
     """A new path below the root for an object's unfinished folder: ``tmp/{key}.{pid}.{start}-{nonce}``."""
     pid = os.getpid()
     return f"{TEMPORARY}/{key}.{pid}.{_own_start(pid)}-{secrets.token_hex(6)}"
+
+
+def make_temporary_folder(root: str | os.PathLike[str]) -> None:
+    """Make ``tmp/`` again if somebody emptied the store; of several that do so each goes on.
+
+    Raises:
+        FileNotFoundError: the store itself is gone. So is its owner's lock, and nothing is to be written.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(os.path.join(root, TEMPORARY), 0o700)
 
 
 def abandoned(root: str | os.PathLike[str], dead: int | None = None) -> list["os.DirEntry[str]"]:

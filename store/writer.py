@@ -25,7 +25,7 @@ from viewcache.store.marker import MARKER, write_marker
 from viewcache.store.reader import scan_object, verify_object
 from viewcache.store.shard_reader import FoundObject
 from viewcache.store.shard_writer import ShardWriter, Written, inner_chunks, shard_bound, write_exactly, written_of
-from viewcache.store.temporary import temporary_name
+from viewcache.store.temporary import make_temporary_folder, temporary_name
 
 __all__ = ["ObjectWriter", "find_written", "sync_folder", "write_object"]
 
@@ -36,12 +36,15 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE}
 _TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
+_EMPTIED_ATTEMPTS = 8  # each is lost only to somebody who empties the store
 
 
 def write_object(
     root: Root, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool = False
 ) -> Written:
     """Write and publish one object.
+
+    If somebody empties the store meanwhile, an array is written anew; of an iterable nothing is left to write.
 
     Args:
         root: the store's folder.
@@ -56,6 +59,17 @@ def write_object(
         Broken: the folder cannot be written for another reason.
         Misuse: the array does not fit ``meta``.
     """
+    for _ in range(_EMPTIED_ATTEMPTS if isinstance(array, np.ndarray) else 0):
+        try:
+            return _write_once(root, key, array, meta, durable=durable)
+        except Broken as error:
+            # Somebody emptied the store meanwhile (`rm -rf store/*`), and the temporary folder went with the rest.
+            if not isinstance(error.__cause__, FileNotFoundError) or not os.path.isdir(root):
+                raise
+    return _write_once(root, key, array, meta, durable=durable)
+
+
+def _write_once(root: Root, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool) -> Written:
     parts = inner_chunks(array, meta)
     with ObjectWriter(root, key, meta, durable=durable) as writer:
         for chunk, part in enumerate(parts):
@@ -95,8 +109,7 @@ class ObjectWriter:
         try:
             os.mkdir(self._folder, 0o700)
         except FileNotFoundError:
-            # Somebody emptied the store; if the store itself is gone, so is its owner's lock, and nothing is written.
-            os.mkdir(os.path.dirname(self._folder), 0o700)
+            make_temporary_folder(self._root)
             os.mkdir(self._folder, 0o700)
 
     def __enter__(self) -> Self:
@@ -184,6 +197,8 @@ class ObjectWriter:
             try:
                 os.rename(self._folder, target)
             except FileNotFoundError:
+                if not os.path.isdir(self._folder):
+                    raise
                 os.makedirs(os.path.dirname(target), 0o700, exist_ok=True)
                 continue
             except OSError as error:

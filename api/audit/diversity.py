@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.audit.recorded import Footage, RecordedClips, load_clips
+from viewcache.api.audit.recorded import Drawn, Footage, RecordedClips, load_clips
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.materializer.planning.clip_starts import clip_starts
 from viewcache.materializer.randomness import address_word, permutation
-from viewcache.materializer.spec import clip_span
+from viewcache.materializer.sampling import clip_span
 
 __all__ = ["OFTEN", "Counts", "Diversity", "compare", "diversity"]
 
@@ -99,7 +99,8 @@ def diversity(catalog: Catalog, tasks: Sequence[TaskRow], footage: Mapping[int, 
         tasks: of it.
         footage: dataset id → its videos.
     """
-    planned = [each for each in (_planned(catalog, task) for task in tasks) if each.epochs]
+    drawn = (task for task in tasks if Drawn.of(task).starts)
+    planned = [each for each in (_planned(catalog, task) for task in drawn) if each.epochs]
     circles: list[list[_Planned]] = [[each] for each in planned]
     for group in dict.fromkeys(each.task.group_id for each in planned):
         members = [each for each in planned if each.task.group_id == group]

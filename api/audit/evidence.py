@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from viewcache.api.audit.diversity import OFTEN, Diversity, diversity
 from viewcache.api.audit.recorded import (
     CropWindow,
+    Drawn,
     Footage,
     clip_places,
     crop_places,
@@ -137,7 +138,7 @@ def gather(catalog: Catalog, recipes: Recipes) -> Evidence:
     """
     untested, found = "", list[TaskEvidence]()
     for task in recipes.tasks:
-        orders = whole_orders(catalog, task)
+        orders = whole_orders(catalog, task) if Drawn.of(task).order else []
         checks: tuple[Check, ...] = ()
         try:
             checks = (*order_checks(orders), *_clip_checks(catalog, task, recipes))
@@ -155,7 +156,8 @@ def _clip_checks(catalog: Catalog, task: TaskRow, recipes: Recipes) -> list[Chec
     starts, rows, columns = ([np.empty(0)] for _ in range(3))
     for generation in catalog.load_generations(task.task_id):
         clips = load_clips(catalog, task, footage, generation.first_epoch, generation.last_epoch)
-        starts.append(clip_places(clips, footage, generation.number, generation.grid or task.frame_stride))
+        if Drawn.of(task).starts:
+            starts.append(clip_places(clips, footage, generation.number, generation.grid or task.frame_stride))
         y, x = crop_places(clips, recipes.windows)
         rows.append(y)
         columns.append(x)

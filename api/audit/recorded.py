@@ -4,6 +4,7 @@ Nothing here is computed again from a configuration: a plan that is wrong would 
 crops are known only of clips that lie in the store.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from viewcache.materializer.ops import get
 from viewcache.materializer.ops.base import Size
 from viewcache.materializer.ops.crop import free_places
 from viewcache.materializer.randomness import Words, address_word, hash_address, uniform
-from viewcache.materializer.spec import clip_span
+from viewcache.materializer.sampling import ClipSelection, clip_span
 
 __all__ = [
     "CropWindow",
@@ -66,6 +67,26 @@ class Footage:
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where videos stand in the arrays."""
         return np.searchsorted(self.ids, ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What of a recorded task is drawn at random, and can be tested."""
+
+    order: bool
+    starts: bool
+    """Also recorded: those of clips that are sampled by time are not."""
+
+    @classmethod
+    def of(cls, task: TaskRow) -> "Drawn":
+        """By its recorded definition."""
+        try:
+            settings, _ = json.JSONDecoder().raw_decode(task.definition)
+        except ValueError:  # of an earlier release: then all was
+            settings = {}
+        sampling = settings.get("sampling", {})
+        starts = sampling.get("clips", ClipSelection.RANDOM) == ClipSelection.RANDOM and sampling.get("fps") is None
+        return cls(bool(settings.get("shuffle", True)), starts)
 
 
 @dataclass(frozen=True)  # no slots: frames is cached
@@ -129,7 +150,7 @@ def whole_orders(catalog: Catalog, task: TaskRow) -> list[NDArray[np.int64]]:
     epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
     settled = catalog.load_settled(task.task_id)
     numbers, begins = np.unique(epoch, return_index=True)
-    ends = [*begins[1:].tolist(), len(epoch)]
+    ends = [*begins.tolist(), len(epoch)][1:]  # of no epoch there is none
     orders = []
     for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends, strict=True):
         order = video[begin:end]

@@ -5,9 +5,11 @@ In the order of work:
 - ``terminal``: data to stdout, words and progress to stderr
 - ``tables``: values of plan, run and status as tables and words
 - ``arguments``: arguments that several commands take
+- ``init``: init
 - ``make``: plan, run
 - ``demo``: demo
 - ``look``: status, sql, lint
+- ``show``: show
 - ``page``: page, top
 - ``top``: what top draws
 - ``care``: verify, doctor, gc, forget, db upgrade

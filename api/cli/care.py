@@ -77,7 +77,8 @@ def _verify(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.show(
             f"{counted(found.objects, 'object')} of {size(found.bytes)} checked, {len(found.damaged)} damaged"
         )
-        terminal.show(f"{counted(found.epochs, 'drawn epoch')} checked, {len(found.draws)} with mistakes")
+        nothing = "" if found.epochs else ": nothing was drawn yet"
+        terminal.show(f"{counted(found.epochs, 'drawn epoch')} checked, {len(found.draws)} with mistakes{nothing}")
         if found.evidence.tasks:
             _show_evidence(found.evidence, terminal)
     if draw is not None:

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,11 @@ from viewcache.api.cli.terminal import Terminal
 from viewcache.api.text import counted, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from viewcache.api.config.find import Located
+    from viewcache.api.config.settings import Differing
+
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 __all__ = ["add_commands"]
@@ -58,8 +64,10 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     located = locate(arguments.where)
     found, service = status(located.catalog), stats_of(Path(located.root))
+    differs = [] if service is None else _unlike(arguments.where, located, service.settings)
     if terminal.json:
-        terminal.data({**found.as_dict(), "service": None if service is None else to_builtins(service)})
+        told = None if service is None else to_builtins(service)
+        terminal.data({**found.as_dict(), "service": told, "differs": [asdict(each) for each in differs]})
         return 0
     shown = status_tables(found)
     if service is not None:
@@ -70,7 +78,17 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
         else:
             terminal.show(f"{title}: nothing yet")
     terminal.say(f"seen: {found.seen}")
+    for each in differs:
+        terminal.say(f"warning: {each.told(located.root)}")
     return 0
+
+
+def _unlike(where: str | None, located: "Located", running: "Mapping[str, str]") -> "list[Differing]":
+    """What a configuration that was named, or is near, says otherwise than the service that runs; no folder does."""
+    from viewcache.api.config.documents import texts_of, unlike
+    from viewcache.api.config.find import nearest
+
+    return [] if located.config is None else unlike(texts_of(where or nearest()), located.config, running)
 
 
 def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from viewcache import __version__
-from viewcache.api.cli import care, demo, evict, look, make, mount, page, serve
+from viewcache.api.cli import care, demo, evict, init, look, make, mount, page, serve, show
 from viewcache.api.cli.terminal import Terminal
 from viewcache.errors import BadInput, BadVideo, Broken, Busy, CatalogBusy, ConfigError, NotFound, ViewcacheError
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"viewcache {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (make, demo, look, page, care, evict, serve, mount):
+    for group in (init, make, demo, look, show, page, care, evict, serve, mount):
         group.add_commands(commands)
     return top
 
@@ -90,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (`| head`) has seen enough; Python would complain once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except CatalogBusy as busy:
+        return _told(_explained(busy), terminal)
     except ViewcacheError as error:
         return _told(error, terminal)
     except Exception as error:
@@ -120,15 +122,13 @@ def _told(error: ViewcacheError, terminal: Terminal) -> int:
             about |= {"code": str(error.code), "file": error.file, "line": error.line, "column": error.column}
         terminal.data({"error": about})
     terminal.say(f"viewcache: {error}")
-    if isinstance(error, CatalogBusy) and (cure := _cure(error)):
-        terminal.say(cure)
     return exit_code(error)
 
 
-def _cure(error: CatalogBusy) -> str:
-    from viewcache.api.service.watching import cure_of
+def _explained(busy: CatalogBusy) -> CatalogBusy:
+    from viewcache.api.service.watching import explained
 
-    return cure_of(error)
+    return explained(busy, besides=os.getpid())
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -1,7 +1,7 @@
 """What plan, run and status show: their values as tables and lines of words."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from viewcache.api.queries.status import Status, as_number
@@ -169,15 +169,17 @@ def client_table(service: "StatsOf") -> Table:
             + (f", worker {seat.part} of {seat.parts}" if seat.parts > 1 else "")
             for seat in client.seats
         )
-        rows.append((client.pid, client.program, f"{duration(time.time() - client.since)} ago", client.held, seats))
+        rows.append(
+            (client.pid, client.program, client.job, f"{duration(time.time() - client.since)} ago", client.held, seats)
+        )
     title = f"clients of the service, process {service.pid}, {duration(service.cpu_s)} of CPU"
-    return title, ("process", "program", "since", "objects held", "reads next"), rows
+    return title, ("process", "program", "job", "since", "objects held", "reads next"), rows
 
 
 def _status_tasks(found: Status) -> Table:
     rows: list[tuple[object, ...]] = []
     for row in found.parts["tasks"]:
-        at = "not read yet" if row["epoch"] is None else f"epoch {row['epoch']}, iteration {row['iteration']}"
+        at = _next_of(row)
         ready = f"{row['ready_to_come'] or 0} of {row['clips_to_come'] or 0}"
         pace = duration(as_number(row["seconds_each"])) if row["seconds_each"] else ""
         rows.append((row["task"], row["epochs"], row["generations"], row["rank"], at, pace, ready))
@@ -186,6 +188,15 @@ def _status_tasks(found: Status) -> Table:
         ("task", "epochs", "planned", "rank", "next", "per iteration", "clips to come that are ready"),
         rows,
     )
+
+
+def _next_of(row: Mapping[str, object]) -> str:
+    """What is next for a reader of a task, in words."""
+    if row["epoch"] is None:
+        return "ended, not read" if row["ended"] else "not read yet"
+    if as_number(row["epoch"]) >= as_number(row["epochs"]):
+        return f"ended: all {row['epochs']} epochs read" if row["ended"] else f"all {row['epochs']} epochs read"
+    return f"{'ended at ' if row['ended'] else ''}epoch {row['epoch']}, iteration {row['iteration']}"
 
 
 def _status_objects(found: Status) -> Table:

@@ -1,4 +1,4 @@
-"""What ``viewcache top`` draws: an overview in a terminal, the most urgent first, cut off where the screen ends."""
+"""What ``viewcache top`` draws: an overview in a terminal, the most urgent first, in pages where it is small."""
 
 import os
 import select
@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -51,6 +53,8 @@ def show_once(overview: Overview) -> None:
 def watch(watcher: Watcher, interval_s: float) -> None:
     """Show a cache in the terminal until q or Ctrl-C; the terminal is left as it was, whatever happens.
 
+    What does not fit is told in the last line, and the space bar shows it.
+
     Args:
         watcher: of the cache.
         interval_s: seconds between two looks.
@@ -60,13 +64,42 @@ def watch(watcher: Watcher, interval_s: float) -> None:
     console = Console(highlight=False, _environ=environment)
     live = Live(console=console, screen=True, auto_refresh=False)
     drawn, look, next_at = None, watcher.latest(), time.monotonic() + interval_s
+    first = 0
     with suppress(KeyboardInterrupt), _keys() as pressed, live:
-        while pressed(0.0 if drawn is None else KEY_S) not in ("q", "Q"):
+        while (key := pressed(0.0 if drawn is None else KEY_S)) not in ("q", "Q"):
             if time.monotonic() >= next_at:
                 look, next_at = watcher.latest(), time.monotonic() + interval_s
-            if drawn != (console.size, look.number):
-                drawn = console.size, look.number
-                live.update(_live(look), refresh=True)
+            if key == " ":
+                first += console.size.height - 1
+            if drawn != (console.size, look.number, first):
+                lines = console.render_lines(_live(look), pad=False)
+                first = first if first < len(lines) else 0
+                drawn = console.size, look.number, first
+                live.update(_page(lines, first, console.size.height), refresh=True)
+
+
+def _page(lines: list[list[Segment]], first: int, height: int) -> RenderableType:
+    """As many lines as fit, from one on; the last says how many more there are."""
+    if len(lines) <= height:
+        return _Lines(lines)
+    shown = lines[first : first + height - 1]
+    more = len(lines) - first - len(shown)
+    says = f"{counted(more, 'more line')} · space shows them" if more else "space goes back to the top"
+    filled = [*shown, *([[]] * (height - 1 - len(shown))), [Segment(f"{says} · q ends", Style(reverse=True))]]
+    return _Lines(filled)
+
+
+class _Lines:
+    """Lines that were drawn for this width."""
+
+    def __init__(self, lines: list[list[Segment]]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
+        for number, line in enumerate(self._lines):
+            if number:
+                yield Segment.line()
+            yield from line
 
 
 @contextmanager
@@ -236,7 +269,7 @@ def _clients(overview: Overview) -> Iterator[RenderableType]:
     rows = [
         (
             str(client.pid),
-            client.program,
+            f"{client.program}, job {client.job}" if client.job else client.program,
             str(client.held),
             ", ".join(map(_seat, client.seats)),
         )

@@ -14,7 +14,9 @@ In the order of work:
 - ``tiers``: where bytes lie: one folder, or tiers
 - ``steps``: steps, branches and ops
 - ``op_workers``: `cache.op_workers`
+- ``sampling``: how many frames a clip has, and how far apart
 - ``load``: files, text or a mapping to specs
+- ``settings``: those of a cache that is open, and what a configuration says otherwise
 - ``documents``: a configuration on its way to another process
 - ``schema``: the JSON Schema and `docs/config.md`, from the same table
 - ``find``: which cache a command is about

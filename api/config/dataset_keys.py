@@ -7,6 +7,7 @@ from viewcache.materializer.spec import (
     Layout,
     OnBadVideo,
     OnChangedVideo,
+    OnLowFps,
     OnShortVideo,
     ProbeMode,
 )
@@ -90,6 +91,13 @@ DATASET = KeySection(
             least=0,
             most=MOST_SEED,
         ),
+        Key(
+            "shuffle",
+            "flag",
+            "Whether each epoch has an order of its own. `false`: videos come in the order of their names, as for "
+            "validation; such a task shares decoding with others, but no order.",
+            True,
+        ),
         Key("drop_last", "flag", "Whether the last, smaller batch of an epoch is left out.", False),
         Key(
             "layout",
@@ -114,6 +122,14 @@ DATASET = KeySection(
             choices=tuple(OnShortVideo),
         ),
         Key(
+            "on_low_fps",
+            "choice",
+            "With `sampling.fps`, what a video with fewer frames a second does: show frames more than once, or count "
+            "as a bad video, as `on_bad_video` says.",
+            OnLowFps.REPEAT,
+            choices=tuple(OnLowFps),
+        ),
+        Key(
             "on_changed_video",
             "choice",
             "What a file does that was replaced by other content after its video was drawn: an error when the cache is "
@@ -129,7 +145,7 @@ DATASET = KeySection(
             "enough (MP4, QuickTime), and its packets when the video is decoded first; `full` reads every packet of "
             "every file. Decides no view. May change from run to run.",
             ProbeMode.LAZY,
-            choices=tuple(ProbeMode),
+            choices=(ProbeMode.LAZY, ProbeMode.FULL),
         ),
         Key(
             "max_pixels",

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from viewcache.api.config.load import Config, ConfigSource, assemble, sources_of, working_folder
 from viewcache.api.config.op_workers import op_workers_of
+from viewcache.api.config.settings import Differing, differing, settings_of
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError
 from viewcache.materializer import ops
 from viewcache.materializer.spec import OpCall, StepSpec
 
-__all__ = ["TextSource", "check_code", "differences", "load_texts", "texts_of", "with_code"]
+__all__ = ["TextSource", "check_code", "differences", "load_texts", "texts_of", "unlike", "with_code"]
 
 _MAPPING = "<mapping>"
 
@@ -147,18 +148,6 @@ def _nodes(source: TextSource) -> tuple[Node, ...]:
 _MEANING = ("catalog", "epochs_per_generation", "seed")
 """Keys of ``cache`` that decide what paths mean, or where things are."""
 
-_SETTINGS = {
-    "memory": "memory_bytes",
-    "draw_ahead": "draw_ahead",
-    "keep": "keep",
-    "eviction": "eviction",
-    "workers": "workers",
-    "worker_kind": "worker_kind",
-    "durability": "durability",
-    "trace": "trace",
-}
-"""Other keys → the field of `CacheSpec`."""
-
 
 def differences(sources: Sequence[TextSource], more: Config, running: Config) -> list[str]:
     """What a configuration says of a cache that is open with other settings, which stay as they are: warnings.
@@ -166,9 +155,7 @@ def differences(sources: Sequence[TextSource], more: Config, running: Config) ->
     Raises:
         ConfigError: it means another cache, or its paths would mean something else.
     """
-    given: dict[str, Node] = {}
-    for document in (document for each in sources for document in _nodes(each)):
-        given |= _cache_keys(document)
+    given = _given(sources)
     mine, theirs = running.cache, more.cache
     for key in _MEANING:
         if key in given and getattr(mine, key) != getattr(theirs, key):
@@ -177,15 +164,25 @@ def differences(sources: Sequence[TextSource], more: Config, running: Config) ->
                 f"cache.{key} is {_shown(getattr(theirs, key))}, but the cache is open with "
                 f"{_shown(getattr(mine, key))}: use that, or end the service by `viewcache stop` first",
             )
-    changed = [key for key, name in _SETTINGS.items() if key in given and getattr(mine, name) != getattr(theirs, name)]
-    if "budget" in given and mine.local.budget_bytes != theirs.local.budget_bytes:
-        changed.append("budget")
-    if "store" in given and [tier.url for tier in mine.tiers] != [tier.url for tier in theirs.tiers]:
-        changed.append("store")
-    return [
-        f"cache.{key} differs from what the cache is open with, which stays; end the service to change it"
-        for key in changed
-    ]
+    return [each.told(mine.local.url) for each in differing(given, more, settings_of(running))]
+
+
+def unlike(sources: Sequence[TextSource], config: Config, running: Mapping[str, str]) -> list[Differing]:
+    """What a configuration says otherwise than a service that runs with other settings.
+
+    Args:
+        sources: its text.
+        config: what they say.
+        running: the settings of the cache that the service has open, see `settings_of`.
+    """
+    return differing(_given(sources), config, running)
+
+
+def _given(sources: Sequence[TextSource]) -> dict[str, Node]:
+    given: dict[str, Node] = {}
+    for document in (document for each in sources for document in _nodes(each)):
+        given |= _cache_keys(document)
+    return given
 
 
 def _shown(value: object) -> str:

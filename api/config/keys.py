@@ -11,15 +11,8 @@ from viewcache.api.config.dataset_keys import DATASET, MOST_SEED
 from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
-from viewcache.materializer.spec import (
-    BranchType,
-    Coordination,
-    Durability,
-    KeepRule,
-    Merge,
-    ServiceMode,
-    WorkerKind,
-)
+from viewcache.materializer.sampling import ClipSelection, Coordination
+from viewcache.materializer.spec import BranchType, Durability, KeepRule, Merge, ServiceMode, WorkerKind
 from viewcache.suggest import did_you_mean
 
 __all__ = [
@@ -37,10 +30,12 @@ __all__ = [
 ]
 
 MOST_COUNT = 1_000_000
+MOST_FRAMES = 65_536
+"""Of one clip."""
 
 
-def _count(name: str, doc: str, default: object, least: int = 1, most: int = MOST_COUNT) -> Key:
-    return Key(name, "integer", doc, default, least=least, most=most)
+def _count(name: str, doc: str, default: object, default_doc: str = "", least: int = 1, most: int = MOST_COUNT) -> Key:
+    return Key(name, "integer", doc, default, default_doc, least=least, most=most)
 
 
 _DOCUMENT = KeySection(
@@ -205,9 +200,44 @@ _SAMPLING = KeySection(
     "Which frames make a clip, and how many clips make a batch.",
     (
         _count("videos_per_batch", "Videos in a batch.", REQUIRED, most=65_536),
-        _count("frames_per_video", "Frames of one clip, before augmentation.", REQUIRED, most=65_536),
+        _count(
+            "frames_per_video",
+            "Frames of one clip, before augmentation.",
+            None,
+            "required, unless `clip_seconds` and `fps` say it",
+            most=MOST_FRAMES,
+        ),
         _count("frame_stride", "Distance of neighbouring frames of a clip, in frames of the video.", 1, most=65_536),
+        Key(
+            "fps",
+            "number",
+            "Frames a second of a clip, in the place of `frame_stride`: clips show the same seconds of every video, "
+            "whatever its rate. The frames are those whose presentation times are nearest.",
+            None,
+            "by frames of the video",
+            least=0.001,
+            most=1000.0,
+        ),
+        Key(
+            "clip_seconds",
+            "number",
+            "With `fps`, the length of a clip in seconds, in the place of `frames_per_video`: a clip has a frame at "
+            "its start, and every `1 / fps` seconds after it for as long as this.",
+            None,
+            "`frames_per_video` is given",
+            least=0.001,
+            most=86_400.0,
+        ),
         _count("samples_per_video", "Clips of one video in one epoch.", 1, most=1024),
+        Key(
+            "clips",
+            "choice",
+            "Where they start. `random`: anywhere alike, anew in each epoch; `center`: one in the middle; `uniform`: "
+            "evenly spaced from the first that fits to the last. Where an operation has a crop for each sample "
+            "(`three_crop`), that many samples in a row are of one clip.",
+            ClipSelection.RANDOM,
+            choices=tuple(ClipSelection),
+        ),
         Key(
             "coordination",
             "choice",

@@ -14,6 +14,7 @@ from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
 from viewcache.api.config.op_workers import read_op_workers
 from viewcache.api.config.problems import Part, Problems, Refused
+from viewcache.api.config.sampling import check_samples, read_sampling
 from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
 from viewcache.api.config.values import Entries, local_path
@@ -27,7 +28,6 @@ from viewcache.materializer.spec import (
     DatasetSpec,
     InputSource,
     Place,
-    SamplingSpec,
     TaskSpec,
     TierSpec,
     WorkerKind,
@@ -313,13 +313,16 @@ def _default_memory() -> int:
 
 def _import_ops(entries: Entries) -> tuple[str, ...]:
     """Import the modules of the user's own operations, before a task can name one; `lint` imports none."""
-    entries.problems.ops_missing = entries.has("op_modules")  # until all of them are imported
+    missing = entries.problems.ops_missing
+    if entries.has("op_modules"):
+        missing.add("op_modules")  # until all of them are imported
     modules: tuple[str, ...] = entries.value("op_modules")
     if not entries.problems.imports:
         return modules
     nodes = [node for node, _ in entries.items("op_modules")]
     imported = [entries.problems.part(partial(_import_op, node, str(node.value))) for node in nodes]
-    entries.problems.ops_missing = not all(imported)
+    if all(imported):
+        missing.discard("op_modules")
     return modules
 
 
@@ -343,11 +346,12 @@ def _task(
     problems: Problems,
 ) -> TaskSpec:
     entries = Entries(node, SECTIONS["dataset"], label, problems)
-    own = problems.part(partial(entries.values, "tag", "epochs", "seed", "drop_last", "layout"))
+    own = problems.part(partial(entries.values, "tag", "epochs", "seed", "drop_last", "shuffle", "layout"))
     problems.part(partial(_check_input_source, entries))
-    sampling = problems.part(partial(_sampling, entries))
+    sampling = problems.part(partial(read_sampling, entries))
     dataset = problems.part(partial(_dataset, entries, folder))
     steps = problems.part(partial(read_steps, entries))
+    problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: _keep_apart(tiers.value[0], dataset.value.uri, entries))
     problems.part(lambda: _trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))
@@ -371,12 +375,6 @@ def _check_input_source(entries: Entries) -> None:
             ConfigCode.MISPLACED_KEY,
             f"{entries.name_of(given[0])} is of a dataset that grows: set input_source: streaming, or leave it out",
         )
-
-
-def _sampling(entries: Entries) -> SamplingSpec:
-    section = SECTIONS["sampling"]
-    sampling = Entries(entries.child("sampling"), section, entries.name_of("sampling"), entries.problems)
-    return SamplingSpec(**sampling.values(*(key.name for key in section.keys)))
 
 
 def _check_tag(entries: Entries, tags: dict[str, Place]) -> None:

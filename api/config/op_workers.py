@@ -34,7 +34,8 @@ def read_op_workers(cache: Entries, folder: str, *, start: bool) -> tuple[OpWork
         ConfigError: a key is wrong, a program is not there, or does not serve what can be used.
     """
     parts = [cache.problems.part(partial(_read, name, entries, folder, start)) for name, entries in _each(cache)]
-    cache.problems.ops_missing |= bool(parts) and not (start and all(parts))
+    if parts and not (start and all(parts)):
+        cache.problems.ops_missing.add("op_workers")
     return tuple(part.value for part in parts)
 
 

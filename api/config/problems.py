@@ -59,8 +59,8 @@ class Problems:
 
     def __init__(self) -> None:
         """Begin without problems."""
-        self.ops_missing = False
-        """Whether a module of operations was not imported, so that an operation may exist although it is unknown."""
+        self.ops_missing: set[str] = set()
+        """Keys of ``cache`` of which a module was not imported, so that an unknown operation may exist."""
 
     @property
     def clean(self) -> bool:

@@ -19,6 +19,8 @@ def json_schema() -> dict[str, object]:
     """The JSON Schema (2020-12) of one document of a configuration file."""
     definitions = {name: _section_schema(section) for name, section in SECTIONS.items() if name != "document"}
     definitions["step"]["allOf"] = [_step_rule(branch_type) for branch_type in STEP_KEYS]
+    length = [{"required": ["frames_per_video"]}, {"required": ["clip_seconds", "fps"]}]
+    definitions["sampling"]["oneOf"] = length
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "viewcache configuration",

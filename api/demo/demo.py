@@ -23,7 +23,6 @@ from viewcache.api.demo.on_demand import PlainClip, decode_plainly
 from viewcache.api.queries.ask import Answer, ask_all, owner_of, question
 from viewcache.api.service.opening import open as open_cache
 from viewcache.api.session.cache import Cache
-from viewcache.api.sheet import contact_sheet, write_sheet
 from viewcache.api.text import Bar, Console, counted
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.dataset.discover import discover
@@ -31,7 +30,7 @@ from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.values import FrameRequest
-from viewcache.materializer.spec import DatasetSpec
+from viewcache.materializer.spec import DatasetSpec, ProbeMode
 
 __all__ = ["EPOCHS", "GENERATION", "Comparison", "Phase", "demo"]
 
@@ -150,11 +149,7 @@ def demo(videos: str | None, out: str, console: Console) -> Comparison:
         on_demand, plain = _decode_epochs(task, places, console)
         with console.progress("comparing") as bar:
             differing = tuple(_compare(cache, places, first, plain, bar))
-        batch = cache.read(TAG, 0, 0)
-        captions = [
-            f"{name}  frames {f[0]}..{f[-1]}" for name, f in zip(batch.videos, batch.frame.tolist(), strict=True)
-        ]
-        write_sheet(folder / "contact-sheet.png", contact_sheet(batch.video, captions))
+        cache.show(TAG, 0, 0).save(folder / "contact-sheet.png")
         used = cache.tier.used_bytes
     asked = ask_all(str(folder / "cache"), [question(name) for name in QUESTIONS])
     answers = dict(zip(QUESTIONS, asked, strict=True))
@@ -186,7 +181,7 @@ def _fresh(folder: Path) -> Path:
 
 def _config(videos: Path) -> str:
     """The main job, with clips as long as most of the videos allow and at least two batches an epoch."""
-    looked = scan(discover(str(videos)), DatasetSpec(str(videos)).max_pixels, full=True)
+    looked = scan(discover(str(videos)), DatasetSpec(str(videos)).max_pixels, probe=ProbeMode.FULL)
     found = [scanned.facts for _, scanned in looked if scanned.facts is not None]
     if not found:
         raise BadInput("none of the videos can be decoded; `viewcache demo --videos DIR` takes others")
@@ -237,7 +232,7 @@ def _read_epochs(
     copies: list[NDArray[np.uint8]] = []
     with console.progress(name) as bar:
         clock = _Clock()
-        for done, batch in enumerate(loader):
+        for done, batch in enumerate(loader.all_epochs()):
             if kept is not None:
                 pixels = batch["video"].numpy()
                 copies.append(kept[done, : len(pixels)])
@@ -284,7 +279,9 @@ def _compare(
 ) -> Iterator[str]:
     """Read all batches once more, from the warm cache, and name those that are not the same in all three phases."""
     loader = cache.loader(TAG, epochs=EPOCHS)
-    for done, ((epoch, iteration), batch, *others) in enumerate(zip(places, loader, cold, plain, strict=True)):
+    for done, ((epoch, iteration), batch, *others) in enumerate(
+        zip(places, loader.all_epochs(), cold, plain, strict=True)
+    ):
         pixels = batch["video"].numpy()
         if not all(np.array_equal(pixels, other) for other in others):
             yield f"{epoch}/{iteration}"

@@ -124,12 +124,16 @@ def encode_clips(folder: Path, count: int = 4, frames: int = 120, size: tuple[in
 
 
 def _texture(seed: int, frames: int, size: tuple[int, int]) -> Iterator[NDArray[np.uint8]]:
-    """Smooth colours that drift on a path of their own, (H,W,3)."""
+    """Smooth colours that drift on a path of their own, (H,W,3), with a letter by which a mirrored clip is known."""
     import cv2
 
     width, height = size
-    coarse = np.random.default_rng(seed).integers(0, 256, (height // 12, width // 12, 3), dtype=np.uint8)
+    coarse = np.random.default_rng(seed).integers(0, 200, (max(2, height // 96), max(2, width // 96), 3), np.uint8)
     wide = cv2.resize(coarse, (width + 128, height + 128), interpolation=cv2.INTER_CUBIC)
+    # Letters that are no mirror images of themselves.
+    letter, large = "FGRPJLEK"[seed % 8], height / 48
+    place = (wide.shape[1] // 2 - height // 5, wide.shape[0] // 2 + height // 5)
+    cv2.putText(wide, letter, place, cv2.FONT_HERSHEY_SIMPLEX, large, (255, 255, 255), max(1, height // 16))
     for at in range(frames):
         y = int(64 + 60 * np.sin(at / (9 + seed)))
         x = int(64 + 60 * np.cos(at / (7 + 2 * seed)))

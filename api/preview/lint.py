@@ -5,7 +5,7 @@ what only the files and the videos tell. Modules of ``cache.op_modules`` are the
 scan alone, which plans the tasks as `viewcache plan` does.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -87,7 +87,7 @@ def lint(
     config = assemble(written, [str(Path(path)) for path in paths], mistakes)
     problems = [_of(error) for error in mistakes.errors]
     if not scan:
-        problems += map(_unchecked, mistakes.unchecked)
+        problems += (_unchecked(error, mistakes.ops_missing) for error in mistakes.unchecked)
     if config:
         places = _Places([root for root, _ in written])
         listed = list(_datasets(config.value, places, scan=scan))
@@ -117,8 +117,9 @@ def _of(error: ConfigError) -> Problem:
     return Problem(Level.ERROR, error.kind, error.reason, place, str(error.code))
 
 
-def _unchecked(error: ConfigError) -> Problem:
-    text = f"{error.reason}; a module of cache.op_modules may have it: lint --scan imports them and checks it"
+def _unchecked(error: ConfigError, keys: Iterable[str]) -> Problem:
+    named = " or ".join(f"cache.{key}" for key in sorted(keys))
+    text = f"{error.reason}; a module of {named} may have it: lint --scan imports them and checks it"
     return Problem(Level.WARNING, "op_not_checked", text, Place(error.file, error.line, error.column))
 
 
@@ -248,12 +249,12 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     except _OF_THE_TASK as error:
         yield _refused(spec, error, _place_of(spec, error, places))
         return
-    span = spec.sampling.span
-    short = int((plan.videos.frames < span).sum())
+    sampling = spec.sampling
+    short = int((plan.videos.lengths(by_time=sampling.by_time) < sampling.span).sum())
     if 2 * short > len(plan.videos):
         text = (
-            f"task {spec.name!r}: a clip spans {span} frames, but {short} of {len(plan.videos)} videos are "
-            f"shorter (on_short_video: {spec.dataset.on_short_video})"
+            f"task {spec.name!r}: a clip spans {sampling.in_words(sampling.span)}, but {short} of {len(plan.videos)} "
+            f"videos are shorter (on_short_video: {spec.dataset.on_short_video})"
         )
         yield Problem(Level.WARNING, "clip_longer_than_videos", text, spec.place)
     if minimum > budget and config.budget_given:

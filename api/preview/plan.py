@@ -193,7 +193,7 @@ def _look_ahead(config: Config, progress: Progress | None) -> None:
     if cache.catalog == "duckdb" and CatalogFiles(Path(cache.local.url)).database.exists():
         with suppress(ViewcacheError), Catalog.open(cache.local.url, create=False) as catalog:
             drawn = {row.name for row in catalog.load_tasks()}  # no replaced file of these is taken in: the plan tells
-            for dataset in dict.fromkeys(files_of(task.dataset) for task in config.tasks):
+            for dataset in dict.fromkeys(files_of(task) for task in config.tasks):
                 list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=drawn)
 
 
@@ -269,8 +269,9 @@ def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:
     A step with several inputs stands under the first of them that is reached; the others point to it.
     """
     sampling = spec.sampling
+    apart = f"every {sampling.frame_stride}" if sampling.fps is None else f"at {sampling.fps:g} a second"
     lines = [
-        f"{spec.name}: {sampling.frames_per_video} frames every {sampling.frame_stride}, "
+        f"{spec.name}: {sampling.frames_per_video} frames {apart}, "
         f"{sampling.samples_per_video} x {sampling.videos_per_batch} clips a batch, "
         f"{spec.epochs} epochs, from {spec.dataset.uri}"
     ]

@@ -19,6 +19,7 @@ In the order of work:
 - ``server``: connections, clients' ends, and the service's own
 - ``run``: the process that serves
 - ``starting``: how the service is started, twice removed
+- ``asking``: one question on one line
 - ``client``: a process's connections, and finding the service again
 - ``stopping``: ending a service
 - ``watching``: who uses a service

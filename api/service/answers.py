@@ -137,6 +137,8 @@ class Fetched(Answer, tag="fetched"):
     """int64 (b,T)."""
     time_s: bytes
     """float64 (b,T)."""
+    sample: bytes
+    """int64 (b,)."""
     waited_s: float
     stalls: dict[str, float]
 
@@ -241,6 +243,8 @@ class ClientOf(Struct, frozen=True):
     held: int
     """Objects that are held for it."""
     seats: tuple[SeatOf, ...]
+    job: str = ""
+    """Which training it belongs to; empty if it has no name."""
 
 
 class StatsOf(Answer, tag="stats_of"):
@@ -253,6 +257,8 @@ class StatsOf(Answer, tag="stats_of"):
     cpu_s: float
     """Of the service and its workers, also those that have ended."""
     clients: tuple[ClientOf, ...]
+    settings: dict[str, str] = {}
+    """Of the cache, by key: those of the configuration that started the service."""
 
 
 class TaskCountsOf(Struct, frozen=True):
@@ -324,6 +330,7 @@ class Failed(Answer, tag="failed"):
     code: str = ""
     """Of a `ConfigError`; so are the next three."""
     file: str = ""
+    """Of a `CatalogBusy` the store's folder."""
     line: int = 0
     column: int = 0
     number: int = 0

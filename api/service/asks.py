@@ -28,6 +28,7 @@ __all__ = [
     "PlannedAt",
     "Positions",
     "Publish",
+    "Recipes",
     "Rise",
     "Sit",
     "Stats",
@@ -35,6 +36,7 @@ __all__ = [
     "Version",
     "Video",
     "Videos",
+    "verb_of",
 ]
 
 
@@ -180,6 +182,16 @@ class Describe(Ask, tag="describe"):
     world: int
 
 
+class Recipes(Ask, tag="recipes"):
+    """What was decided for clips: those of a batch, or those of a video in an epoch. Answer: `Text`, JSON."""
+
+    task: str
+    epoch: int
+    iteration: int = 0
+    video: str = ""
+    """Its name; empty = the batch."""
+
+
 class Parts(Ask, tag="parts"):
     """How many DataLoader workers take turns at a rank's batches, as the task was read last. Answer: `Number`."""
 
@@ -225,6 +237,7 @@ class FrameAsked(Struct, frozen=True, forbid_unknown_fields=True):
     epoch: int | None
     sample: int
     output: str | None
+    at_s: float | None
 
 
 class DescribeFrame(Ask, tag="describe_frame"):
@@ -280,7 +293,12 @@ class Bye(Ask, tag="bye"):
 
 ALL = (
     Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Describe
-    | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | EndMake | Publish | Stats
+    | Recipes | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | EndMake | Publish | Stats
     | Counters | Stop | Bye
 )  # fmt: skip
 """Every question."""
+
+
+def verb_of(kind: type[Ask]) -> str:
+    """What a kind of question is called where it travels, such as ``end_make``."""
+    return str(kind.__struct_config__.tag)

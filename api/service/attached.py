@@ -8,11 +8,7 @@ import atexit
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from viewcache.api.config.documents import TextSource, load_texts, texts_of, with_code
 from viewcache.api.config.load import Config, ConfigSource
@@ -22,11 +18,9 @@ from viewcache.api.service.client import Client, documents_of
 from viewcache.api.service.counted import making_of, snapshot_of
 from viewcache.api.session import opened
 from viewcache.api.session.made import Making
+from viewcache.api.session.reads import CacheReads
 from viewcache.api.session.sql import select
-from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput, ViewcacheError
-from viewcache.materializer.reading.batch import Batch
-from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["AttachedCache"]
 
 
-class AttachedCache:
+class AttachedCache(CacheReads):
     """A cache that a service owns. Use it as a context manager; all methods may be called from any thread."""
 
     pid = None
@@ -77,6 +71,11 @@ class AttachedCache:
         atexit.register(self.close)
 
     @property
+    def where(self) -> str:
+        """Its store, and that a service owns it."""
+        return f"{self._config.cache.local.url}, owned by a service"
+
+    @property
     def config(self) -> Config:
         """The settings and the tasks that this process described."""
         return self._config
@@ -103,43 +102,6 @@ class AttachedCache:
             about = self._client.ask(answers.AboutTask, asks.About(self._known.get(name, name)))
             self._tasks[name] = AttachedTask(self._client, about)
         return self._tasks[name]
-
-    def classes(self, task: str) -> tuple[str, ...]:
-        """The distinct text labels of a task; see `Cache.classes`."""
-        return self.task(task).classes
-
-    def loader(self, task: str, **options: Any) -> Loader:
-        """Batches of a task as PyTorch tensors; see `Loader` for the options."""
-        return Loader(self, task, **options)
-
-    def read(self, task: str, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
-        """One batch as NumPy arrays; see `Cache.read`."""
-        batch = self.task(task).read(epoch, iteration, rank, world)
-        assert batch is not None  # only a cancelled read gives none
-        return batch
-
-    def frame(self, task: str, video: str, i: int) -> NDArray[np.uint8]:
-        """Frame ``i`` of a video as decoded, uint8 (3,H,W); see `Cache.frame`."""
-        return self.task(task).frames([FrameRequest(video, i)])[0]
-
-    def aug(
-        self,
-        task: str,
-        video: str,
-        i: int,
-        depth: int,
-        *,
-        epoch: int | None = None,
-        sample: int = 0,
-        output: str | None = None,
-    ) -> NDArray[np.uint8]:
-        """Frame ``i`` of a video after the first ``depth`` augmentation steps; see `Cache.aug`."""
-        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output)])[0]
-
-    def video(self, task: str, name: str) -> tuple[str, str]:
-        """Where a video's file is, and the file's extension; see `Cache.video`."""
-        video = self.task(task).video(name)
-        return video.uri, video.extension
 
     def sql(self, query: str, *, seconds: float = 10.0, rows: int = 1_000_000) -> "pa.Table":
         """The answer to one SELECT over the relations of docs/catalog.md, as an Arrow table.
@@ -185,11 +147,14 @@ class AttachedCache:
         self, source: ConfigSource | Iterable[ConfigSource], *, progress: "Progress | None" = None
     ) -> tuple[str, ...]:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
-        sources = texts_of(source)
+        return self._join(texts_of(source), progress)
+
+    def _join(self, sources: Sequence[TextSource], progress: "Progress | None" = None) -> tuple[str, ...]:
         config = load_texts(sources)
-        documents = documents_of(with_code(sources, config))
-        names = self._client.ask(answers.Joined, asks.Join(documents, self._client.job), progress).tasks
-        self._client.remember(documents)
+        sources = with_code(sources, config)
+        ask = asks.Join(documents_of(sources), self._client.job)
+        names = self._client.ask(answers.Joined, ask, progress).tasks
+        self._client.remember(sources)
         joined = self._names(config, names)
         self._known |= joined
         return tuple(joined)
@@ -230,19 +195,18 @@ class AttachedCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process, which says hello for itself."""
-        return _again, (self._sources, self._client.job, self._may_start)
-
-    def __enter__(self) -> Self:
-        """The cache itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
+        return _again, (self._sources, self._client.job, self._may_start, self._client.joined)
 
 
-def _again(sources: Sequence[TextSource], job: str, may_start: bool) -> AttachedCache:
-    """The cache that was sent to this process."""
-    return AttachedCache(load_texts(sources), sources, job, may_start=may_start)
+def _again(
+    sources: Sequence[TextSource], job: str, may_start: bool, joined: Sequence[Sequence[TextSource]]
+) -> AttachedCache:
+    """The cache that was sent to this process, with what had joined it."""
+    cache = AttachedCache(load_texts(sources), sources, job, may_start=may_start)
+    try:
+        for each in joined:
+            cache._join(each)
+    except BaseException:
+        cache.close()
+        raise
+    return cache

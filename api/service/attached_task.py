@@ -19,8 +19,8 @@ from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.ops.fields import frozen
-from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
-from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
+from viewcache.materializer.reading.batch import Batch, Buffers, check_shares, rank_share
+from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.store.client_tiers import Placed, TierRead
 from viewcache.store.format import ChunkTable
 from viewcache.store.shard_reader import Stored
@@ -214,9 +214,22 @@ class AttachedTask:
         fetched = self.client.ask(answers.Fetched, asks.Describe(self.name, epoch, iteration, rank, world))
         return self._batch(fetched, (epoch, iteration), np.broadcast_to(np.uint8(0), fetched.shape))
 
+    def recipes(self, epoch: int, iteration: int) -> tuple[ClipRecipe, ...]:
+        """What was decided for each clip of a batch; see `TaskHandle.recipes`."""
+        return self._recipes(asks.Recipes(self.name, epoch, iteration))
+
+    def recipes_of(self, video: str, epoch: int) -> tuple[ClipRecipe, ...]:
+        """The same of the clips of a video in an epoch; see `TaskHandle.recipes_of`."""
+        return self._recipes(asks.Recipes(self.name, epoch, video=video))
+
+    def _recipes(self, ask: asks.Recipes) -> tuple[ClipRecipe, ...]:
+        found = json.loads(self.client.ask(answers.Text, ask).value)
+        return tuple(ClipRecipe(video, sample, tuple(frames), tuple(steps)) for video, sample, frames, steps in found)
+
     def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
         """Shape of a batch, or of one rank's share; see `TaskHandle.shape`."""
         self.check_iteration(epoch, iteration)
+        check_shares(self.videos_per_batch, world)
         videos = self.client.ask(answers.Number, asks.Positions(self.name, epoch)).value
         size, samples = self.videos_per_batch, self.samples_per_video
         count = min(size, int(videos) - iteration * size)
@@ -241,7 +254,11 @@ class AttachedTask:
         out: NDArray[np.uint8] | None = None
         for _ in range(READ_TRIES):
             try:
-                session, fetched = self.client.asking(lambda session: (answers.Fetched, ask(session)), cancelled)
+                session, fetched = self.client.asking(
+                    lambda session: (answers.Fetched, ask(session)),
+                    cancelled,
+                    what=f"view {self.name}/{place[0]}/{place[1]}",
+                )
             except Closed:
                 if cancelled is not None and cancelled.is_set():
                     return None
@@ -276,8 +293,9 @@ class AttachedTask:
             video=video,
             label=_array(fetched.label, "<i8", (count,)),
             index=_array(fetched.index, "<i8", (count,)),
-            frame=_array(fetched.frame, "<i8", (count, -1)),
-            time_s=_array(fetched.time_s, "<f8", (count, -1)),
+            frame=_array(fetched.frame, "<i8", (count, *video.shape[1:-3])),
+            time_s=_array(fetched.time_s, "<f8", (count, *video.shape[1:-3])),
+            sample=_array(fetched.sample, "<i8", (count,)),
             videos=fetched.videos,
             keys=fetched.keys,
             waited_s=fetched.waited_s,
@@ -353,7 +371,8 @@ def _array(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _asked(request: FrameRequest) -> asks.FrameAsked:
-    return asks.FrameAsked(request.video, request.frame, request.depth, request.epoch, request.sample, request.output)
+    clip = request.epoch, request.sample, request.output
+    return asks.FrameAsked(request.video, request.frame, request.depth, *clip, request.at_s)
 
 
 def _video(facts: answers.VideoFacts) -> VideoInfo:

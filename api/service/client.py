@@ -13,41 +13,40 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import viewcache
 from viewcache.api.config.documents import TextSource
 from viewcache.api.service import answers, asks, files, wire
+from viewcache.api.service.asking import SILENT_S, Died, Ended, Told, ask_on, check_there, expect, named, wait_calmly
 from viewcache.api.service.peer import peer
 from viewcache.api.service.starting import START_S, start, start_lock
-from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, Timeout, ViewcacheError
+from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, ViewcacheError
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
 
 if TYPE_CHECKING:
     from viewcache.materializer.dataset.listing import Progress
 
-__all__ = ["Client", "Connected", "documents_of"]
-
-SILENT_S = 30.0
-"""How long the service may say nothing: it tells those who wait every five seconds that the work goes on."""
-
-SLICE_S = 0.2
-"""How soon a question that is cancelled ends."""
+__all__ = ["Client", "Connected", "ask_to_end", "documents_of", "end_if_idle"]
 
 BETWEEN_S = 0.05
 """Between two looks whether somebody else has started the service."""
 
-MOST_DEATHS = 10
-"""So often a service may die on one and the same question: more than chance would have it, and yet not for ever."""
+MOST_DEATHS = 3
+"""So often a service may die of one and the same question."""
+
+MOST_ENDS = 30
+"""So often it may end, for whatever reason, while one and the same question waits for its answer: others may kill it
+more often than chance would have it, and yet not for ever."""
+
+CALM_S = 2.0
+"""How long a service has to live before it is asked for the last time what two before it may have died of. One that
+does not dies of something else, such as a question of another process: so may those two have, and do not count."""
 
 A = TypeVar("A", bound=answers.Answer)
-
-
-class _Ended(Exception):
-    """The service has ended, or is about to."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +58,14 @@ class Connected:
     control: socket.socket
     lines: list[socket.socket]
     """Further connections that nobody uses just now."""
+    all_lines: "weakref.WeakSet[socket.socket]" = field(default_factory=weakref.WeakSet)
+    """These and those in use."""
+
+    def close_inherited(self) -> None:
+        """In a forked child: close also those that a thread of the parent uses, which the child does not have."""
+        for line in list(self.all_lines):
+            line.close()
+        self.close()
 
     def close(self) -> None:
         """Close all connections and descriptors."""
@@ -91,6 +98,8 @@ class Client:
         """
         self.root = root
         self._documents = documents_of(documents)
+        self.joined: tuple[tuple[TextSource, ...], ...] = ()
+        """What joined since: each a configuration of its own, which may have a cache section and tags of the first."""
         self.job = job
         self._may_start = may_start
         self._lock = threading.RLock()
@@ -116,55 +125,70 @@ class Client:
 
     def _connect(self, progress: "Progress | None") -> Connected:
         until = time.monotonic() + START_S  # also for the last service to end, which still owns the store
+        started = False
         while True:
             line = files.connect(self.root, SILENT_S)
             if line is not None:
                 try:
                     return self._hello(line, progress)
-                except _Told as told:
+                except Told as told:
+                    if started:  # for this process: the next one begins with other settings
+                        end_if_idle(self.root)
                     raise told.error from None
-                except _Ended:
+                except Ended:
                     pass  # it was about to end: look again
             elif not self._may_start:
                 raise ServiceDown(
-                    f"no service runs for {self.root}: start one by `viewcache serve`, or set cache.service: auto"
+                    f"{files.absent(self.root)}: start one by `viewcache serve`, or set cache.service: auto"
                 )
             else:
-                self._start()
+                started = self._start() or started
             if time.monotonic() > until:
                 raise ServiceDown(f"no service of {self.root} could be reached within {START_S:.0f} s")
             time.sleep(BETWEEN_S)
 
-    def _start(self) -> None:
-        """Start the service, unless another process is about to."""
+    def _start(self) -> bool:
+        """Start the service, unless another process is about to; whether it was."""
         with start_lock(self.root) as mine:
             if mine and (line := files.connect(self.root, SILENT_S)) is None:
                 try:
                     start(self.root, self._documents)
+                    return True
                 except CatalogBusy as busy:
+                    if far := files.elsewhere(self.root, busy.pid):
+                        raise CatalogBusy(far, busy.pid, busy.folder) from None
                     before = files.read_facts(self.root)
-                    if before is None or before.pid != busy.pid:
-                        raise
+                    if (before is None or before.pid != busy.pid) and files.served_by(busy.pid) != str(self.root):
+                        raise  # no service has it, neither one that ends nor one that begins
             elif mine and line is not None:
                 line.close()
+        return False
 
     def _hello(self, line: socket.socket, progress: "Progress | None") -> Connected:
         try:
             _, uid = peer(line)
-            if uid != os.stat(self.root).st_uid and uid != os.getuid():
-                raise ServiceDown(f"the service of {self.root} is user {uid}'s, not yours")
+            if uid != os.getuid():
+                raise files.of_another_user(self.root, uid)
             program = os.path.basename(sys.argv[0] or "python")[:80]
             hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self._documents, self.job)
-            answer, descriptors = _ask(line, hello, None, progress)
-            welcome = _expect(answers.Welcome, answer)
+            answer, descriptors = ask_on(line, hello, None, progress)
+            welcome = expect(answers.Welcome, answer)
             if len(descriptors) != len(welcome.tiers):
                 for each in descriptors:
                     os.close(each)
                 raise Full("this process has no descriptor left for the cache: close files, or raise ulimit -n")
-            return Connected(welcome, ClientTiers(dict(zip(welcome.tiers, descriptors, strict=True))), line, [])
+            connected = Connected(welcome, ClientTiers(dict(zip(welcome.tiers, descriptors, strict=True))), line, [])
         except BaseException:
             line.close()
             raise
+        try:
+            for sources in self.joined:
+                ask = asks.Join(documents_of(sources), self.job)
+                expect(answers.Joined, ask_on(line, ask, None, progress)[0])
+        except BaseException:
+            connected.close()
+            raise
+        return connected
 
     def _line(self) -> tuple[Connected, socket.socket]:
         """A connection that nobody uses."""
@@ -177,14 +201,15 @@ class Client:
     def _new_line(self, connected: Connected) -> socket.socket:
         line = files.connect(self.root, SILENT_S)
         if line is None:
-            raise _Ended
+            raise Ended
         try:
-            answer, _ = _ask(line, asks.Line(connected.welcome.session, connected.welcome.token), None)
+            answer, _ = ask_on(line, asks.Line(connected.welcome.session, connected.welcome.token), None)
             if not isinstance(answer, answers.Ok):
-                raise _Ended  # another run of the service does not know the session
+                raise Ended  # another run of the service does not know the session
         except BaseException:
             line.close()
             raise
+        connected.all_lines.add(line)
         return line
 
     # Asking --------------------------------------------------------------------------------------------------------
@@ -202,6 +227,7 @@ class Client:
         question: "Callable[[Connected], tuple[type[A], asks.Ask]]",
         cancelled: Cancelled | None = None,
         progress: "Progress | None" = None,
+        what: str = "",
     ) -> tuple[Connected, A]:
         """The same for a question that depends on the session, which may be another one the next time.
 
@@ -209,40 +235,58 @@ class Client:
             question: what is to be asked, and what kind of answer is expected.
             cancelled: set by another thread, it ends the wait.
             progress: called with (done, in all, name) while files are looked at.
+            what: is asked for, for an error; empty = as the question says itself.
 
         Returns:
             The session that it was asked in, and the answer.
 
         Raises:
             Closed: it was cancelled.
+            Broken: services died of it.
         """
-        deaths = 0
+        deaths = ends = 0
         while True:
             line: socket.socket | None = None
             connected: Connected | None = None
+            ask: asks.Ask | None = None
             try:
                 connected, line = self._line()
+                if deaths == MOST_DEATHS - 1:
+                    # A service that dies meanwhile has not died of this question: then the count begins anew.
+                    deaths = 0
+                    wait_calmly(connected.control, CALM_S, cancelled)
+                    deaths = MOST_DEATHS - 1
                 kind, ask = question(connected)
-                answer, _ = _ask(line, ask, cancelled, progress)
-                found = _expect(kind, answer)
-            except _Ended:
+                check_there(line)  # what has ended by now has not died of this question
+                answer, _ = ask_on(line, ask, cancelled, progress)
+                found = expect(kind, answer)
+            except Ended as ended:
                 self._lost(connected, line)
-                deaths += connected is not None
-                if deaths >= MOST_DEATHS:
-                    raise Broken(
-                        f"the service of {self.root} ended {deaths} times on the same question; its log, "
-                        f"{self.root / files.LOG}, says more"
-                    ) from None
+                ends += connected is not None
+                deaths += connected is not None and isinstance(ended, Died)
+                if deaths >= MOST_DEATHS or ends >= MOST_ENDS:
+                    raise Broken(self._fatal(what or named(ask), deaths, ends)) from None
                 continue
             except BaseException as error:
-                keep = line is not None and isinstance(error, _Told)
+                keep = line is not None and isinstance(error, Told)
                 if line is not None and connected is not None:
                     self._put_back(connected, line) if keep else line.close()
-                if isinstance(error, _Told):
+                if isinstance(error, Told):
                     raise error.error from None
                 raise
             self._put_back(connected, line)
             return connected, found
+
+    def _fatal(self, what: str, deaths: int, ends: int) -> str:
+        """Why nobody asks for something any more, and what to do."""
+        how = f"died {deaths} times in a row when" if deaths >= MOST_DEATHS else f"ended {ends} times while"
+        told = f"the service of {self.root} {how} it was asked for {what}; its log, {self.root / files.LOG}, says more"
+        if deaths < MOST_DEATHS:
+            return told
+        return (
+            f"{told}. Leave out the video or the operation that it dies of, let workers be processes "
+            "(cache.worker_kind), which take no service with them, or give it more memory; all else can be read"
+        )
 
     def tell(self, connected: Connected, message: asks.Ask) -> None:
         """Say something that has no answer; if the session is over it has no meaning any more."""
@@ -252,7 +296,7 @@ class Client:
             line = connected.lines.pop() if connected.lines else None
         try:
             line = line or self._new_line(connected)
-        except (_Ended, OSError, ViewcacheError):
+        except (Ended, OSError, ViewcacheError):
             return
         try:
             wire.send(line, message)
@@ -261,10 +305,12 @@ class Client:
         else:
             self._put_back(connected, line)
 
-    def remember(self, documents: Iterable[asks.Document]) -> None:
-        """Further tasks have joined: the next run of the service is told of them, too."""
+    def remember(self, sources: Iterable[TextSource]) -> None:
+        """Further tasks have joined: the next run of the service is told of them, too, as they joined."""
+        joined = tuple(sources)
         with self._lock:
-            self._documents = (*self._documents, *documents)
+            if joined not in self.joined:
+                self.joined = (*self.joined, joined)
 
     def check_open(self) -> None:
         """Refuse use after `close`.
@@ -307,82 +353,35 @@ class Client:
         self._lock = threading.RLock()
         connected, self._connected = self._connected, None
         if connected is not None:
-            connected.close()
+            connected.close_inherited()
+
+
+def ask_to_end(root: Path, *, if_idle: bool) -> None:
+    """Ask the service of a store to end.
+
+    Raises:
+        ServiceDown: it was about to end by itself.
+        Misuse: it is used, and was to end only if idle.
+    """
+    client = Client(root, (), may_start=False)
+    try:
+        client.ask(answers.Ok, asks.Stop(if_idle=if_idle))
+    finally:
+        client.close()
+
+
+def end_if_idle(root: Path) -> None:
+    """End the service of a store unless somebody uses it, and wait until it has."""
+    facts = files.read_facts(root)
+    with suppress(ViewcacheError):  # others use it by now, or it has ended
+        ask_to_end(root, if_idle=True)
+        if facts is not None:
+            files.wait_ended(root, facts)
 
 
 def documents_of(sources: Iterable[TextSource]) -> tuple[asks.Document, ...]:
     """The sources of a configuration as they travel."""
     return tuple(asks.Document(each.name, each.folder, each.text, each.ops) for each in sources)
-
-
-class _Told(Exception):
-    """The service has answered with an error."""
-
-    def __init__(self, error: Exception) -> None:
-        """Keep the error, which is raised once the line is put back."""
-        self.error = error
-        super().__init__()
-
-
-def _ask(
-    line: socket.socket, ask: asks.Ask, cancelled: Cancelled | None, progress: "Progress | None" = None
-) -> tuple[answers.Answer, list[int]]:
-    """Ask on a line and wait for the answer."""
-    packed = wire.encode(ask)
-    if len(packed) > wire.ASK_BYTES:
-        raise _Told(Broken(f"what is asked has more than {wire.ASK_BYTES} bytes: ask for less at a time"))
-    try:
-        wire.send_body(line, packed)
-        while True:
-            _wait(line, cancelled)
-            line.settimeout(SILENT_S)
-            body, descriptors = wire.receive(line, wire.ANSWER_BYTES)
-            answer = wire.decode_answer(body)
-            if not isinstance(answer, answers.Note):
-                return answer, descriptors
-            if progress is not None and answer.total:
-                progress(answer.done, answer.total, answer.name)
-    except TimeoutError:
-        pid, _ = peer(line)
-        raise Timeout(
-            f"the service, process {pid}, has said nothing for {SILENT_S:.0f} s: is it stopped? `viewcache stop --now` "
-            "ends it, and the next question starts another"
-        ) from None
-    except (EOFError, ConnectionError) as error:
-        raise _Ended from error
-
-
-def _wait(line: socket.socket, cancelled: Cancelled | None) -> None:
-    """Wait for the first byte, in slices, so that a question can be cancelled.
-
-    Raises:
-        Closed: it was.
-        TimeoutError: nothing came for too long.
-    """
-    if cancelled is None:
-        return
-    until = time.monotonic() + SILENT_S
-    line.settimeout(SLICE_S)
-    while True:
-        if cancelled.is_set():
-            raise Closed("the reader was cancelled")
-        try:
-            if not line.recv(1, socket.MSG_PEEK):
-                raise EOFError
-            return
-        except TimeoutError:
-            if time.monotonic() > until:
-                raise
-
-
-def _expect(kind: type[A], answer: answers.Answer) -> A:
-    if isinstance(answer, kind):
-        return answer
-    if isinstance(answer, answers.Going):
-        raise _Ended
-    if isinstance(answer, answers.Failed):
-        raise _Told(wire.error_of(answer))
-    raise _Told(Broken(f"the service answered with {type(answer).__name__} where {kind.__name__} was expected"))
 
 
 def _forget_in_child() -> None:

@@ -10,25 +10,39 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from viewcache.errors import ServiceDown
+from viewcache.errors import ServiceDown, Timeout
 
 __all__ = [
     "LOG",
     "SOCKET",
     "START_LOCK",
     "ServiceFacts",
+    "absent",
     "bind",
     "connect",
+    "elsewhere",
+    "is_there",
+    "of_another_user",
     "read_facts",
     "remove",
+    "served_by",
     "started_ticks",
+    "wait_ended",
     "write_facts",
 ]
+
+END_S = 20.0
+"""How long a service may take to end: it lets what is under way end first."""
+
+LOOK_S = 0.02
 
 SOCKET = "service.sock"
 FACTS = "service.json"
 LOG = "service.log"
 START_LOCK = "start.lock"
+
+SERVES = "viewcache.api.service.run"
+"""What a service runs that was started for whoever came first."""
 
 BACKLOG = 128
 """Clients that may wait to be let in."""
@@ -80,13 +94,18 @@ def remove(root: Path) -> None:
     (root / SOCKET).unlink(missing_ok=True)
 
 
+def _check_system() -> None:
+    """Refuse a system without /proc: sockets are reached, memory is shared and processes are told apart by it."""
+    if not os.path.isdir("/proc/self/fd"):
+        raise ServiceDown("this system has no /proc, which a service needs: mount it, or set cache.service: off")
+
+
 @contextmanager
 def _short(root: Path) -> Iterator[str]:
     """A path of the socket that fits into the 107 bytes of an address."""
     folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        short = f"/proc/self/fd/{folder}/{SOCKET}"
-        yield short if os.path.isdir("/proc/self/fd") else str(root / SOCKET)
+        yield f"/proc/self/fd/{folder}/{SOCKET}"
     finally:
         os.close(folder)
 
@@ -95,8 +114,9 @@ def bind(root: Path) -> socket.socket:
     """The listening socket of the store's service, which only this user may use; the store is owned.
 
     Raises:
-        ServiceDown: the folder's file system has no sockets, or the path is too long and there is no /proc.
+        ServiceDown: the folder's file system has no sockets, or there is no /proc.
     """
+    _check_system()
     remove(root)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -111,7 +131,7 @@ def bind(root: Path) -> socket.socket:
         listener.close()
         raise ServiceDown(
             f"no service can listen in {root}: {error.strerror or error}; set cache.service: off, or put the store on "
-            "a local file system with a shorter path"
+            "a local file system"
         ) from error
     return listener
 
@@ -120,8 +140,9 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
     """A connection to the store's service; None if none listens.
 
     Raises:
-        ServiceDown: what listens there belongs to another user.
+        ServiceDown: what listens there cannot be reached, or is no socket, or there is no /proc.
     """
+    _check_system()
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(timeout_s)
     try:
@@ -134,11 +155,21 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
         return None
     except OSError as error:
         line.close()
+        if isinstance(error, PermissionError) and (owner := os.stat(root).st_uid) != os.getuid():
+            raise of_another_user(root, owner) from error
         raise ServiceDown(f"cannot reach the service in {root}: {error.strerror or error}") from error
     except BaseException:
         line.close()
         raise
     return line
+
+
+def of_another_user(root: Path, owner: int) -> ServiceDown:
+    """The error of who comes to the store or the service of another user, root too: it would be turned away."""
+    return ServiceDown(
+        f"the service of {root} is user {owner}'s, and this process is user {os.getuid()}'s: use a store of your own, "
+        "or run as that user"
+    )
 
 
 def _connect(line: socket.socket, path: str, timeout_s: float) -> None:
@@ -152,3 +183,59 @@ def _connect(line: socket.socket, path: str, timeout_s: float) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(CROWDED_S)
+
+
+def is_there(facts: ServiceFacts) -> bool:
+    """Whether the very process still runs here: another one may have got its number, also on another host."""
+    return facts.host == socket.gethostname() and started_ticks(facts.pid) == facts.start_ticks
+
+
+def served_by(pid: int) -> str | None:
+    """The folder of the store that a process of this host was started to serve, maybe not yet; None if none."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    return words[words.index(SERVES) + 1] if SERVES in words else None
+
+
+def absent(root: Path) -> str:
+    """That no service of a store can be reached, in words; and where the last one was, if it was on another host."""
+    facts = read_facts(root)
+    if facts is None or facts.host == socket.gethostname():
+        return f"no service runs for {root}"
+    return f"no service runs for {root} on this host; the last one was process {facts.pid} of host {facts.host}"
+
+
+def elsewhere(root: Path, owner: int) -> str:
+    """Where the service runs that owns a store, if that is another host; empty if it is not.
+
+    The lock of a store works across hosts of a network file system, and its socket does not.
+
+    Args:
+        root: the store's folder.
+        owner: the process that holds the store's lock; 0 if it is none of this host.
+    """
+    facts = read_facts(root)
+    if facts is None or facts.host == socket.gethostname() or owner not in (0, facts.pid):
+        return ""
+    return (
+        f"the service of {root} runs on host {facts.host}, as process {facts.pid}, and cannot be reached from host "
+        f"{socket.gethostname()}: work or end it there, or use a store of this host's own"
+    )
+
+
+def wait_ended(root: Path, facts: ServiceFacts) -> None:
+    """Wait until a service that was told to end has.
+
+    Raises:
+        Timeout: it did not end.
+    """
+    until = time.monotonic() + END_S
+    while is_there(facts):
+        if time.monotonic() > until:
+            raise Timeout(
+                f"the service of {root}, process {facts.pid}, has not ended after {END_S:.0f} s; "
+                "`viewcache stop --now` kills it, and nothing that was made is lost"
+            )
+        time.sleep(LOOK_S)

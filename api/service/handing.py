@@ -14,6 +14,7 @@ from viewcache.api.service.transit import TRANSIT, Transit
 from viewcache.api.session.cache import Cache
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.reader import Held
@@ -27,6 +28,10 @@ __all__ = ["READ_BY_CLIENTS", "Handing", "fetched_of"]
 
 READ_BY_CLIENTS = (MEMORY, LOCAL)
 """Tiers that clients read themselves."""
+
+HELD_SHARE = 4
+"""One client holds at most this part of the local tier, or one batch. Three quarters are left to be evicted for others,
+while a quarter is many times what a loader holds: one batch for each thread that copies just now."""
 
 
 class Handing:
@@ -63,18 +68,23 @@ class Handing:
                 self._transit = Transit(min(1 << 30, max(local // 4, 64 << 20)))
             return self._transit
 
-    def fetched(self, session: Session, task: OwnedTask, hold: Callable[[], Held]) -> answers.Fetched:
+    def fetched(
+        self, session: Session, task: OwnedTask, hold: Callable[[], Held], cancelled: Cancelled
+    ) -> answers.Fetched:
         """Hold a batch for a client.
 
         Args:
             session: of the client.
             task: whose batch.
             hold: holds it; asked again when a clip turns out damaged.
+            cancelled: ends the wait for room.
 
         Raises:
+            Busy: the client holds too much that it has not said to have read.
             Broken: clips were damaged again and again.
             ViewcacheError: what ``hold`` raises.
         """
+        session.wait_for_room(self._cache.owner.tier.budget_bytes // HELD_SHARE, cancelled)
         for _ in range(READ_TRIES):
             held, transit = hold(), dict[int, Stored]()
             try:
@@ -169,6 +179,7 @@ def fetched_of(
         batch.index.astype("<i8").tobytes(),
         batch.frame.astype("<i8").tobytes(),
         batch.time_s.astype("<f8").tobytes(),
+        batch.sample.astype("<i8").tobytes(),
         batch.waited_s,
         dict(batch.stalls),
     )

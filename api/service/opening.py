@@ -1,13 +1,15 @@
 """``viewcache.open``: attach to the service of a store, start it, or own the store in this process."""
 
+import logging
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from viewcache.api.config.documents import texts_of
-from viewcache.api.config.load import ConfigSource, load, sources_of
+from viewcache.api.config.load import Config, ConfigSource, load, sources_of
+from viewcache.api.service.jobs import ENVIRONMENT as JOB
 from viewcache.api.service.jobs import current_job
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.spec import ServiceMode
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from viewcache.materializer.dataset.listing import Progress
 
 __all__ = ["ENVIRONMENT", "open"]
+
+_log = logging.getLogger("viewcache.service")
 
 ENVIRONMENT = "VIEWCACHE_SERVICE"
 """Who owns stores, whatever configurations say: ``auto``, ``off`` or ``attach``."""
@@ -47,24 +51,47 @@ def open(
         BadVideo: a video cannot be decoded and its task's policy is ``raise``.
         BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
         CatalogBusy: another process has the cache open; the message says who and how to proceed.
+        BadInput: a job is named, and this process is to own the store.
         ServiceDown: no service runs, and none may be, or can be, started.
         ServiceVersion: one of another version runs.
     """
     sources = sources_of(source)
     config = load(sources)
     mode = _mode(service, config.cache.service)
-    if mode == ServiceMode.OFF and job:
-        raise BadInput(f"job={job!r}: jobs share a cache through its service; set service: auto or attach")
     if mode == ServiceMode.OFF:
-        from viewcache.api.session.cache import Cache  # it loads the database
-
-        return Cache(config, progress=progress)
+        _refuse_job(job)
+        return _owned(config, progress)
     from viewcache.api.service.attached import AttachedCache
 
     may_start = mode == ServiceMode.AUTO
     attached = AttachedCache(config, texts_of(sources), current_job(job), may_start=may_start, progress=progress)
+    for warning in attached.warnings:
+        _log.warning("%s", warning, extra={"action": "settings_differ"})
     # What both have in common is `OpenCache` and more; users are spared the choice between two types.
     return cast("Cache", attached)
+
+
+def _refuse_job(job: str | None) -> None:
+    """A process that owns a store for itself draws as the task, whatever it is called: it must not seem otherwise."""
+    named, cure = f"job={job!r}", ""
+    if job is None and (job := os.environ.get(JOB)):
+        named, cure = f"{JOB}={job!r}", ", or unset it"
+    if job:
+        raise BadInput(f"{named}: jobs share a cache through its service; set service: auto or attach{cure}")
+
+
+def _owned(config: Config, progress: "Progress | None") -> "Cache":
+    from viewcache.api.session.cache import Cache  # it loads the database
+
+    try:
+        return Cache(config, progress=progress)
+    except CatalogBusy as busy:
+        from viewcache.api.service.watching import explained
+
+        told = explained(busy)
+        if told is busy:
+            raise
+        raise CatalogBusy(f"{told}. Or read through it: service: auto", told.pid, told.folder) from None
 
 
 def _mode(given: str | None, configured: ServiceMode) -> ServiceMode:

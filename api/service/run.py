@@ -1,7 +1,8 @@
-"""The process that serves a cache: ``python -m viewcache.api.service.run FOLDER READY``.
+"""The process that serves a cache: ``python -m viewcache.api.service.run FOLDER READY STARTER``.
 
 It owns the store as a process that opens a cache does, and says on the descriptor ``READY`` that it listens, or why it
-does not. It reads its configuration from its standard input.
+does not. It reads its configuration from its standard input. ``STARTER`` is the process that is about to come: should
+it end before, and nobody else have come, the service is not needed.
 """
 
 import logging
@@ -34,9 +35,10 @@ LOG_BYTES = 4 << 20
 """Of each of two logs."""
 
 
-def main(folder: str, ready: int) -> int:
+def main(folder: str, ready: int, starter: int) -> int:
     """Serve the cache in a folder; returns the exit status."""
     root = Path(folder)
+    awaited = _process_file(starter)
     _log_to(root / files.LOG)
     try:
         documents = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=tuple[asks.Document, ...])
@@ -44,10 +46,12 @@ def main(folder: str, ready: int) -> int:
     except BaseException as error:
         _say(ready, wire.failed_of(error))
         return 1
-    return serve(config, root, config.cache.service_idle_s, lambda answer: _say(ready, answer))
+    return serve(config, root, config.cache.service_idle_s, lambda answer: _say(ready, answer), awaited)
 
 
-def serve(config: Config, root: Path, idle_s: float, ready: Callable[[answers.Answer], None]) -> int:
+def serve(
+    config: Config, root: Path, idle_s: float, ready: Callable[[answers.Answer], None], awaited: int | None = None
+) -> int:
     """Own a store and answer clients until nobody needs it; returns the exit status.
 
     Args:
@@ -55,6 +59,7 @@ def serve(config: Config, root: Path, idle_s: float, ready: Callable[[answers.An
         root: the store's folder.
         idle_s: how long it goes on without clients, seconds.
         ready: told once that it listens, or why not.
+        awaited: a descriptor that can be read once the process has ended that is about to come; None if none is.
     """
     try:
         cache = Cache(replace(config, tasks=()), serves=True)
@@ -69,7 +74,7 @@ def serve(config: Config, root: Path, idle_s: float, ready: Callable[[answers.An
         return 1
     incarnation = uuid.uuid4().hex
     _introduce(root, incarnation)
-    server = Server(Verbs(cache, incarnation), listener, root, idle_s)
+    server = Server(Verbs(cache, incarnation), listener, root, idle_s, awaited)
     ready(answers.Ok())
     _log.info("serving %s", root, extra={"action": "service_began"})
     try:
@@ -90,6 +95,14 @@ def _introduce(root: Path, incarnation: str) -> None:
     )
 
 
+def _process_file(starter: int) -> int | None:
+    """A descriptor that can be read once a process has ended; None if the system gives none."""
+    try:
+        return os.pidfd_open(starter)
+    except OSError:  # it has ended, and will be missed when it is told that the service listens
+        return None
+
+
 def _say(ready: int, answer: answers.Answer) -> None:
     with open(ready, "wb") as file:
         file.write(wire.encode(answer))
@@ -105,4 +118,4 @@ def _log_to(path: Path) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # until it serves: Ctrl-C is for who started it
-    raise SystemExit(main(sys.argv[1], int(sys.argv[2])))
+    raise SystemExit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

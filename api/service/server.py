@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +22,9 @@ from viewcache.api.service.peer import peer, process_file
 from viewcache.api.service.sessions import Session
 from viewcache.api.service.verbs import Verbs
 from viewcache.errors import Broken, Misuse, ViewcacheError
+from viewcache.failpoints import failpoint
 
-__all__ = ["Server"]
+__all__ = ["Connection", "Server", "tell_waiting"]
 
 _log = logging.getLogger("viewcache.service")
 
@@ -49,7 +51,7 @@ LINES = 4096
 
 
 @dataclass(slots=True, eq=False)
-class _Connection:
+class Connection:
     """One line of a client."""
 
     socket: socket.socket
@@ -74,19 +76,32 @@ class _Connection:
             self.note(answers.Note(now - self.asked_at, done, total, name))
 
     def note(self, note: answers.Note) -> None:
-        """Tell it that the work goes on; if it takes nothing, nobody waits any more."""
+        """Tell it that the work goes on; if its line is full or gone, nobody waits any more.
+
+        Never waits: the main thread sends notes for all clients, and one that reads nothing must not hold it up.
+        """
         self.noted_at = self.asked_at + note.seconds
         try:
             with self.sending:
-                wire.send(self.socket, note)
+                taken = wire.send_now(self.socket, note)
         except OSError:
-            self.gone.set()
+            taken = False
+        if not taken:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Let its thread end, whatever it waits for: what is asked, or the next question."""
+        self.gone.set()
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class Server:
     """Serves one cache until nobody needs it."""
 
-    def __init__(self, verbs: Verbs, listener: socket.socket, root: Path, idle_s: float) -> None:
+    def __init__(
+        self, verbs: Verbs, listener: socket.socket, root: Path, idle_s: float, awaited: int | None = None
+    ) -> None:
         """Take over the socket.
 
         Args:
@@ -94,20 +109,22 @@ class Server:
             listener: bound and listening.
             root: the store's folder.
             idle_s: how long it goes on without clients, seconds.
+            awaited: a descriptor that can be read once the process has ended for which it was started.
         """
         self._verbs = verbs
         self._listener = listener
         self._root = root
         self._idle_s = idle_s
+        self._awaited = awaited
         self._uid = os.getuid()
         self._poll = select.epoll()
         self._lock = threading.Lock()
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Connection] = {}
         """By the socket's descriptor."""
         self._processes: dict[int, Session] = {}
         """By the descriptor that tells of a process's end."""
         self._going = threading.Event()
-        self._marker = os.stat(root).st_ino
+        self._place = _place_of(root)
         self._began = time.monotonic()
         self._told_at = 0.0
 
@@ -133,7 +150,7 @@ class Server:
             self._ended(descriptor)
         if letting_in:  # last: a new client's descriptor may have the number of one that has just ended
             self._let_in()
-        self._tell_waiting()
+        tell_waiting(list(self._connections.values()))
         self._verbs.expire()
 
     def _is_over(self) -> bool:
@@ -150,15 +167,21 @@ class Server:
         sessions, now = self._verbs.sessions, time.monotonic()
         if any(each.asked_at for each in list(self._connections.values())):
             return ""  # a hello may take long: datasets of many files are listed
+        if sessions.left_at is None and not sessions.all() and not self._connections and self._is_awaited_in_vain():
+            return "who it was started for has ended, and nobody else has come"
         # Who started it is about to come.
         since, patience_s = (
             (self._began, max(self._idle_s, FIRST_S)) if sessions.left_at is None else (sessions.left_at, self._idle_s)
         )
         return f"no client for {patience_s:.0f} s" if not sessions.all() and now - since > patience_s else ""
 
+    def _is_awaited_in_vain(self) -> bool:
+        return self._awaited is not None and _is(select.POLLIN, self._awaited)
+
     def _is_there(self) -> bool:
+        """Whether the store and the socket are those that it began with: where both were deleted another may serve."""
         try:
-            return os.stat(self._root).st_ino == self._marker and (self._root / SOCKET).exists()
+            return _place_of(self._root) == self._place
         except OSError:
             return False
 
@@ -177,7 +200,7 @@ class Server:
             line.close()
             return
         line.settimeout(SEND_S)
-        connection = _Connection(line, pid)
+        connection = Connection(line, pid)
         with self._lock:
             self._connections[line.fileno()] = connection
         thread = threading.Thread(target=self._serve, args=(connection,), name="viewcache-line", daemon=True)
@@ -187,7 +210,7 @@ class Server:
             self._tell(f"process {pid} was turned away: {error}")
             self._close(connection)
 
-    def _serve(self, connection: _Connection) -> None:
+    def _serve(self, connection: Connection) -> None:
         """Answer what comes on one connection."""
         try:
             while not self._going.is_set():
@@ -196,7 +219,9 @@ class Server:
                 for each in descriptors:
                     os.close(each)
                 connection.socket.settimeout(SEND_S)
-                if not self._answer(connection, wire.decode_ask(body)):
+                ask = wire.decode_ask(body)
+                failpoint(f"service.before-{asks.verb_of(type(ask))}")
+                if not self._answer(connection, ask):
                     break
         except (EOFError, OSError):
             pass  # the client has gone, or takes nothing
@@ -205,7 +230,7 @@ class Server:
         finally:
             self._close(connection)
 
-    def _answer(self, connection: _Connection, ask: asks.Ask) -> bool:
+    def _answer(self, connection: Connection, ask: asks.Ask) -> bool:
         """Answer one question; False if it was the last."""
         if isinstance(ask, asks.Bye):
             if connection.is_control and connection.session is not None:
@@ -229,6 +254,7 @@ class Server:
             answer = answers.Going() if self._going.is_set() else wire.failed_of(error)
         finally:
             connection.asked_at = 0.0
+        failpoint(f"service.after-{asks.verb_of(type(ask))}")
         try:
             self._send(connection, answer, descriptors)
         finally:
@@ -236,7 +262,7 @@ class Server:
                 os.close(each)
         return connection.session is not None
 
-    def _told(self, connection: _Connection, told: asks.Done | asks.Rise) -> None:
+    def _told(self, connection: Connection, told: asks.Done | asks.Rise) -> None:
         if connection.session is not None:
             with suppress(ViewcacheError):  # the cache is being closed
                 if isinstance(told, asks.Done):
@@ -244,7 +270,7 @@ class Server:
                 else:
                     self._verbs.rise(connection.session, told)
 
-    def _asked(self, connection: _Connection, ask: asks.Ask) -> tuple[answers.Answer, list[int]]:
+    def _asked(self, connection: Connection, ask: asks.Ask) -> tuple[answers.Answer, list[int]]:
         if isinstance(ask, asks.Hello):
             if connection.session is not None:
                 raise Misuse("this connection has said hello already")
@@ -260,7 +286,7 @@ class Server:
             raise Misuse("say hello first")
         return self._verbs.answer(connection.session, ask, connection), []
 
-    def _begin(self, connection: _Connection, session: Session, *, is_control: bool) -> None:
+    def _begin(self, connection: Connection, session: Session, *, is_control: bool) -> None:
         connection.session, connection.is_control = session, is_control
         with self._lock:
             self._poll.register(connection.socket, select.EPOLLRDHUP)
@@ -281,21 +307,9 @@ class Server:
             raise
         return opened
 
-    def _send(self, connection: _Connection, answer: answers.Answer, descriptors: list[int] | None = None) -> None:
+    def _send(self, connection: Connection, answer: answers.Answer, descriptors: list[int] | None = None) -> None:
         with connection.sending:
             wire.send(connection.socket, answer, descriptors or ())
-
-    def _tell_waiting(self) -> None:
-        """Tell clients that wait for long that the work goes on."""
-        now = time.monotonic()
-        for connection in list(self._connections.values()):
-            asked_at = connection.asked_at
-            if asked_at and now - connection.noted_at >= NOTE_S and connection.sending.acquire(blocking=False):
-                try:
-                    if connection.asked_at == asked_at and not connection.gone.is_set():
-                        connection.note(answers.Note(now - asked_at))
-                finally:
-                    connection.sending.release()
 
     # Ends ----------------------------------------------------------------------------------------------------------
 
@@ -310,13 +324,11 @@ class Server:
         if session is not None:  # although a child of it may have its connections still
             self._over(session)
         if connection is not None:
-            connection.gone.set()
-            with suppress(OSError):
-                connection.socket.shutdown(socket.SHUT_RDWR)  # its thread may be waiting for the next question
+            connection.give_up()  # its thread may be waiting for the next question
             with suppress(OSError, ValueError):  # it is closed by now
                 self._poll.unregister(connection.socket)
 
-    def _close(self, connection: _Connection) -> None:
+    def _close(self, connection: Connection) -> None:
         with self._lock:
             self._connections.pop(connection.socket.fileno(), None)
             with suppress(OSError):  # it said no hello, or hung up
@@ -334,25 +346,22 @@ class Server:
                 os.close(ended)
             lines = [each for each in self._connections.values() if each.session is session]
         for each in lines:
-            each.gone.set()
-            with suppress(OSError):
-                each.socket.shutdown(socket.SHUT_RDWR)
+            each.give_up()
         with suppress(ViewcacheError):  # the cache is being closed
             self._verbs.end(session)
 
     def _end(self) -> None:
         """Let nobody in, let what is under way end, and close all connections; the socket goes first."""
-        with suppress(OSError):
-            remove(self._root)
+        if self._is_there():  # else it is another's
+            with suppress(OSError):
+                remove(self._root)
         self._listener.close()
         self._going.set()
         until = time.monotonic() + DRAIN_S
         while time.monotonic() < until and any(each.asked_at for each in list(self._connections.values())):
             time.sleep(0.01)
         for connection in list(self._connections.values()):
-            connection.gone.set()
-            with suppress(OSError):
-                connection.socket.shutdown(socket.SHUT_RDWR)
+            connection.give_up()
         self._verbs.close()
 
     def _tell(self, what: str) -> None:
@@ -361,6 +370,24 @@ class Server:
         if now - self._told_at >= 60 or not self._told_at:
             self._told_at = now
             _log.warning("%s", what, extra={"action": "client_refused"})
+
+
+def tell_waiting(connections: Iterable[Connection]) -> None:
+    """Tell clients that wait for long that the work goes on."""
+    now = time.monotonic()
+    for connection in connections:
+        asked_at = connection.asked_at
+        if asked_at and now - connection.noted_at >= NOTE_S and connection.sending.acquire(blocking=False):
+            try:
+                if connection.asked_at == asked_at and not connection.gone.is_set():
+                    connection.note(answers.Note(now - asked_at))
+            finally:
+                connection.sending.release()
+
+
+def _place_of(root: Path) -> tuple[int, int]:
+    """The folder of a store and its socket, by numbers that no others have while they are open."""
+    return os.stat(root).st_ino, os.lstat(root / SOCKET).st_ino
 
 
 def _is(event: int, descriptor: int) -> bool:

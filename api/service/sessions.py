@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from viewcache.api.service.answers import ClientOf, SeatOf
 from viewcache.api.session.making import AheadOfTime
 from viewcache.errors import Busy, Closed, Misuse, SeatTaken
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.handle import OwnedSeat, OwnedTask
 from viewcache.materializer.reading.reader import Held
 from viewcache.store import Stored
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Lease", "Session", "Sessions", "Sitting"]
 
@@ -24,6 +26,13 @@ HELD_S = 60.0
 
 MOST_LEASES = 64
 """Of one client: batches that it has been given and has not said to have read."""
+
+ROOM_S = 30.0
+"""How long a question waits for its own process to have read what it was given: copying a batch out takes milliseconds,
+and at its worst, on a machine that swaps, seconds."""
+
+LOOK_S = 0.2
+"""How often one that waits looks whether it is given up."""
 
 
 @dataclass(slots=True)
@@ -35,6 +44,11 @@ class Lease:
     """The clips of a batch; None for what is only in transit."""
     transit: list[Stored]
     since: float = field(default_factory=time.monotonic)
+
+    @property
+    def local_bytes(self) -> int:
+        """Of the local tier that cannot be evicted meanwhile."""
+        return 0 if self.held is None else sum(each.bytes for each in self.held.fetched.copies if each.tier == LOCAL)
 
 
 @dataclass(slots=True)
@@ -50,16 +64,17 @@ class Sitting:
 class Session:
     """One client process. Thread-safe."""
 
-    def __init__(self, pid: int, program: str) -> None:
+    def __init__(self, pid: int, program: str, job: str = "") -> None:
         """Begin with nothing taken.
 
         Args:
             pid: of the process; 0 if it cannot be told.
             program: what the process runs.
+            job: which training it belongs to.
         """
         self.number = 0
         """Of the session; 0 before it has begun."""
-        self.pid, self.program = pid, program
+        self.pid, self.program, self.job = pid, program, job
         self.token = secrets.token_hex(16)
         self.since = time.time()
         self.ahead: dict[tuple[tuple[str, ...], int | None], AheadOfTime] = {}
@@ -71,6 +86,8 @@ class Session:
         self.over = threading.Event()
         """Set when it has ended: what it waits for is given up."""
         self._lock = threading.Lock()
+        self._fewer = threading.Condition(self._lock)
+        """Told when it holds less."""
         self._count = 0
         self._leases: dict[int, Lease] = {}
         self._seats: dict[int, Sitting] = {}
@@ -80,6 +97,36 @@ class Session:
         self.number = number
 
     # What it holds -------------------------------------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of the local tier."""
+        return sum(each.local_bytes for each in list(self._leases.values()))
+
+    def wait_for_room(self, most_bytes: int, cancelled: Cancelled) -> None:
+        """Wait until it may hold another batch: it holds none, or less than ``most_bytes`` of the local tier.
+
+        Waiting comes before refusing: threads of a process on a small store take turns. Only what was given to it is
+        waited for, never what others of its questions wait for, so that none of them waits for another in a circle.
+        What several of its threads ask for at the same moment may pass the bound, by a batch each.
+
+        Raises:
+            Closed: it was given up, or has ended.
+            Busy: it has read nothing of what it holds for `ROOM_S`.
+        """
+        until = time.monotonic() + ROOM_S
+        with self._fewer:
+            while (held := self.held_bytes) >= most_bytes and held:
+                if cancelled.is_set() or self.over.is_set():
+                    raise Closed("the client has ended")
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise Busy(
+                        f"this process holds {held} bytes of the local tier in {len(self._leases)} batches that it has "
+                        f"not said to have read, and may hold {most_bytes}, or one batch: say `done` as soon as a "
+                        "batch is copied out; the rest of the store is for others"
+                    )
+                self._fewer.wait(min(left, LOOK_S))
 
     def hold(self, lease: Lease, let_go: Callable[[Lease], None]) -> int:
         """Keep what was held for it; the lease's number.
@@ -101,20 +148,28 @@ class Session:
     def end(self, number: int) -> Lease | None:
         """What a lease held, which is over; None if it was over before."""
         with self._lock:
+            self._fewer.notify_all()
             return self._leases.pop(number, None)
 
     def overdue(self, now: float) -> list[Lease]:
         """What it has held for too long, which is over now."""
         with self._lock:
+            self._fewer.notify_all()
             late = [number for number, lease in self._leases.items() if now - lease.since > HELD_S]
             return [self._leases.pop(number) for number in late]
 
     # Where it sits -------------------------------------------------------------------------------------------------
 
     def sit(self, sitting: Sitting) -> int:
-        """Keep a seat that it has taken, in place of one like it that it has stopped to read from; its number."""
+        """Keep a seat that it has taken, in place of one like it that it has stopped to read from; its number.
+
+        Raises:
+            Closed: it has ended meanwhile.
+        """
         like = sitting.task, sitting.seat.key
         with self._lock:
+            if self.over.is_set():
+                raise Closed("the client has ended")
             for number, each in list(self._seats.items()):
                 if each.resting and (each.task, each.seat.key) == like:
                     del self._seats[number]
@@ -157,6 +212,7 @@ class Session:
             self.over.set()
             leases, seats = list(self._leases.values()), list(self._seats.values())
             self._leases.clear()
+            self._fewer.notify_all()
             self._seats.clear()
         return leases, seats
 
@@ -165,7 +221,7 @@ class Session:
         with self._lock:
             leases, seats = list(self._leases.values()), list(self._seats.values())
         held = sum(len(lease.transit) if lease.held is None else len(lease.held.rows) for lease in leases)
-        return ClientOf(self.number, self.pid, self.program, self.since, held, tuple(map(_shown, seats)))
+        return ClientOf(self.number, self.pid, self.program, self.since, held, tuple(map(_shown, seats)), self.job)
 
 
 def _shown(sitting: Sitting) -> SeatOf:

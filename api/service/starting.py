@@ -52,17 +52,30 @@ os.execv(sys.executable, [sys.executable, "-P", "-m", "viewcache.api.service.run
 
 @contextmanager
 def start_lock(root: Path) -> Iterator[bool]:
-    """Hold the right to start a service of a store; False if another process has it just now."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(root / files.START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold the right to start a service of a store; False if another process has it just now.
+
+    Raises:
+        ServiceDown: this user may not write there.
+    """
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-        except BlockingIOError:
-            yield False
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(root / files.START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except PermissionError as error:
+        raise ServiceDown(
+            f"no service can be started in {root}: user {os.getuid()} may not write there; use a store of your own"
+        ) from error
+    try:
+        yield _is_locked(file)
     finally:
         os.close(file)
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def start(root: Path, documents: Sequence[asks.Document]) -> None:
@@ -98,7 +111,7 @@ def _spawn(root: Path, ready: int, documents: Sequence[asks.Document]) -> None:
     log = os.open(root / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _TWICE_REMOVED, str(root), str(ready)],
+            [sys.executable, "-P", "-c", _TWICE_REMOVED, str(root), str(ready), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

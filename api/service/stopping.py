@@ -2,19 +2,14 @@
 
 import os
 import signal
-import time
+from contextlib import suppress
 from pathlib import Path
 
-from viewcache.api.service import answers, asks, files
-from viewcache.api.service.client import Client
-from viewcache.errors import NotFound, ServiceDown, Timeout
+from viewcache.api.service import files
+from viewcache.api.service.client import ask_to_end
+from viewcache.errors import NotFound, ServiceDown
 
 __all__ = ["stop"]
-
-END_S = 20.0
-"""How long a service may take to end: it lets what is under way end first."""
-
-LOOK_S = 0.02
 
 
 def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
@@ -31,36 +26,14 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
         Timeout: it did not end.
     """
     facts = files.read_facts(root)
-    if now and facts is not None and _is_there(facts):
+    if now and facts is not None and files.is_there(facts):
         os.kill(facts.pid, signal.SIGKILL)
-        _wait(root, facts)
+        files.wait_ended(root, facts)
         return facts.pid
     if facts is None or (line := files.connect(root, 1.0)) is None:
-        raise NotFound(f"no service runs for {root}")
+        raise NotFound(files.absent(root))
     line.close()
-    try:
-        client = Client(root, (), may_start=False)
-        try:
-            client.ask(answers.Ok, asks.Stop(if_idle=if_idle))
-        finally:
-            client.close()
-    except ServiceDown:
-        pass  # it was about to end by itself
-    _wait(root, facts)
+    with suppress(ServiceDown):  # it was about to end by itself
+        ask_to_end(root, if_idle=if_idle)
+    files.wait_ended(root, facts)
     return facts.pid
-
-
-def _wait(root: Path, facts: files.ServiceFacts) -> None:
-    until = time.monotonic() + END_S
-    while _is_there(facts):
-        if time.monotonic() > until:
-            raise Timeout(
-                f"the service of {root}, process {facts.pid}, has not ended after {END_S:.0f} s; "
-                "`viewcache stop --now` kills it, and nothing that was made is lost"
-            )
-        time.sleep(LOOK_S)
-
-
-def _is_there(facts: files.ServiceFacts) -> bool:
-    """Whether the very process still runs: another one may have got its number."""
-    return files.started_ticks(facts.pid) == facts.start_ticks

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import viewcache
 from viewcache.api.config.documents import TextSource, check_code, differences, load_texts
+from viewcache.api.config.settings import settings_of
 from viewcache.api.service import answers, asks, wire
 from viewcache.api.service.counted import counters_of, counts_of
 from viewcache.api.service.handing import Handing, fetched_of
@@ -19,7 +20,7 @@ from viewcache.api.service.sessions import Session, Sessions, Sitting
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
 from viewcache.api.session.making import AheadOfTime
-from viewcache.errors import Misuse, SeatTaken, ServiceVersion
+from viewcache.errors import Closed, Misuse, SeatTaken, ServiceVersion
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.handle import OwnedTask
@@ -59,6 +60,7 @@ class Verbs:
         self.stopping = threading.Event()
         """Set when a client wants the service to end."""
         self._since = time.time()
+        self._settings = settings_of(cache.config)
         self._sitting = threading.Lock()
         self._handing = Handing(cache)
         self._retiring = Retiring(cache.owner.retire)
@@ -72,6 +74,7 @@ class Verbs:
             asks.Fetch: self._fetch,
             asks.Look: self._look,
             asks.Describe: self._describe,
+            asks.Recipes: self._recipes,
             asks.Parts: self._parts,
             asks.PlannedAt: self._planned_at,
             asks.Version: self._version,
@@ -102,7 +105,7 @@ class Verbs:
                 f"process has {hello.version} and speaks {hello.protocol}: the service ends with its clients, or by "
                 "`viewcache stop`"
             )
-        session = Session(pid, hello.program)
+        session = Session(pid, hello.program, hello.job)
         try:
             names, warnings = self._admit(session, hello, None if waiting is None else waiting.looked)
         except BaseException:
@@ -232,7 +235,11 @@ class Verbs:
                 with self._sitting:
                     self.sessions.check_free(session, ask.task, ask.rank, ask.world, ask.part, ask.parts)
                     seat = task.sit(ask.rank, ask.world, ask.part, ask.parts, ask.epoch, ask.iteration)
-                    return answers.Seated(session.sit(Sitting(ask.task, seat)))
+                    try:
+                        return answers.Seated(session.sit(Sitting(ask.task, seat)))
+                    except Closed:
+                        seat.leave()
+                        raise
             except SeatTaken:
                 if cancelled.is_set() or time.monotonic() > until:
                     raise
@@ -251,20 +258,39 @@ class Verbs:
     def _fetch(self, session: Session, ask: asks.Fetch, cancelled: Cancelled) -> answers.Fetched:
         sitting = session.seat(ask.seat)
         task = self._task(sitting.task)
-        return self._handing.fetched(session, task, lambda: sitting.seat.hold(ask.epoch, ask.iteration, cancelled))
+        try:
+            return self._handing.fetched(
+                session, task, lambda: sitting.seat.hold(ask.epoch, ask.iteration, cancelled), cancelled
+            )
+        finally:
+            if session.over.is_set():  # it ended while this was planned, which has what follows made
+                sitting.seat.leave()
+                self._suspend_unread(sitting.task)
 
     def _look(self, session: Session, ask: asks.Look, cancelled: Cancelled) -> answers.Fetched:
         task = self._task(ask.task)
         which = None if ask.last < 0 else range(max(0, ask.first), ask.last)
         if which is None:
             session.by_path.add(ask.task)
-        return self._handing.fetched(
-            session, task, lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled)
-        )
+        try:
+            return self._handing.fetched(
+                session,
+                task,
+                lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled),
+                cancelled,
+            )
+        finally:
+            if session.over.is_set():  # the same
+                self._suspend_unread(ask.task)
 
     def _describe(self, _session: Session, ask: asks.Describe, _cancelled: Cancelled) -> answers.Fetched:
         facts = self._task(ask.task).describe(ask.epoch, ask.iteration, ask.rank, ask.world)
         return fetched_of(facts, facts.video.shape, 0, ())
+
+    def _recipes(self, _session: Session, ask: asks.Recipes, _cancelled: Cancelled) -> answers.Text:
+        task = self._task(ask.task)
+        found = task.recipes_of(ask.video, ask.epoch) if ask.video else task.recipes(ask.epoch, ask.iteration)
+        return answers.Text(json.dumps([[each.video, each.sample, each.frames, each.steps] for each in found]))
 
     def _parts(self, _session: Session, ask: asks.Parts, _cancelled: Cancelled) -> answers.Number:
         return answers.Number(self._task(ask.task).parts)
@@ -333,7 +359,7 @@ class Verbs:
     def stats(self) -> answers.StatsOf:
         """Who uses the service, and what it took."""
         clients = tuple(session.shown() for session in self.sessions.all())
-        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), clients)
+        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), clients, self._settings)
 
     def _counters(self, _session: Session, _ask: asks.Counters, _cancelled: Cancelled) -> answers.CountersOf:
         return counters_of(self.cache.snapshot())
@@ -348,7 +374,7 @@ class Verbs:
 
 
 def _request(frame: asks.FrameAsked) -> FrameRequest:
-    return FrameRequest(frame.video, frame.frame, frame.depth, frame.epoch, frame.sample, frame.output)
+    return FrameRequest(frame.video, frame.frame, frame.depth, frame.epoch, frame.sample, frame.output, frame.at_s)
 
 
 def _video_of(video: VideoInfo) -> answers.VideoFacts:

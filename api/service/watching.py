@@ -8,13 +8,13 @@ from viewcache.api.service.peer import peer
 from viewcache.api.service.stopping import stop
 from viewcache.errors import CatalogBusy, NotFound, ViewcacheError
 
-__all__ = ["cure_of", "end_idle", "stats_of"]
+__all__ = ["end_idle", "explained", "stats_of"]
 
 PATIENCE_S = 5.0
 """How long the service may take to say how it is."""
 
-SERVES = "viewcache.api.service.run"
-"""What a service runs."""
+MOST_NAMED = 8
+"""Clients that an error names."""
 
 
 def stats_of(root: Path) -> answers.StatsOf | None:
@@ -35,11 +35,11 @@ def stats_of(root: Path) -> answers.StatsOf | None:
 
 def end_idle(error: CatalogBusy) -> bool:
     """End the service that owns a store, if it is one and nobody uses it; whether the store is free now."""
-    root = _served_by(error.pid)
+    root = _served(error)
     if root is None:
         return False
     try:
-        stop(Path(root), if_idle=True)
+        stop(root, if_idle=True)
     except NotFound:
         return True  # it has ended by itself
     except ViewcacheError:
@@ -47,18 +47,43 @@ def end_idle(error: CatalogBusy) -> bool:
     return True
 
 
-def cure_of(error: CatalogBusy) -> str:
-    """What to do about a store that is owned by a service; empty if another process owns it."""
-    root = _served_by(error.pid)
+def explained(error: CatalogBusy, besides: int = 0) -> CatalogBusy:
+    """The same error, which names the service if one owns the store: where it runs, who uses it, and how it is ended.
+
+    Args:
+        error: of who wanted to own the store.
+        besides: a process that is not named among the users: it has asked the service something, and lets go just now.
+    """
+    if error.folder and (far := files.elsewhere(Path(error.folder), error.pid)):
+        return CatalogBusy(far, error.pid, error.folder)
+    root = _served(error)
     if root is None:
-        return ""
-    return f"process {error.pid} is the service of this cache: `viewcache stop {root}` ends it, and no work is lost"
+        return error
+    return CatalogBusy(
+        f"catalog {root} is owned by process {error.pid}, which is the service of this cache: `viewcache stop {root}` "
+        f"ends it, and no work is lost; {_users(root, besides)}",
+        error.pid,
+        str(root),
+    )
 
 
-def _served_by(pid: int) -> str | None:
-    """The store that a process serves; None if it is no service."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return None
-    return words[words.index(SERVES) + 1] if SERVES in words else None
+def _users(root: Path, besides: int) -> str:
+    """Who uses a service, in words."""
+    stats = stats_of(root)
+    clients = [] if stats is None else [each for each in stats.clients if each.pid != besides]
+    told = [
+        f"process {each.pid} ({each.program}{f', job {each.job}' if each.job else ''})" for each in clients[:MOST_NAMED]
+    ]
+    if len(clients) > MOST_NAMED:
+        told.append(f"{len(clients) - MOST_NAMED} more")
+    return f"it is used by {', '.join(told)}" if told else "nobody uses it now"
+
+
+def _served(error: CatalogBusy) -> Path | None:
+    """The store whose service owns it; None if another process does. `viewcache serve` is told by what it says."""
+    if error.folder:
+        facts = files.read_facts(Path(error.folder))
+        if facts is not None and facts.pid == error.pid and files.is_there(facts):
+            return Path(error.folder)
+    root = files.served_by(error.pid)
+    return None if root is None else Path(root)

@@ -20,7 +20,7 @@ from viewcache.errors import (
     ConfigError,
     ViewcacheError,
 )
-from viewcache.framing import decode, encode, receive, send, send_body
+from viewcache.framing import decode, encode, receive, send, send_body, send_now
 
 __all__ = [
     "ANSWER_BYTES",
@@ -34,6 +34,7 @@ __all__ = [
     "receive",
     "send",
     "send_body",
+    "send_now",
 ]
 
 PROTOCOL: Final = 1
@@ -83,7 +84,7 @@ def failed_of(error: BaseException) -> Failed:
     if isinstance(error, BudgetTooSmall):
         return Failed(error.kind, str(error), number=error.minimum)
     if isinstance(error, CatalogBusy):
-        return Failed(error.kind, str(error), number=error.pid)
+        return Failed(error.kind, str(error), file=error.folder, number=error.pid)
     if isinstance(error, ViewcacheError):
         return Failed(error.kind, str(error))
     return Failed(Broken.kind, f"the service failed: {type(error).__name__}: {error}; its log says more")
@@ -99,7 +100,7 @@ def error_of(failed: Failed) -> ViewcacheError:
     if kind is BudgetTooSmall:
         return BudgetTooSmall(failed.message, failed.number)
     if kind is CatalogBusy:
-        return CatalogBusy(failed.message, failed.number)
+        return CatalogBusy(failed.message, failed.number, failed.file)
     return kind(failed.message)
 
 

@@ -10,6 +10,7 @@ In the order of work:
 - ``admitting``: whether a task that another process describes is the one that is open
 - ``counting``: all counters of an open cache, from its parts
 - ``owner``: who owns a store: locks, catalog, tiers, workers, tasks
+- ``reads``: what a cache gives to read and to look at, whoever owns it
 - ``opened``: the caches that are open in this process
 - ``cache``: a cache that this process owns
 """

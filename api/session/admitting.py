@@ -5,6 +5,7 @@ from dataclasses import replace
 from viewcache.api.config.load import Config
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
+from viewcache.materializer.planning.redefined import changed_keys
 from viewcache.materializer.spec import TaskSpec
 
 __all__ = ["check_same"]
@@ -12,11 +13,13 @@ __all__ = ["check_same"]
 
 def check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) -> None:
     """Refuse a task whose name another one has."""
-    if mine.canonical(known) != replace(theirs, cache=mine.cache).canonical(task):
+    here, there = mine.canonical(known), replace(theirs, cache=mine.cache).canonical(task)
+    if here != there:
         raise error_at(
             task.place,
             ConfigCode.GIVEN_TWICE,
-            f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another tag",
+            f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another "
+            f"tag. What differs: {changed_keys(here, there)}",
         )
     if task.epochs > known.epochs:
         raise error_at(

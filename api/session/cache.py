@@ -7,26 +7,20 @@ waits; not closing loses nothing that was made.
 import atexit
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.session import opened
 from viewcache.api.session.made import Making
 from viewcache.api.session.making import AheadOfTime
 from viewcache.api.session.owner import assemble
+from viewcache.api.session.reads import CacheReads
 from viewcache.api.session.sql import select
-from viewcache.api.training.loader import Loader
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate, gated
-from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
-from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.snapshot import Snapshot
 from viewcache.store import LocalTier
@@ -34,13 +28,14 @@ from viewcache.store import LocalTier
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 __all__ = ["Cache"]
 
 LEAVE_S = 10.0
 """How long closing waits for calls of other threads, which the end of the workers sends away."""
 
 
-class Cache:
+class Cache(CacheReads):
     """An open cache. Use it as a context manager; all methods may be called from any thread of the process."""
 
     def __init__(self, config: Config, *, progress: Progress | None = None, serves: bool = False) -> None:
@@ -66,6 +61,11 @@ class Cache:
         return self.gate.pid
 
     @property
+    def where(self) -> str:
+        """Its store, and that this process owns it."""
+        return f"{self.config.cache.local.url}, owned by this process"
+
+    @property
     def config(self) -> Config:
         """The settings and the tasks, also those that joined."""
         return self.owner.config
@@ -84,6 +84,11 @@ class Cache:
     def tiers(self) -> Tiers:
         """All tiers by name."""
         return self.owner.tiers
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Settings that the cache has otherwise than configured: none, as this process owns it; see `AttachedCache`."""
+        return ()
 
     @property
     def making(self) -> Making | None:
@@ -136,68 +141,6 @@ class Cache:
         """
         self.check_open()
         return self.owner.handle(name)
-
-    def classes(self, task: str) -> tuple[str, ...]:
-        """The distinct text labels of a task; a label's number is its place here. Empty without text labels.
-
-        They are sorted; of a dataset that grows those that join later come behind.
-
-        Raises:
-            ViewNotFound: no such task.
-        """
-        return self.task(task).classes
-
-    def loader(self, task: str, **options: Any) -> Loader:
-        """Batches of a task as PyTorch tensors; see `Loader` for the options."""
-        return Loader(self, task, **options)
-
-    def read(self, task: str, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
-        """One batch as NumPy arrays.
-
-        Raises:
-            ViewNotFound: no such task, epoch or iteration.
-            BadVideo: a video cannot be decoded and the policy is ``raise``.
-        """
-        batch = self.task(task).read(epoch, iteration, rank, world)
-        assert batch is not None  # only a cancelled read gives none
-        return batch
-
-    def frame(self, task: str, video: str, i: int) -> NDArray[np.uint8]:
-        """Frame ``i`` of a video as decoded, uint8 (3,H,W).
-
-        Raises:
-            ViewNotFound: no such task, video or frame.
-            BadVideo: the video cannot give it.
-        """
-        return self.task(task).frames([FrameRequest(video, i)])[0]
-
-    def aug(
-        self,
-        task: str,
-        video: str,
-        i: int,
-        depth: int,
-        *,
-        epoch: int | None = None,
-        sample: int = 0,
-        output: str | None = None,
-    ) -> NDArray[np.uint8]:
-        """Frame ``i`` of a video after the first ``depth`` augmentation steps, uint8 (3,H,W); see `Singles.aug`.
-
-        Raises:
-            ViewNotFound: no such task, video, frame, step, output, epoch or sample.
-            BadVideo: the video cannot give it.
-        """
-        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output)])[0]
-
-    def video(self, task: str, name: str) -> tuple[str, str]:
-        """Where a video's file is (absolute path or URL), and the file's extension, ``.mp4``.
-
-        Raises:
-            ViewNotFound: no such task or video.
-        """
-        video = self.task(task).video(name)
-        return video.uri, video.extension
 
     def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
         """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.
@@ -272,13 +215,3 @@ class Cache:
         opened.leave(self)
         self.owner.close(LEAVE_S)
         atexit.unregister(self.close)
-
-    def __enter__(self) -> Self:
-        """The cache itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()

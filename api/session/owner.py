@@ -153,6 +153,8 @@ class Owner:
         self._starting = threading.RLock()
         """Held while workers are started, and when closing looks whether there are any."""
         self._readers: dict[str, Reader] = {}
+        self._batch_bytes: dict[str, int] = {}
+        """Task → most bytes of a batch in the store, looked up once: to look at each of dozens of jobs takes long."""
         self._admitted = frozenset[str]()
         """Names of the tasks that are open and share already."""
         self._handles: dict[str, OwnedTask] = {}
@@ -262,7 +264,7 @@ class Owner:
         """The files of open tasks that are the same but for the name: another job reads the files that these read."""
         nameless = {replace(task, name="") for task in fresh}
         same = (task for task in self.opened if replace(task.spec, name="") in nameless)
-        return {files_of(task.spec.dataset): task.dataset.files for task in same}
+        return {files_of(task.spec): task.dataset.files for task in same}
 
     def leave(self, name: str) -> None:
         """See `Cache.leave`."""
@@ -296,6 +298,7 @@ class Owner:
                 self.suspend(name)
                 task = self._readers.pop(name).task
                 self._handles.pop(name, None)
+                self._batch_bytes.pop(name, None)
                 self.config = replace(self.config, tasks=tuple(each for each in self.config.tasks if each.name != name))
                 self._admitted = frozenset(self._readers)
                 self.catalog.forget_uses(task.task_id)
@@ -338,6 +341,7 @@ class Owner:
                     f"cache.budget is {self.tier.budget_bytes}; the minimum is {need}",
                     need,
                 )
+            self._batch_bytes[reader.spec.name] = need
 
     # Making --------------------------------------------------------------------------------------------------------
 
@@ -376,7 +380,8 @@ class Owner:
             dispatcher.counted()
 
     def _reserve(self) -> int:
-        return max((task.demand_reserve(task.outline.batch_bound()[0]) for task in self.opened), default=0)
+        known = self._batch_bytes  # of a task that is just joining nothing is known yet
+        return max((task.demand_reserve(known.get(task.spec.name, 0)) for task in self.opened), default=0)
 
     def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
         if isinstance(work, SingleWork | IntermediateWork):

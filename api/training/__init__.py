@@ -3,7 +3,12 @@
 In the order of work:
 
 - ``hand_over``: batches from the reading thread to the loop, whenever Ctrl-C comes
-- ``loader``: batches for training: ranks, resume, layouts
+- ``places``: where a loader is, and which batches a pass reads
+- ``passes``: which epoch a pass of a DataLoader's workers reads
+- ``even``: fills up what a rank reads, so that all batches have one shape
+- ``frameworks``: batches of PyTorch's tensors, NumPy's arrays or JAX's
+- ``options``: options that people know from other loaders
+- ``loader``: batches for training: one pass is one epoch; ranks, resume, layouts
 - ``sampling``: orders for several jobs over any indexed dataset: `viewcache.sampling`
 - ``torch_sampler``: the same as a torch `Sampler`
 """

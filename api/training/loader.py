@@ -1,74 +1,41 @@
-"""The PyTorch face: batches as dicts of tensors, read ahead by a thread, resumable in O(1).
+"""Batches for a training loop, as those of torch's DataLoader: one pass is one epoch, read ahead by a thread.
 
 The clips lie in the store, and one thread reads them into buffers that are used again when the training loop has let go
-of them. No DataLoader workers are needed, and nothing is pickled.
+of them. No DataLoader workers are needed, and nothing is pickled. A pass and a state of it cost O(1) memory.
 """
 
 import inspect
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from operator import index
 from reprlib import repr as short_repr
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from viewcache.api.port import TaskSeat, TaskSource
+from viewcache.api.training.even import filled_up
+from viewcache.api.training.frameworks import FRAMEWORKS, LAYOUTS, Torch
 from viewcache.api.training.hand_over import HandOver
-from viewcache.errors import BadInput, Closed, MissingExtra, Misuse, UnknownOption, WrongProcess
-from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
-from viewcache.suggest import did_you_mean
+from viewcache.api.training.options import unknown_option
+from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, worker_here
+from viewcache.api.training.places import Place, Turns
+from viewcache.errors import BadInput, Closed, Misuse, UnknownOption, ViewcacheError, WrongProcess
+from viewcache.materializer.reading.batch import PER_CLIP, Batch, Buffers, check_rank, check_shares
+from viewcache.materializer.shown import html_table
 
-if TYPE_CHECKING:
-    import torch
-
-
-__all__ = ["LAYOUTS", "Loader", "RepeatedEpochs"]
-
-LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
-"""Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""
-
-
-_ELSEWHERE = {
-    "batch_sampler": "the order is drawn by the task's seed",
-    "batch_size": "set videos_per_batch (and samples_per_video) under sampling in the configuration",
-    "collate_fn": "a batch is a dict of tensors already",
-    "drop_last": "set drop_last in the configuration's dataset",
-    "frame_stride": "set it under sampling in the configuration",
-    "frames_per_video": "set it under sampling in the configuration",
-    "multiprocessing_context": "the cache has its own workers; set cache.worker_kind in the configuration",
-    "num_replicas": "it is called world",
-    "num_workers": "the cache has its own workers; set cache.workers in the configuration",
-    "persistent_workers": "the cache has its own workers, which last until it is closed",
-    "prefetch_factor": "it is called prefetch",
-    "sampler": "the order is drawn by the task's seed",
-    "seed": "set seed in the configuration's dataset or cache",
-    "shuffle": "the order is drawn by the task's seed, another one in each epoch, and cannot be switched off",
-    "transform": "describe it under augmentation in the configuration, or apply it to the batch in the loop",
-    "world_size": "it is called world",
-}
-"""Options that people know from elsewhere → what there is instead."""
+__all__ = ["Loader", "RepeatedEpochs"]
 
 
 class RepeatedEpochs(UserWarning):
-    """A loop that had read all its epochs begins again with the first: in training that is most likely a mistake."""
+    """A loader that had read all its epochs begins again with the first: in training that is most likely a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadAhead:
     """A batch that was read ahead."""
 
-    batch: Batch
-    following: tuple[int, int]
-    """Epoch and iteration of the next one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Turns:
-    """Which batches a loop reads: from a place on all of them, or every so many in turn with others."""
-
-    epoch: int
-    iteration: int
-    turn: int
-    turns: int
+    batch: Batch | dict[str, Any]
+    following: Place
 
 
 _Feed = HandOver[_ReadAhead | None]
@@ -76,12 +43,13 @@ _Feed = HandOver[_ReadAhead | None]
 
 
 class Loader:
-    """Iterates over the batches of one task, for one rank.
+    """Iterates over the batches of one task, for one rank: each pass is the next epoch.
 
     Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make),
-    ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T).
-    A batch counts as read when it is handed out. Iterating again goes on behind the last batch that was; at the end of
-    the last epoch it starts over. It is a `torch.utils.data.IterableDataset`, for
+    ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T),
+    ``sample`` int64 (b,) ordinals of the clips among those of their video, and the numbers ``epoch`` and ``iteration``;
+    with ``even`` also ``valid`` bool (b,).
+    A batch counts as read when it is handed out. It is a `torch.utils.data.IterableDataset`, for
     `DataLoader(loader, batch_size=None)`; with workers where a service owns the cache.
     """
 
@@ -94,40 +62,47 @@ class Loader:
         rank: int | None = None,
         world: int | None = None,
         layout: str | None = None,
+        even: bool = False,
         prefetch: int = 2,
-        device: "str | torch.device | None" = None,
+        framework: str = "torch",
+        device: Any = None,
         pin_memory: bool = False,
         **unknown: object,
     ) -> None:
-        """Describe what to read; nothing is read before the first iteration.
+        """Describe what to read; nothing is read before the first pass.
 
         Args:
             cache: an open cache.
             task: its task's name.
             epochs: how many epochs, from the first; None = as the task says.
-            rank: this process's number among ``world``; None asks torch.distributed, or is 0.
-            world: number of ranks; None asks torch.distributed, or is 1.
+            rank: this process's number among ``world``; None asks the framework, or is 0.
+            world: number of ranks; None asks the framework, or is 1.
             layout: axis order, None = as the task says.
+            even: fill up each rank's part of a batch, so that all batches of all ranks have one shape; ``valid`` says
+                which rows are clips. False = the ranks' parts differ by one video, and the last batch of an epoch is
+                as short as it is.
             prefetch: batches that are read before they are asked for.
+            framework: what a batch is made of: ``torch``, ``numpy`` or ``jax``.
             device: where the tensors go; copied without waiting when memory is pinned.
             pin_memory: copy into pinned memory first; without an accelerator there is nothing to pin for.
             unknown: refused, with what to do instead.
 
         Raises:
-            MissingExtra: torch is not installed.
+            MissingExtra: the framework is not installed.
             UnknownOption: there is no such option, as one of DataLoader's.
-            BadInput: epochs, rank, world, layout or prefetch are out of range, a rank would get an empty batch, there
-                is no such device, or ranks in several processes would have different orders.
+            BadInput: epochs, rank, world, layout, prefetch or framework are out of range, a rank would get an empty
+                batch, there is no such device, or ranks in several processes would have different orders.
             ViewNotFound: no such task, or more epochs than it has.
         """
         if unknown:
-            raise UnknownOption(_unknown(next(iter(unknown))))
-        try:
-            import torch
-        except ImportError as missing:
-            raise MissingExtra("the loader needs PyTorch: pip install 'viewcache[torch]'") from missing
-        torch.utils.data.IterableDataset.register(Loader)
-        self._torch = torch
+            known = inspect.signature(Loader).parameters.values()
+            options = [each.name for each in known if each.kind is each.KEYWORD_ONLY]
+            raise UnknownOption(unknown_option(next(iter(unknown)), options))
+        if framework not in FRAMEWORKS:
+            raise BadInput(f"framework {framework!r} is not one of {', '.join(FRAMEWORKS)}")
+        self._framework = FRAMEWORKS[framework](device, pin_memory)
+        if isinstance(self._framework, Torch):
+            self._framework.register(Loader)
         self._cache = cache
         self.task = task
         handle = cache.task(task)
@@ -140,55 +115,98 @@ class Loader:
         if self.epochs < 1:
             raise BadInput(f"epochs={epochs}: at least 1; leave it out for all {handle.epochs} of task {task!r}")
         handle.check_epochs(self.epochs)
-        self.rank, self.world = self._place(rank, world)
+        own_rank, own_world = self._framework.place()
+        self.rank, self.world = own_rank if rank is None else rank, own_world if world is None else world
         handle.check_world(self.world)
-        for videos in handle.batch_sizes():
-            rank_share(videos, 1, self.rank, self.world)
+        check_rank(self.rank, self.world)
+        self.even = even
+        for videos in {handle.videos_per_batch} if even else handle.batch_sizes():
+            check_shares(videos, self.world)
         self._prefetch = prefetch
-        self._device = None if device is None else self._checked(device)
-        self._pin = pin_memory and torch.accelerator.is_available()
         # What makes (epoch, iteration) the same place for two loaders.
         self._same = {
             "task": task,
             "seed": handle.seed,
             "videos_per_batch": handle.videos_per_batch,
         }
-        self._next = 0, 0
-        """Epoch and iteration of the batch that comes next: one value, so that no interrupt can part the two."""
-        self._loaded = self._told = self._begun = False
+        self._next = Place(0, 0, exactly=True)
+        self._told = self._begun = False
+        self._passes = SharedPasses() if cache.pid is None else None
+        """What a DataLoader's workers have read; a process that owns its cache cannot have any."""
+        self._version = 0
+        self._copy = WorkerCopy()
+        """What this process knows of passes as a worker."""
         self._options = {
             "epochs": epochs,
             "rank": self.rank,
             "world": self.world,
             "layout": layout,
+            "even": even,
             "prefetch": prefetch,
+            "framework": framework,
             "device": device,
             "pin_memory": pin_memory,
         }
 
-    def _checked(self, device: "str | torch.device") -> "torch.device":
-        """The device, after a try: torch's own error would come with the first batch."""
-        try:
-            return self._torch.empty(0, device=device).device
-        except (AssertionError, RuntimeError) as error:
-            why = str(error).partition("\n")[0]
-            raise BadInput(f"device {str(device)!r} is none that this PyTorch can use: {why}") from error
-
-    def _place(self, rank: int | None, world: int | None) -> tuple[int, int]:
-        distributed = self._torch.distributed
-        joined = distributed.is_available() and distributed.is_initialized()
-        return (
-            (distributed.get_rank() if joined else 0) if rank is None else rank,
-            (distributed.get_world_size() if joined else 1) if world is None else world,
-        )
+    # What it is ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Batches in one epoch, the same for every rank."""
-        epoch, _ = self._next
-        return self._iterations(epoch if epoch < self.epochs else 0)
+        return self._iterations(self._next.epoch if self._next.epoch < self.epochs else 0)
 
     def _iterations(self, epoch: int) -> int:
         return self._cache.task(self.task).iterations(epoch)
+
+    def _facts(self) -> dict[str, object]:
+        """What it says of itself; nothing is read or made for it."""
+        epoch, iteration, _ = self._next
+        facts = {
+            "epochs": self.epochs,
+            "rank": f"{self.rank} of {self.world}",
+            "next": f"epoch {epoch}, iteration {iteration}" if epoch < self.epochs else "all epochs are read",
+            "store": self._cache.where,
+        }
+        try:
+            handle = self._cache.task(self.task)
+            *lead, frames, channels, height, width = handle.clip_shape
+            clip = (frames, channels, height, width)
+            clips = handle.videos_per_batch * handle.samples_per_video
+            shape = (clips, *lead, *(clip[axis] for axis in LAYOUTS[self.layout]))
+        except ViewcacheError as error:
+            return facts | {"state": error.kind}
+        return {"batch": f"{shape} {self.layout}"} | facts
+
+    def __repr__(self) -> str:
+        """One line: task, batches, epochs, place and store."""
+        facts = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<viewcache.Loader of task {self.task!r}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for a notebook."""
+        return html_table(f"viewcache.Loader of task {self.task!r}", self._facts())
+
+    # Where it is ---------------------------------------------------------------------------------------------------
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next pass read an epoch, as `DistributedSampler.set_epoch`; one that a state is in is finished first.
+
+        An epoch beyond the last counts on from the first, with a warning, as a further pass would.
+
+        Raises:
+            BadInput: not a whole number from 0.
+        """
+        try:
+            number = index(epoch)
+        except TypeError:
+            number = -1
+        if number < 0:
+            raise BadInput(f"set_epoch({epoch!r}): a whole number from 0 to {self.epochs - 1}")
+        ran = self._passes is not None and self._passes.last(self._version) is not None
+        if self._next.exactly and self._next.epoch == number and not ran:
+            return
+        if number >= self.epochs:
+            self._tell_of_repeating(number % self.epochs, stacklevel=3)
+        self._move(Place(number % self.epochs, 0, exactly=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loop is, namely the batch that comes next: constant size, valid for any number of ranks.
@@ -205,11 +223,12 @@ class Loader:
         return self._state()
 
     def _state(self) -> dict[str, Any]:
-        epoch, iteration = self._next
-        return {**self._same, "epoch": epoch, "iteration": iteration}
+        return {**self._same, "epoch": self._next.epoch, "iteration": self._next.iteration}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from a state, also with another number of ranks; after a state of the end nothing is left to read.
+        """Let the next pass go on from a state, also with another number of ranks, to the end of the state's epoch.
+
+        After a state of the end the next pass has nothing to read.
 
         Raises:
             BadInput: not a state of this task's loader, or of a place that it does not have.
@@ -225,10 +244,19 @@ class Loader:
             raise BadInput(f"{message}; epoch and iteration are whole numbers from 0")
         if (epoch, iteration) > (self.epochs, 0):
             raise BadInput(f"{message}; this loader has epochs 0 to {self.epochs - 1}: raise its option epochs")
-        if epoch < self.epochs and iteration >= self._iterations(epoch):
+        # A worker that is through with its part of an epoch waits there for the others.
+        beyond = 0 if worker_here() is None else 1
+        if epoch < self.epochs and iteration >= self._iterations(epoch) + beyond:
             raise BadInput(f"{message}; epoch {epoch} has iterations 0 to {self._iterations(epoch) - 1}")
-        self._next = epoch, iteration
-        self._loaded = True
+        self._move(Place(epoch, iteration, exactly=True))
+
+    def _move(self, place: Place) -> None:
+        """Let the next pass begin at a place: here, or in a worker, or in all workers."""
+        self._next = place
+        if worker_here() is not None:
+            self._copy = WorkerCopy(own_state=True)
+        elif self._passes is not None:
+            self._version = self._passes.move(place)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process with the place of the loop; a cache that this process owns cannot.
@@ -237,58 +265,100 @@ class Loader:
             WrongProcess: this process owns the cache.
         """
         if self._cache.pid is None:
-            return _again, (self._cache, self.task, self._options, self._next, self._loaded)
+            return _again, (self._cache, self.task, self._options, tuple(self._next), self._passes)
         raise WrongProcess(
             f"the loader of task {self.task!r} cannot be sent to another process: iterate over it here, or open the "
             "cache there; a DataLoader around it needs num_workers=0, because the cache has its own workers; or let a "
             "service own it: cache.service: auto"
         )
 
+    # Passes --------------------------------------------------------------------------------------------------------
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the remaining batches.
+        """Yield the batches of the next epoch, or those that a state has left of its own.
 
         Raises:
             WrongProcess: this is a worker of a DataLoader, or another child of the process that opened the cache.
             Closed: the cache was closed.
         """
-        turn, turns = self._turn()
+        worker = self._checked_worker()
+        start = self._start() if worker is None else self._start_in_worker(worker)
+        turns = Turns(start.epoch, start.iteration, start.epoch)
+        if worker is not None:
+            turns = Turns(start.epoch, start.iteration, start.epoch, worker.number, worker.workers, in_worker=True)
+        return self._loop(turns, start)
+
+    def all_epochs(self) -> Iterator[dict[str, Any]]:
+        """Yield the batches of the next epoch and of all that follow it, in one loop.
+
+        Raises:
+            Misuse: this is a worker of a DataLoader, whose passes are epochs.
+            WrongProcess: this is another child of the process that opened the cache.
+            Closed: the cache was closed.
+        """
+        if self._checked_worker() is not None:
+            raise Misuse("all_epochs() in a worker of a DataLoader: let the DataLoader have the loader itself")
+        start = self._start()
+        return self._loop(Turns(start.epoch, start.iteration, self.epochs - 1), start)
+
+    def _loop(self, turns: Turns, start: Place) -> Iterator[dict[str, Any]]:
         self._cache.check_open()
+        if self._passes is not None and not turns.in_worker:  # workers that there are go on behind this loop
+            self._version = self._passes.move(Place(turns.last + 1, 0, exactly=False))
+        self._next = start
         self._begun = True
-        if self._next[0] >= self.epochs and not self._loaded:
-            self._next = 0, 0
-            self._tell_of_repeating()
-        self._loaded = False
         feed = _Feed(self._prefetch)
-        loop = self._batches(feed, _Turns(*self._next, turn, turns))
+        loop = self._batches(feed, turns)
         feed.watch(loop)
         return loop
 
-    def _turn(self) -> tuple[int, int]:
-        """Which of the batches this process reads, of how many in turn: those of a DataLoader's worker, or all."""
-        worker = self._torch.utils.data.get_worker_info()
-        if worker is None:
-            return 0, 1
-        if self._cache.pid is not None:
+    def _checked_worker(self) -> Worker | None:
+        """Which of a DataLoader's workers this process is, if any."""
+        worker = worker_here()
+        if worker is not None and self._cache.pid is not None:
             raise WrongProcess(
-                f"this is worker {worker.id} of a DataLoader with num_workers={worker.num_workers}: iterate over the "
+                f"this is worker {worker.number} of a DataLoader with num_workers={worker.workers}: iterate over the "
                 "loader itself or use num_workers=0, because the cache has its own workers; or let a service own the "
                 "cache, cache.service: auto, which any process can read"
             )
-        return worker.id, worker.num_workers
+        return worker
 
-    def _tell_of_repeating(self) -> None:
+    def _start(self) -> Place:
+        """Where the next pass of this process begins."""
+        if self._passes is not None:
+            last = self._passes.last(self._version)
+            if last is not None:  # workers read since
+                self._next = Place(last % self.epochs + 1, 0, exactly=False)
+        epoch, iteration = self._next.begins()
+        if epoch >= self.epochs and not self._next.exactly:
+            self._tell_of_repeating(0, stacklevel=4)
+            epoch = 0
+        return Place(epoch, iteration, exactly=True)
+
+    def _start_in_worker(self, worker: Worker) -> Place:
+        """Where the next pass of a DataLoader begins: its workers agree on it."""
+        assert self._passes is not None  # a service owns the cache
+        moved = self._passes.moved(self._version)
+        if moved is not None:  # in the training process
+            self._version, self._next, self._copy = moved.version, moved.place, WorkerCopy()
+        place, repeats = self._copy.start(worker, self._passes, self._version, self._next, self.epochs)
+        if repeats and worker.number == 0:
+            self._tell_of_repeating(0, stacklevel=4)
+        return place
+
+    def _tell_of_repeating(self, epoch: int, stacklevel: int) -> None:
         """Warn once: with one epoch, as for validation, beginning again is what people mean."""
         if self.epochs > 1 and not self._told:
             self._told = True
             warnings.warn(
-                f"this loop over task {self.task!r} begins again with epoch 0, although a loop has read all "
-                f"{self.epochs} epochs: one loop runs through all of them, so leave out the loop around it; to read "
-                "epoch 0 again and again, make a loader with epochs=1",
+                f"the passes over task {self.task!r} begin again, with epoch {epoch}: this loader has {self.epochs} "
+                "epochs, and each was read. Training that goes on sees the same clips again: raise epochs of the task, "
+                "and of the loader if it says any; for validation make a loader with epochs=1",
                 RepeatedEpochs,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
 
-    def _batches(self, feed: _Feed, turns: "_Turns") -> Generator[dict[str, Any], None, None]:
+    def _batches(self, feed: _Feed, turns: Turns) -> Generator[dict[str, Any], None, None]:
         try:
             feed.start(lambda: self._read(feed, turns), "viewcache-loader")
             while True:
@@ -296,13 +366,15 @@ class Loader:
                 item = feed.get()
                 self._cache.check_open()  # comes first: what closing did to the thread is no news
                 if item is None:
+                    if turns.epoch >= self.epochs and self._next.epoch >= self.epochs:
+                        self._next = self._next._replace(exactly=False)  # the empty pass after a state of the end
                     return
                 if isinstance(item, BaseException):
                     try:
                         raise item
                     finally:
                         del item  # its traceback refers to this frame
-                tensors, following = self._tensors(item.batch), item.following
+                tensors, following = self._made(item.batch), item.following
                 del item  # the buffer must be free again when the training loop lets go of the tensors
                 self._next = following  # handed out; python takes no interrupt between here and the yield
                 yield tensors
@@ -311,7 +383,20 @@ class Loader:
         finally:
             feed.end()
 
-    def _read(self, feed: _Feed, turns: "_Turns") -> None:
+    def _made(self, batch: Batch | dict[str, Any]) -> dict[str, Any]:
+        """What is handed out: a plain dict, which any library walks through."""
+        if isinstance(batch, dict):
+            return batch
+        handle = self._cache.task(self.task)
+        arrays = {"video": batch.video, **{name: getattr(batch, name) for name in PER_CLIP}}
+        if self.even:
+            arrays = filled_up(arrays, -(-handle.videos_per_batch // self.world) * handle.samples_per_video)
+        made = self._framework.made(arrays, handle.finish, self.layout)
+        return made | {"epoch": batch.epoch, "iteration": batch.iteration}
+
+    # The reading thread --------------------------------------------------------------------------------------------
+
+    def _read(self, feed: _Feed, turns: Turns) -> None:
         """The reading thread: batches in order, then None; an error ends it."""
         try:
             task = self._cache.task(self.task)
@@ -324,23 +409,16 @@ class Loader:
         except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
             feed.put(error, self._is_open)
 
-    def _read_from(self, seat: TaskSeat, feed: _Feed, turns: "_Turns") -> None:
+    def _read_from(self, seat: TaskSeat, feed: _Feed, turns: Turns) -> None:
         buffers = Buffers()
-        for number, (epoch, iteration, following) in enumerate(self._places(turns.epoch, turns.iteration)):
-            if number % turns.turns == turns.turn:
-                batch = seat.read(epoch, iteration, buffers, feed)
-                if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
-                    return
-                del batch
+        for epoch, iteration, following in turns.places(self.epochs, self._iterations):
+            batch: Batch | dict[str, Any] | None = seat.read(epoch, iteration, buffers, feed)
+            if batch is not None and self._framework.early:
+                batch = self._made(batch)
+            if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
+                return
+            del batch
         feed.put(None, self._is_open)
-
-    def _places(self, epoch: int, iteration: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
-        """Epoch and iteration of all batches from one on, each with those of the next."""
-        while epoch < self.epochs:
-            batches = self._iterations(epoch)
-            for each in range(iteration, batches):
-                yield epoch, each, (epoch, each + 1) if each + 1 < batches else (epoch + 1, 0)
-            epoch, iteration = epoch + 1, 0
 
     def _is_open(self) -> bool:
         try:
@@ -349,34 +427,11 @@ class Loader:
             return False
         return True
 
-    def _tensors(self, batch: Batch) -> dict[str, Any]:
-        torch = self._torch
-        video = self._cache.task(self.task).finish(torch.from_numpy(batch.video))
-        lead = video.ndim - 4
-        video = video.permute(*range(lead), *(lead + axis for axis in LAYOUTS[self.layout]))
-        tensors = {
-            "video": video,
-            "label": torch.from_numpy(batch.label),
-            "index": torch.from_numpy(batch.index),
-            "frame": torch.from_numpy(batch.frame),
-            "time_s": torch.from_numpy(batch.time_s),
-        }
-        if self._pin:
-            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-        if self._device is not None:
-            tensors = {name: tensor.to(self._device, non_blocking=self._pin) for name, tensor in tensors.items()}
-        return tensors
 
-
-def _again(cache: TaskSource, task: str, options: dict[str, Any], place: tuple[int, int], loaded: bool) -> Loader:
+def _again(
+    cache: TaskSource, task: str, options: dict[str, Any], place: tuple[int, int, bool], passes: SharedPasses
+) -> Loader:
     """The loader that was sent to this process."""
     loader = Loader(cache, task, **options)
-    loader._next, loader._loaded = place, loaded
+    loader._next, loader._passes, loader._version = Place(*place), passes, passes.version
     return loader
-
-
-def _unknown(name: str) -> str:
-    """What to say about an option that the loader does not have."""
-    known = [each.name for each in inspect.signature(Loader).parameters.values() if each.kind is each.KEYWORD_ONLY]
-    instead = _ELSEWHERE.get(name) or did_you_mean(name, known) or "none is like it"
-    return f"the loader has no option {name!r}: {instead}; it has {', '.join(known)}"

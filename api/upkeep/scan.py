@@ -63,7 +63,7 @@ def scan_datasets(config: Config, progress: Progress | None = None) -> list[Scan
         if is_postgresql(cache.catalog):
             bind_store(catalog, local)
         scanned = []
-        for dataset in dict.fromkeys(files_of(task.dataset, ProbeMode.FULL) for task in config.tasks):
+        for dataset in dict.fromkeys(files_of(task, ProbeMode.FULL) for task in config.tasks):
             guarded, begun = guarded_among(config.tasks, dataset), time.monotonic()
             files = list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
             scanned.append(_report(files, time.monotonic() - begun))

@@ -10,16 +10,20 @@ from urllib.parse import parse_qsl, urlencode
 
 from viewcache.errors import BadUrl
 
-__all__ = ["FORMS", "NodeKind", "ViewPath", "parse_path"]
+__all__ = ["AT", "FORMS", "NodeKind", "ViewPath", "parse_path"]
 
 FORMS = (
     "view://{task}/{video}.{ext}",
     "view://{task}/{video}/frame{i}",
     "view://{task}/{video}/frame{i}/aug{d}[?epoch=&sample=&output=]",
+    "view://{task}/{video}/at/{seconds}s",
     "view://{task}/{epoch}/{iteration}/view[?rank=&world=]",
     "view://{task}/{epoch}/{iteration}/view.zarr",
 )
-"""The five kinds of path, as messages show them."""
+"""The kinds of path, as messages show them; ``at/{seconds}s`` may be followed by ``aug{d}`` too."""
+
+AT = "at"
+"""The folder of a video whose files are named by time; nothing is listed there."""
 
 
 class NodeKind(StrEnum):
@@ -39,6 +43,7 @@ _NUMBER = r"(0|[1-9][0-9]{0,9})"
 _FRAME = re.compile(f"frame{_NUMBER}", re.ASCII)
 _AUG = re.compile(f"aug{_NUMBER}", re.ASCII)
 _WHOLE = re.compile(_NUMBER, re.ASCII)
+_SECONDS = re.compile(r"((?:0|[1-9][0-9]{0,6})(?:\.[0-9]{1,9})?)s", re.ASCII)
 _QUERY = {NodeKind.VIEW: ("rank", "world"), NodeKind.AUG: ("epoch", "sample", "output")}
 
 
@@ -64,6 +69,8 @@ class ViewPath:
     """For ``aug``: which output of a step that has several."""
     inside: str = ""
     """For ``zarr``: the path inside the group; empty = the group itself."""
+    at_s: float | None = None
+    """For ``frame`` and ``aug``: a presentation time in seconds, in the place of ``frame``."""
 
     def __str__(self) -> str:
         """The shortest text that means the same, without ``view://``."""
@@ -106,9 +113,14 @@ def _kind(path: str, parts: tuple[str, ...]) -> ViewPath:
             return ViewPath(NodeKind.FRAME, parts, task, rest[0], int(frame[1]))
         if depth := _AUG.fullmatch(rest[2]):
             return ViewPath(NodeKind.AUG, parts, task, rest[0], int(frame[1]), int(depth[1]))
+    if len(rest) in (3, 4) and rest[1] == AT and (time := _SECONDS.fullmatch(rest[2])):
+        if len(rest) == 3:
+            return ViewPath(NodeKind.FRAME, parts, task, rest[0], at_s=float(time[1]))
+        if depth := _AUG.fullmatch(rest[3]):
+            return ViewPath(NodeKind.AUG, parts, task, rest[0], at_s=float(time[1]), depth=int(depth[1]))
     if len(rest) == 1 and "." in rest[0]:
         return ViewPath(NodeKind.VIDEO, parts, task, rest[0])
-    if len(rest) == 1 or (len(rest) == 2 and _numbers(rest)):
+    if len(rest) == 1 or (len(rest) == 2 and (_numbers(rest) or rest[1] == AT)):
         return ViewPath(NodeKind.FOLDER, parts, task)
     raise _bad(path, "no path has this form")
 
@@ -134,7 +146,7 @@ def _with_query(path: str, found: ViewPath, query: str) -> ViewPath:
     epoch = int(numbers["epoch"]) if "epoch" in numbers else found.epoch
     return ViewPath(
         found.kind, found.parts, found.task, found.video, found.frame, found.depth, epoch, found.iteration,
-        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside,
+        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside, found.at_s,
     )  # fmt: skip
 
 

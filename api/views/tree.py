@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
 from viewcache.api.session.opened import OpenCache
-from viewcache.api.views.paths import NodeKind, ViewPath, parse_path
+from viewcache.api.views.paths import AT, NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
@@ -122,7 +122,7 @@ class ViewTree:
             yield from self._in_task(self._cache.task(where.task))
         elif len(where.parts) == 2 and entry.is_folder:
             yield from self._in_video_or_epoch(self._cache.task(where.task), where.parts[1])
-        elif len(where.parts) == 3 and entry.is_folder:
+        elif len(where.parts) == 3 and entry.is_folder and where.parts[2] != AT:  # times cannot be listed
             yield "view", self._payload(parse_path("/".join((*where.parts, "view")))).size
             yield "view.zarr", None
 
@@ -149,7 +149,7 @@ class ViewTree:
         task = self._cache.task(where.task)
         for depth in task.depths():
             try:
-                frame = task.describe_frame(FrameRequest(where.video, where.frame, depth))
+                frame = task.describe_frame(FrameRequest(where.video, where.frame, depth, at_s=where.at_s))
             except ViewNotFound:
                 return  # the video is not drawn in this generation
             yield f"aug{depth}", _npy_size(frame.shape)
@@ -158,7 +158,9 @@ class ViewTree:
         if not where.parts:
             return
         task = self._cache.task(where.task)
-        if len(where.parts) == 3:
+        if len(where.parts) == 3 and where.parts[2] == AT:
+            task.video(where.parts[1])
+        elif len(where.parts) == 3:
             task.check_iteration(int(where.parts[1]), int(where.parts[2]))
         elif len(where.parts) == 2 and not _is_epoch(task, where.parts[1]):
             if where.parts[1].isdecimal() and task.find_video(where.parts[1]) is None:
@@ -319,6 +321,8 @@ class ViewTree:
         video = task.find_video(where.parts[1]) if len(where.parts) == 2 else None
         if video is not None:
             about |= _about_video(where.task, video)
+        if where.parts[2:] == (AT,):
+            return about
         if len(where.parts) == 3 or _is_epoch(task, where.parts[1]):
             about |= {"epoch": int(where.parts[1]), "iterations": task.iterations(int(where.parts[1]))}
         return about | ({"iteration": int(where.parts[2])} if len(where.parts) == 3 else {})
@@ -370,7 +374,7 @@ class ViewTree:
 
 def _request(where: ViewPath) -> FrameRequest:
     depth = where.depth if where.kind == NodeKind.AUG else None
-    return FrameRequest(where.video, where.frame, depth, where.epoch, where.sample, where.output)
+    return FrameRequest(where.video, where.frame, depth, where.epoch, where.sample, where.output, where.at_s)
 
 
 def _is_epoch(task: TaskHandle, name: str) -> bool:
@@ -413,5 +417,6 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "label": batch.label.tolist(),
         "frame": batch.frame.tolist(),
         "time_s": batch.time_s.tolist(),
+        "sample": batch.sample.tolist(),
         "keys": list(batch.keys),
     }

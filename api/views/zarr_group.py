@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.views.payload import Payload
-from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.batch import PER_CLIP, Batch
 
 __all__ = ["view_group"]
 
@@ -34,7 +34,7 @@ def view_group(batch: Batch, load: Callable[[range], NDArray[np.uint8]]) -> dict
     }
     files = {"zarr.json": _json({"zarr_format": 3, "node_type": "group", "attributes": attributes})}
     files |= _video(batch.video.shape, load)
-    for name in ("label", "index", "frame", "time_s"):
+    for name in PER_CLIP:
         files |= _small(name, np.asarray(getattr(batch, name)))
     return files
 

@@ -11,6 +11,7 @@ In the order of work:
 - ``videos``: the videos that a task draws from, as arrays
 - ``stand_ins``: which video stands in for one that is bad or gone
 - ``headers``: read the headers of new files while others train already
+- ``clock``: when frames are shown, and which one is nearest to a time
 - ``files``: a dataset's files in memory, for all tasks that draw from them
 - ``recording``: what was found of files, as rows of the catalog; their content keys
 - ``arrivals``: which files of a dataset that grows are complete
@@ -18,6 +19,7 @@ In the order of work:
 - ``growing``: list a dataset that grows again, for each generation that is about to be drawn
 - ``classes``: the numbers of text labels
 - ``columns``: what a label table says, as rows of the catalog
+- ``fit``: which videos fit a task in size, rate and length
 - ``dataset``: a task's videos: what may be drawn, and what stands in for bad ones
 """
 

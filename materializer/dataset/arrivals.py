@@ -65,7 +65,7 @@ class Arrivals:
         settled = [each for each in new if quiet_s[each.uri] >= settle]
         young = [each for each in settled if quiet_s[each.uri] < settle * UNREADABLE]
         unread = set()
-        for file, found in scan(young, self._spec.max_pixels, full=False, workers=workers):
+        for file, found in scan(young, self._spec.max_pixels, probe=self._spec.probe, workers=workers):
             if found.error or (found.facts is not None and not found.facts.stamp.same(file.stamp)):
                 unread.add(file.uri)
                 _log.info("%s is not complete yet (%s)", shown(file.uri), found.error, extra={"action": "not_complete"})

@@ -2,17 +2,50 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import VideoColumnRow
+from viewcache.catalog.records import VideoColumnRow, VideoStatus
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.labels import Value
 
-__all__ = ["as_column", "record_columns", "record_labels"]
+__all__ = ["predicate_table", "record_columns", "record_labels"]
 
 
-def as_column(values: Sequence[object]) -> pa.Array:
+def predicate_table(
+    files: Files, good: NDArray[np.bool_], labels: Sequence[Value], further: Sequence[Mapping[str, Value]]
+) -> pa.Table:
+    """What a predicate can name: the videos' own columns and those of the label table.
+
+    A video's name is ``video``, as in the catalog's relations, and ``name``.
+
+    Args:
+        files: of the dataset.
+        good: (files,) whether the task can use each.
+        labels: of each.
+        further: columns of the label table, of each.
+    """
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+        "video": pa.array(files.names),
+        "name": pa.array(files.names),
+        "path": pa.array(files.paths),
+        "label": _as_column(labels),
+        "frames": pa.array(files.frames),
+        "fps": files.column("fps"),
+        "duration_s": files.column("duration_s"),
+        "height": pa.array(files.height),
+        "width": pa.array(files.width),
+        "codec": files.column("codec"),
+        "status": pa.array([(VideoStatus.OK if each else VideoStatus.BAD).value for each in good.tolist()]),
+    }
+    for name in sorted({name for each in further for name in each}):
+        columns.setdefault(name, _as_column([each.get(name) for each in further]))
+    return pa.table(columns)
+
+
+def _as_column(values: Sequence[object]) -> pa.Array:
     """An Arrow column; one of mixed kinds becomes text."""
     try:
         return pa.array(values)

@@ -12,32 +12,36 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.dataset.classes import class_names, class_numbers, first_epochs
-from viewcache.materializer.dataset.columns import as_column, record_columns, record_labels
+from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
 from viewcache.materializer.dataset.files import Files, VideoFile
+from viewcache.materializer.dataset.fit import Fit
 from viewcache.materializer.dataset.labels import labels_for
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.facts import Claims
-from viewcache.materializer.media.index import too_large
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import shown
+from viewcache.materializer.sampling import SamplingSpec
 from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, TaskSpec
 
 __all__ = ["Dataset"]
 
-_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes")
+_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes", "pace", "last")
 """What is known of a video by its header and may turn out otherwise."""
 
 
 class Dataset:
     """The videos of one task, sorted by name. Thread-safe."""
 
-    def __init__(self, spec: DatasetSpec, files: Files, catalog: Catalog, drawn: pa.Table | None = None) -> None:
+    def __init__(
+        self, spec: DatasetSpec, sampling: SamplingSpec, files: Files, catalog: Catalog, drawn: pa.Table | None = None
+    ) -> None:
         """Choose among listed files, and record what the label table says of them.
 
         Args:
             spec: of the task.
+            sampling: of the task.
             files: that are there.
             catalog: what we know.
             drawn: what the task has drawn, as `Catalog.first_drawn` gives it, if its dataset grows.
@@ -47,6 +51,7 @@ class Dataset:
             BadInput: labels or ``where`` do not fit.
         """
         self.spec = spec
+        self._fit = Fit(spec, sampling, files)
         self.files = files
         labelled = labels_for(files.paths, spec.labels, spec.label_video_column, spec.label_column, files.names)
         self._columns = [each.columns for each in labelled]
@@ -83,7 +88,7 @@ class Dataset:
     def bad(self) -> list[VideoFile]:
         """Files that cannot be decoded, by name; all headers are read now."""
         self.files.headers.wait()
-        return [self._file(row) for row in np.flatnonzero(~self._good()).tolist()]
+        return [self._file(row) for row in np.flatnonzero(~self._fit.good()).tolist()]
 
     def leave_out(self, video_id: int, why: str) -> None:
         """Draw nothing of a video, though it can be decoded; before anybody draws."""
@@ -91,51 +96,16 @@ class Dataset:
         self._chosen[row] = False
         self._left_out_for[row] = why
 
-    def _good(self) -> NDArray[np.bool_]:
-        """(files,) whether each can be decoded, as far as is known, and is not too large for this task."""
-        files = self.files
-        return np.asarray(files.whole & (files.height * files.width <= self.spec.max_pixels))
-
-    def _error(self, row: int) -> str:
-        files, most = self.files, self.spec.max_pixels
-        width, height = int(files.width[row]), int(files.height[row])
-        if files.error(row) or width * height <= most:
-            return files.error(row)
-        return f"{shown(files.uris[row])}: {too_large(width, height, most)}"
-
     def _file(self, row: int) -> VideoFile:
-        error = self._error(row)
+        error = self._fit.error(row)
         file = self.files.file(row)
         return replace(file, error=error, status=VideoStatus.BAD if error else file.status)
 
     def _where(self) -> NDArray[np.bool_]:
         if self.spec.where is None:
             return np.ones(len(self.files), bool)
-        return np.asarray(matching(self._table(), self.spec.where), bool)
-
-    def _table(self) -> pa.Table:
-        """What a predicate can name: the videos' own columns and those of the label table.
-
-        A video's name is ``video``, as in the catalog's relations, and ``name``.
-        """
-        files = self.files
-        good = self._good()
-        columns: dict[str, pa.Array | pa.ChunkedArray] = {
-            "video": pa.array(files.names),
-            "name": pa.array(files.names),
-            "path": pa.array(files.paths),
-            "label": as_column(self._labels),
-            "frames": pa.array(files.frames),
-            "fps": files.column("fps"),
-            "duration_s": files.column("duration_s"),
-            "height": pa.array(files.height),
-            "width": pa.array(files.width),
-            "codec": files.column("codec"),
-            "status": pa.array([(VideoStatus.OK if each else VideoStatus.BAD).value for each in good.tolist()]),
-        }
-        for name in sorted({name for each in self._columns for name in each}):
-            columns.setdefault(name, as_column([each.get(name) for each in self._columns]))
-        return pa.table(columns)
+        table = predicate_table(self.files, self._fit.good(), self._labels, self._columns)
+        return np.asarray(matching(table, self.spec.where), bool)
 
     def candidates(self, task: TaskSpec) -> NDArray[np.int64]:
         """Ids of the videos that an epoch draws from, by name; short and bad ones as the policies say.
@@ -149,22 +119,22 @@ class Dataset:
             raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
-        good = self._good()
+        good = self._fit.good()
         bad = np.flatnonzero(self._chosen & ~good)
         if len(bad) and self.spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise BadVideo(
-                f"{self._error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
+                f"{self._fit.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
             )
         selected = self._chosen.copy()
         if self.spec.on_bad_video == OnBadVideo.SKIP:
             selected &= good
-        if self.spec.on_short_video == OnShortVideo.SKIP:
-            selected &= (files.frames >= span) | ~good
+        selected &= self._long_enough(span) | ~good
         if not (selected & self._usable(span)).any():
+            longest, needed = map(task.sampling.in_words, (int(self._fit.lengths().max()), span))
             raise BadInput(
                 f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
-                f"{files.frames.max()} frames where a clip spans {span}"
+                f"{longest} where a clip spans {needed}"
             )
         return files.ids[selected]
 
@@ -180,8 +150,20 @@ class Dataset:
 
     def _usable(self, span: int) -> NDArray[np.bool_]:
         """(files,) whether a clip can be taken of each."""
-        good = self._good()
-        return good & (self.files.frames >= span) if self.spec.on_short_video == OnShortVideo.SKIP else good
+        return self._fit.good() & self._long_enough(span)
+
+    def _long_enough(self, span: int) -> NDArray[np.bool_]:
+        """(files,) whether each has a clip's span, or need not have it."""
+        skips = self.spec.on_short_video == OnShortVideo.SKIP
+        return self._fit.lengths() >= span if skips else np.ones(len(self.files), bool)
+
+    def ticks(self, video_id: int) -> NDArray[np.int64]:
+        """(frames,) when each frame of a video is shown, in ticks from the first.
+
+        Raises:
+            BadVideo: nobody has looked at its packets.
+        """
+        return self.files.ticks(self.files.row_of[video_id])
 
     def is_usable(self, video_id: int, span: int) -> bool:
         """Whether clips of a span can be taken of a video."""
@@ -190,6 +172,8 @@ class Dataset:
     def known_now(self, videos: Videos, video_id: int) -> Videos:
         """The videos of a plan, one of them with what is known of it now."""
         at, row = videos.row_of[video_id], self.files.row_of[video_id]
+        if self._fit.sampling.by_time:
+            self.files.time(np.array([row]))
         columns = {name: getattr(videos, name).copy() for name in _MAY_CHANGE}
         for name, column in columns.items():
             column[at] = getattr(self.files, name)[row]
@@ -299,7 +283,6 @@ class Dataset:
         seed: int,
         epoch: int,
         place: int,
-        sample: int,
         may: NDArray[np.bool_],
         tried: Container[int] = (),
     ) -> int | None:
@@ -308,7 +291,7 @@ class Dataset:
         ``may`` is from `may_stand_in`, and is corrected by what headers say.
         """
         while True:
-            found = stand_in_for(seed, task.name, epoch, place, sample, self.base, may, tried)
+            found = stand_in_for(seed, task.name, epoch, place, self.base, may, tried)
             if found is None or self.gives(found, task.sampling.span):
                 return found
             may[self.base == found] = False
@@ -335,7 +318,7 @@ class Dataset:
         replacement = video_id if missing != video_id and may[self.base == video_id].any() else None
         if replacement is None and self.spec.on_bad_video != OnBadVideo.RAISE:
             address = substitute_place(position, video_id, by_video=by_video)
-            replacement = self.stand_in(task, seed, epoch, address, -1, may, (missing,))
+            replacement = self.stand_in(task, seed, epoch, address, may, (missing,))
         if replacement is None or self.spec.on_bad_video == OnBadVideo.RAISE:
             raise BadVideo(
                 f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
@@ -348,7 +331,7 @@ class Dataset:
 
         One that is whole and was merely added later is not skipped.
         """
-        span, files, good = task.sampling.span, self.files, self._good()
+        span, files, good = task.sampling.span, self.files, self._fit.good()
         skipped = self._chosen & ~self._usable(span) & (good | (self.spec.on_bad_video == OnBadVideo.SKIP))
         skipped &= ~np.isin(files.ids, order)
         ids = files.ids[skipped].tolist()
@@ -359,7 +342,7 @@ class Dataset:
         row = files.row_of.get(video_id)
         if row is None:
             return f"{shown(files.gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
-        if error := self._error(row):
+        if error := self._fit.error(row):
             return error
         if why := self._left_out_for.get(row):
             return why
@@ -367,7 +350,8 @@ class Dataset:
             return f"{shown(files.uris[row])} is gone, or is another file than when it joined"
         if not self._chosen[row]:
             return f"{files.uris[row]} is not selected by where: {self.spec.where!r} any more"
-        return f"{files.uris[row]} has {files.frames[row]} frames where a clip spans {span}"
+        length = self._fit.sampling.in_words(int(self._fit.lengths()[row]))
+        return f"{files.uris[row]} has {length} where a clip spans {self._fit.sampling.in_words(span)}"
 
     def videos(self, video_ids: Sequence[int]) -> Videos:
         """What is known now of some videos, in this order."""
@@ -376,6 +360,8 @@ class Dataset:
     def _arrays(self, rows: NDArray[np.int64]) -> Videos:
         files = self.files
         at = rows.tolist()
+        if self._fit.sampling.by_time:
+            files.time(rows)
         return Videos(
             ids=files.ids[rows],
             names=tuple(files.names[row] for row in at),
@@ -387,6 +373,8 @@ class Dataset:
             width=files.width[rows],
             keyframes=files.keyframes[rows],
             native_bytes=files.native_bytes[rows],
+            pace=files.pace[rows],
+            last=files.last[rows],
         )
 
     def one(self, name: str) -> VideoFile:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.materializer.dataset.clock import even_pace, last_tick, ticks_of
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.headers import Headers, Looked
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
@@ -25,6 +26,7 @@ from viewcache.materializer.media.planes import frame_bytes
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
+from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["Files", "VideoFile"]
 
@@ -71,6 +73,7 @@ class Files:
         changed: Sequence[str],
         *,
         max_pixels: int,
+        probe: ProbeMode = ProbeMode.LAZY,
         workers: int = 0,
         missing: Set[str] = frozenset(),
     ) -> None:
@@ -85,6 +88,7 @@ class Files:
             gone: ``video_id`` → URI of files that were there once.
             changed: what is to be told of files that have other content than when they were drawn.
             max_pixels: a frame with more makes a video bad.
+            probe: how thoroughly those are looked into that nobody has looked into.
             workers: processes that read headers; 0 = one per core.
             missing: URIs of rows whose file went away while others were drawn from.
         """
@@ -123,11 +127,13 @@ class Files:
         for row in unread.tolist():  # which may have been replaced since it was recorded
             stamp = listed[row].stamp
             self._bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
-        self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, workers)
+        self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers)
         """Reads those that are left."""
         self._errors = dict(enumerate(rows["error"].to_pylist()))
         self._index_at = _numbers(rows, "index_at", -1)
         self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
+        self.pace, self.last = np.zeros((len(rows), 2), np.int64), np.full(len(rows), -1, np.int64)
+        """See `Videos`."""
         self._shown = {name: rows[name].to_pylist() for name in _SHOWN}
         self.labels: list[str | None] = rows["label"].to_pylist()
         """On record of each, as text."""
@@ -224,6 +230,7 @@ class Files:
             pix_fmt=self._pix_fmts[row] or "",
             max_pixels=max_pixels,
             error=self.error(row),
+            times=self._even_times(row),
         )
 
     def exact_index(self, row: int) -> VideoIndex | None:
@@ -261,13 +268,46 @@ class Files:
     def times_s(self, row: int, frames: np.ndarray) -> np.ndarray | None:
         """Presentation times of frames in seconds, float64, same shape; without the index where they are even.
 
-        None for a video whose packets nobody has looked at.
+        None for a video of which nobody knows them: its packets were not looked at, and its header does not tell.
         """
-        first, step, numerator, denominator = (int(self._times[name][row]) for name in _TIMES)
-        if step >= 0 and denominator > 0:
-            return FrameTimes(first, step, numerator, denominator).times_s(frames)
+        times = self._even_times(row)
+        if times is not None:
+            return times.times_s(frames)
         index = self.index(row)
         return index.times_s(frames) if isinstance(index, VideoIndex) else None
+
+    def _even_times(self, row: int) -> FrameTimes | None:
+        first, step, numerator, denominator = (int(self._times[name][row]) for name in _TIMES)
+        return FrameTimes(first, step, numerator, denominator) if step >= 0 and denominator > 0 else None
+
+    def _set_pace(self, row: int) -> None:
+        times = self._even_times(row)
+        self.pace[row] = (0, 0) if times is None else even_pace(times)
+        even = self.frames[row] > 0 and self.pace[row, 0] > 0
+        self.last[row] = last_tick(self.frames[row : row + 1], self.pace[row : row + 1])[0] if even else -1
+
+    def ticks(self, row: int) -> NDArray[np.int64]:
+        """(frames,) when each frame of a video is shown, in ticks from the first.
+
+        Raises:
+            BadVideo: nobody has looked at its packets.
+        """
+        index = self.index(row)
+        if not isinstance(index, VideoIndex):
+            raise BadVideo(f"{self.uris[row]}: its header does not tell when frames are shown")
+        return ticks_of(index)
+
+    def time(self, rows: NDArray[np.int64]) -> None:
+        """Set ``pace`` and ``last`` of some videos, those that can be decoded and whose header was read."""
+        with self._lock:
+            for row in self._untimed(rows):
+                self._set_pace(row)
+        for row in self._untimed(rows):
+            self.last[row] = self.ticks(row)[-1]
+
+    def _untimed(self, rows: NDArray[np.int64]) -> list[int]:
+        untimed: list[int] = rows[(self.last[rows] < 0) & self.whole[rows] & ~self.unread[rows]].tolist()
+        return untimed
 
     def learn(self, row: int, found: Scanned, index_at: int | None) -> None:
         """Go by what was found of a file, instead of what was known."""
@@ -292,6 +332,7 @@ class Files:
                 )
                 for name, value in zip(_TIMES, spaced, strict=True):
                     self._times[name][row] = value
+                self._set_pace(row)
 
     def remember_faults(self, before: "Files") -> None:
         """Videos that turned out bad stay so, also where only this process knows it."""

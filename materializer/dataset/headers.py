@@ -18,6 +18,7 @@ from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.recording import Batches
 from viewcache.materializer.dataset.scan import AT_ONCE, scan_queue
 from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["Headers", "Looked"]
 
@@ -40,6 +41,7 @@ class Headers:
         learn: Callable[[Sequence[Looked]], None],
         record: Callable[[Sequence[Looked]], None],
         max_pixels: int,
+        probe: ProbeMode,
         workers: int,
     ) -> None:
         """Read nothing yet.
@@ -50,12 +52,14 @@ class Headers:
             learn: told what was found, before anybody who waits for it goes on.
             record: told the same later, many files at a time, to record it.
             max_pixels: a frame with more makes a video bad.
+            probe: how thoroughly files are looked into, not ``full``.
             workers: processes that read; 0 = one per core.
         """
         self._file_of = file_of
         self._learn = learn
         self._record = record
         self._max_pixels = max_pixels
+        self._probe = probe
         self._workers = workers
         self._changed = threading.Condition()
         self._left = set(unread.tolist())
@@ -157,7 +161,9 @@ class Headers:
                 self._changed.notify_all()
 
     def _read(self) -> None:
-        running = scan_queue(self._take, self._max_pixels, workers=self._workers, over=lambda: self._closed)
+        running = scan_queue(
+            self._take, self._max_pixels, probe=self._probe, workers=self._workers, over=lambda: self._closed
+        )
         with Batches(self._record, TAKE_IN_EVERY_S) as batches, contextlib.closing(running) as answers:
             for answer in answers:
                 looked = [(self._rows[file.uri], file, found) for file, found in answer]

@@ -52,9 +52,13 @@ RECORD_EVERY_S = 5.0
 _log = logging.getLogger("viewcache.dataset")
 
 
-def files_of(dataset: DatasetSpec, probe: ProbeMode | None = None) -> DatasetSpec:
-    """What of a dataset decides which files are listed, and how they are looked into; ``probe`` in place of its own."""
-    probe = dataset.probe if probe is None else probe
+def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
+    """What of a task decides which files are listed, and how they are looked into; ``probe`` in place of its own."""
+    dataset = task.dataset
+    if probe is None:
+        # Who shares a dataset that grows sees it grow at the same place, so it is looked into in one way for all.
+        by_header = ProbeMode.TIMES if task.sampling.by_time or dataset.grows else ProbeMode.LAZY
+        probe = by_header if dataset.probe == ProbeMode.LAZY else dataset.probe
     listed = DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=probe)
     return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed
 
@@ -180,6 +184,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
             files.gone,
             files.changed,
             max_pixels=spec.max_pixels,
+            probe=spec.probe,
             workers=workers,
             missing=missing,
         )
@@ -210,7 +215,10 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-_KNOWN = ("video_id", "name", "key", "size_bytes", "mtime_ns", "etag", "frames", "index_at", "status", "error")
+_KNOWN = (
+    *("video_id", "name", "key", "size_bytes", "mtime_ns", "etag"),
+    *("frames", "index_at", "time_step", "status", "error"),
+)
 """Columns that a listing looks at file by file."""
 
 
@@ -243,8 +251,9 @@ class _Known:
             # Bad as it was, unless it was refused for a limit that is another one here.
             error = self._columns["error"][row] or ""
             return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
-        index_at = self._columns["index_at"][row]
-        return spec.probe == ProbeMode.LAZY or (index_at is not None and index_at >= 0)
+        index_at, step = self._columns["index_at"][row], self._columns["time_step"][row]
+        by_header = spec.probe == ProbeMode.LAZY or (spec.probe == ProbeMode.TIMES and step is not None)
+        return by_header or (index_at is not None and index_at >= 0)
 
     def is_new(self, uri: str) -> bool:
         """Whether nobody has looked into a registered file."""
@@ -340,10 +349,9 @@ class _Listing:
                 yield each, Scanned(error=f"{each.uri}: {each.problem}")
         # What was indexed before may have been replaced: only the packets tell whether it was, so these come first.
         seen = [each for each in todo if not each.problem and self.known.was_indexed(each.uri)]
-        yield from scan(seen, self.spec.max_pixels, full=True, workers=workers)
+        yield from scan(seen, self.spec.max_pixels, probe=ProbeMode.FULL, workers=workers)
         fresh = [each for each in todo if not each.problem and not self.known.was_indexed(each.uri)]
-        full = self.spec.probe == ProbeMode.FULL
-        yield from scan(fresh, self.spec.max_pixels, full=full, workers=workers)
+        yield from scan(fresh, self.spec.max_pixels, probe=self.spec.probe, workers=workers)
 
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
         self.warnings += self._warn_of_changed(part)
@@ -412,6 +420,7 @@ class _Listing:
             gone,
             self.warnings,
             max_pixels=self.spec.max_pixels,
+            probe=self.spec.probe,
             workers=workers,
         )
 

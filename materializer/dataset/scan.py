@@ -19,6 +19,7 @@ from viewcache.materializer.child import start_child
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import shown
+from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["AT_ONCE", "Request", "ScanProcess", "look_at", "scan", "scan_queue"]
 
@@ -44,25 +45,25 @@ class Request:
 
     uris: tuple[str, ...]
     max_pixels: int
-    full: bool
-    """Every packet; else the header, where that tells enough."""
+    probe: ProbeMode
+    """How thoroughly."""
 
 
 def scan(
     files: Sequence[Found],
     max_pixels: int,
     *,
-    full: bool,
+    probe: ProbeMode,
     workers: int = 0,
     memory_bytes: int = MEMORY_BYTES,
     limit_s: float = LIMIT_S,
-) -> Iterator[tuple[Found, Scanned]]:
+) -> Generator[tuple[Found, Scanned]]:
     """Look into some files.
 
     Args:
         files: which, soonest first.
         max_pixels: a frame with more makes a video bad.
-        full: read every packet; else the headers of those files whose header tells enough.
+        probe: how thoroughly.
         workers: processes; 0 = one per core.
         memory_bytes: private memory of each process.
         limit_s: seconds for a file, plus one for every 5 MB.
@@ -74,6 +75,7 @@ def scan(
         Full: a scanning process may open no more files; no video is called bad for that.
     """
     if files:
+        full = probe == ProbeMode.FULL
         worth_it = len(files) if full else -(-len(files) // HEADERS_OF_A_PROCESS)
         processes = min(workers or os.cpu_count() or 1, worth_it)
         size = 1 if full else max(1, min(AT_ONCE, len(files) // processes))
@@ -82,19 +84,20 @@ def scan(
         def take() -> list[Found]:
             return parts.popleft() if parts else []
 
-        with contextlib.closing(_Scan(take, max_pixels, full, processes, memory_bytes, limit_s)) as running:
+        with contextlib.closing(_Scan(take, max_pixels, probe, processes, memory_bytes, limit_s)) as running:
             for answer in running.run():
                 yield from answer
 
 
 def scan_queue(
-    take: Callable[[], list[Found]], max_pixels: int, *, workers: int, over: Callable[[], bool]
+    take: Callable[[], list[Found]], max_pixels: int, *, probe: ProbeMode, workers: int, over: Callable[[], bool]
 ) -> Generator[list[tuple[Found, Scanned]]]:
     """Read the headers of files whose order may still change.
 
     Args:
         take: gives the files that a process gets next, `AT_ONCE` at the most; none if there are no more.
         max_pixels: a frame with more makes a video bad.
+        probe: how thoroughly.
         workers: processes; 0 = one per core.
         over: whether to stop, though there are more.
 
@@ -105,7 +108,7 @@ def scan_queue(
         Full: a scanning process may open no more files; no video is called bad for that.
     """
     processes = workers or os.cpu_count() or 1
-    with contextlib.closing(_Scan(take, max_pixels, False, processes, MEMORY_BYTES, LIMIT_S, over)) as running:
+    with contextlib.closing(_Scan(take, max_pixels, probe, processes, MEMORY_BYTES, LIMIT_S, over)) as running:
         yield from running.run()
 
 
@@ -115,7 +118,7 @@ def look_at(file: Found, max_pixels: int) -> Scanned:
     Raises:
         Full: that process may open no more files.
     """
-    ((_, found),) = scan([file], max_pixels, full=True, workers=1)
+    ((_, found),) = scan([file], max_pixels, probe=ProbeMode.FULL, workers=1)
     return found
 
 
@@ -130,12 +133,12 @@ class ScanProcess:
         self.files: list[Found] = []
         self.until = 0.0
 
-    def give(self, files: list[Found], max_pixels: int, limit_s: float, *, full: bool) -> None:
+    def give(self, files: list[Found], max_pixels: int, limit_s: float, probe: ProbeMode) -> None:
         """Start on some files. A process that has died breaks the pipe here; its end is read as an answer later."""
         self.files = files
         self.until = time.monotonic() + limit_s + sum(file.stamp.size for file in files) / BYTES_PER_S
         with contextlib.suppress(OSError):
-            self.connection.send(Request(tuple(file.uri for file in files), max_pixels, full))
+            self.connection.send(Request(tuple(file.uri for file in files), max_pixels, probe))
 
     def kill(self) -> str:
         """End the process for certain and say how it ended."""
@@ -156,7 +159,7 @@ class _Scan:
         self,
         take: Callable[[], list[Found]],
         max_pixels: int,
-        full: bool,
+        probe: ProbeMode,
         processes: int,
         memory_bytes: int,
         limit_s: float,
@@ -166,7 +169,7 @@ class _Scan:
         self._again: deque[list[Found]] = deque()
         """Files of which one has ended its process."""
         self._max_pixels = max_pixels
-        self._full = full
+        self._probe = probe
         self._memory_bytes = memory_bytes
         self._limit_s = limit_s
         self._over = over
@@ -202,7 +205,7 @@ class _Scan:
             if idle is None:
                 idle = ScanProcess(self._memory_bytes)
                 self._workers.append(idle)
-            idle.give(files, self._max_pixels, self._limit_s, full=self._full)
+            idle.give(files, self._max_pixels, self._limit_s, self._probe)
 
     def _answer(self, worker: ScanProcess) -> list[tuple[Found, Scanned]]:
         files = worker.files

@@ -16,6 +16,7 @@ from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.header import read_header
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.media.source import SMALL_BLOCK, OutOfReach, is_local, open_source
+from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["main"]
 
@@ -31,18 +32,18 @@ def serve(connection: Connection) -> None:
                 request: Request = connection.recv()
             except (EOFError, OSError):
                 return
-            look_into = partial(look, max_pixels=request.max_pixels, full=request.full)
+            look_into = partial(look, max_pixels=request.max_pixels, how=request.probe)
             several = len(request.uris) > 1 and not is_local(request.uris[0])
             connection.send(list((threads.map if several else map)(look_into, request.uris)))
 
 
-def look(uri: str, max_pixels: int, *, full: bool) -> Scanned:
+def look(uri: str, max_pixels: int, how: ProbeMode) -> Scanned:
     """What is found of one file."""
     try:
-        if not full:
+        if how != ProbeMode.FULL:
             with open_source(uri, SMALL_BLOCK) as source:
                 facts = read_header(source, max_pixels)
-            if facts is not None:
+            if facts is not None and (facts.times is not None or how == ProbeMode.LAZY):
                 return Scanned(facts)
         return Scanned.of(uri, probe(uri, max_pixels))
     except ViewcacheError as bad:

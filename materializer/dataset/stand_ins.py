@@ -1,7 +1,8 @@
 """Which video stands in for one that is bad or gone: drawn by the place of the clip, not by when it was found out.
 
 The draw is over all videos that the task selects, and passes over those that cannot give the clip. So it does not
-matter whether these were known when the clip was planned, or turn out one after the other.
+matter whether these were known when the clip was planned, or turn out one after the other. All clips of a place have
+one draw: else it would matter whether its video was known to be bad, or failed clip by clip.
 """
 
 from collections.abc import Container
@@ -27,24 +28,22 @@ def stand_in_for(
     task: str,
     epoch: int,
     place: int,
-    sample: int,
     ids: NDArray[np.int64],
     may: NDArray[np.bool_],
     tried: Container[int] = (),
 ) -> int | None:
-    """The first of the videos that are drawn for a clip's place that can give it; None if none can.
+    """The first of the videos that are drawn for a place that can give its clips; None if none can.
 
     Args:
         seed: of the task.
         task: its name.
         epoch: of the place to fill.
         place: its address, see `substitute_place`.
-        sample: which clip of its video; -1 = all clips of the video.
         ids: (videos,) of all that the task selects, in the order of names.
         may: (videos,) whether each is one that can stand in, as far as is known.
-        tried: ids of videos that could not give the clip.
+        tried: ids of videos that could not.
     """
-    address = "substitute", address_word(task), epoch, place, sample
+    address = "substitute", address_word(task), epoch, place
     draw = Sequence(int(hash_address(seed, *address)))
     for _ in range(PICKS):
         at = draw.below(len(ids))

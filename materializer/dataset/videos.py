@@ -32,10 +32,18 @@ class Videos:
     """At least 1."""
     native_bytes: NDArray[np.int64]
     """Of a frame in the decoder's own planes; -1 if these are not kept."""
+    pace: NDArray[np.int64]
+    """(n, 2) ticks from a frame to the next, as fractions; zeros where frames are not evenly spaced. See `clock`."""
+    last: NDArray[np.int64]
+    """Ticks from the first frame to the last; -1 where nobody has looked."""
 
     def __len__(self) -> int:
         """Number of videos."""
         return len(self.ids)
+
+    def lengths(self, *, by_time: bool) -> NDArray[np.int64]:
+        """(n,) from the first frame of each to its last, both included: in ticks, or in frames."""
+        return self.last + 1 if by_time else self.frames
 
     def joined(self, more: "Videos") -> "Videos":
         """These and, behind them, some more."""

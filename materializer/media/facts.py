@@ -1,6 +1,7 @@
 """What listing and planning need to know of a video, small enough to be a row: from its header, or from its index."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -27,15 +28,25 @@ class FrameTimes(NamedTuple):
         units = self.first + self.step * np.asarray(frames, np.int64)
         return np.asarray(units * (self.numerator / self.denominator), np.float64)
 
+    @property
+    def period(self) -> Fraction:
+        """Seconds from each frame to the next, exactly."""
+        return Fraction(self.step * self.numerator, self.denominator)
+
     @classmethod
     def of(cls, index: VideoIndex) -> "FrameTimes | None":
         """The times of an index; None if its frames are not evenly spaced."""
         times = index.frame_pts
         if not len(times) or NO_TIME in (int(times[0]), int(times[-1])):
             return None
+        return cls.even(times, index.time_base)
+
+    @classmethod
+    def even(cls, times: np.ndarray, unit: tuple[int, int]) -> "FrameTimes | None":
+        """Rising times of at least one frame, in units of so many seconds; None if they are not evenly spaced."""
         steps = np.diff(times)
         step = int(steps[0]) if len(steps) else 0
-        return cls(int(times[0]), step, *index.time_base) if bool((steps == step).all()) else None
+        return cls(int(times[0]), step, *unit) if bool((steps == step).all()) else None
 
 
 class VideoFacts(NamedTuple):
@@ -64,7 +75,7 @@ class VideoFacts(NamedTuple):
     gop_max: int
     """Most packets from one key frame to the next."""
     times: FrameTimes | None = None
-    """None from a header, and for frames that are not evenly spaced."""
+    """None for frames that are not evenly spaced, and from a header that does not tell."""
     damage: str = ""
     """Why the file is not whole."""
 
@@ -111,16 +122,20 @@ class Claims:
     """A frame with more makes the video bad."""
     error: str = ""
     """Why it is bad, if it was looked at and is."""
+    times: FrameTimes | None = None
+    """None: nothing is claimed of them."""
 
     def contradicted(self, found: VideoFacts) -> str:
         """What is there instead of what was claimed; empty if it is the same."""
         height, width = found.shown_size
-        there = Claims(self.stamp, found.frames, height, width, found.pix_fmt, self.max_pixels)
+        times = None if self.times is None else found.times
+        there = Claims(self.stamp, found.frames, height, width, found.pix_fmt, self.max_pixels, times=times)
         return "" if there == self else f"its header says {self}; its packets give {there}"
 
     def __str__(self) -> str:
         """For messages."""
-        return f"{self.frames} frames of {self.width}x{self.height} in {self.pix_fmt}"
+        rate = "" if self.times is None else f", one every {float(self.times.period):g} s"
+        return f"{self.frames} frames of {self.width}x{self.height} in {self.pix_fmt}{rate}"
 
 
 @dataclass(frozen=True, slots=True)

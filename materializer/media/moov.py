@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.boxes import Boxes, children, movie_box
-from viewcache.materializer.media.facts import VideoFacts
+from viewcache.materializer.media.facts import FrameTimes, VideoFacts
 from viewcache.materializer.media.index import color_range_name, color_space_name, too_large
 from viewcache.materializer.media.source import Source, shown
 from viewcache.materializer.media.sps import PictureFormat, only_sps, picture_format
@@ -40,7 +40,7 @@ def read_moov(source: Source, max_pixels: int) -> VideoFacts | None:
         max_pixels: a frame with more is refused.
 
     Returns:
-        The facts, without times; None if the file is not one of those that this module knows.
+        The facts; None if the file is not one of those that this module knows.
 
     Raises:
         BadVideo: its frames are too large.
@@ -65,7 +65,10 @@ def read_moov(source: Source, max_pixels: int) -> VideoFacts | None:
     frames, unit = len(sizes), _time_unit(_one(media, b"mdhd"))
     if not frames or len(steps) != frames or min(sizes.min(), steps.min()) < 1 or not len(keys) or keys[-1] >= frames:
         return None
-    if _end(table, sizes) > source.stamp.size or not _all_shown(movie, track, table, steps, unit):
+    if _end(table, sizes) > source.stamp.size:
+        return None
+    shown_at = _shown_at(movie, track, table, steps, unit)
+    if shown_at is None:
         return None
     ticks = int(steps.sum())
     return VideoFacts(
@@ -82,6 +85,7 @@ def read_moov(source: Source, max_pixels: int) -> VideoFacts | None:
         color_range=color_range_name(pictures.color_range),
         keyframes=len(keys),
         gop_max=int(np.diff(keys, append=frames).max()),
+        times=FrameTimes.even(np.sort(shown_at), (1, unit)),
     )
 
 
@@ -213,16 +217,20 @@ def _time_unit(header: memoryview) -> int:
     return int.from_bytes(header[20:24] if header[0] == 1 else header[12:16], "big")
 
 
-def _all_shown(movie: Boxes, track: Boxes, table: Boxes, steps: Numbers, unit: int) -> bool:
-    """Whether an edit list leaves no frame out (§8.6.6): it may only say where the first one begins."""
-    if b"edts" not in track:
-        return True
-    edits = _one(_into(track, b"edts"), b"elst")
-    if _count(edits) != 1:
-        return False
-    duration, first, rate, fraction = struct.unpack_from(">qqhh" if edits[0] == 1 else ">Iihh", edits, 8)
+def _shown_at(movie: Boxes, track: Boxes, table: Boxes, steps: Numbers, unit: int) -> Numbers | None:
+    """When each sample is shown, in units; None if an edit list leaves one out (§8.6.6).
+
+    It may only say where the first one begins.
+    """
     shown_at = np.cumsum(steps) - steps
     if b"ctts" in table:
         shown_at += _runs(_one(table, b"ctts")).astype(np.int32)  # signed, whatever the version says
+    if b"edts" not in track:
+        return shown_at
+    edits = _one(_into(track, b"edts"), b"elst")
+    if _count(edits) != 1:
+        return None
+    duration, first, rate, fraction = struct.unpack_from(">qqhh" if edits[0] == 1 else ">Iihh", edits, 8)
     last = first + duration * unit // _time_unit(_one(movie, b"mvhd"))
-    return (rate, fraction) == (1, 0) and 0 <= first <= int(shown_at.min()) and int(shown_at.max()) < last
+    whole = (rate, fraction) == (1, 0) and 0 <= first <= int(shown_at.min()) and int(shown_at.max()) < last
+    return shown_at - first if whole else None

@@ -1,7 +1,9 @@
 """The processes of one op worker, as many as threads use at once, and what becomes of calls that end one.
 
-A process that was ended is replaced. Deaths are bounded: after `DEATHS` within `WINDOW_S` seconds the op worker is out
-of order for that long, and calls fail at once instead of starting process after process.
+A process that was ended is replaced. Deaths are bounded: after `DEATHS` calls of one operation in a row that ended a
+process, the op worker is out of order for `REST_S` seconds, and calls fail at once instead of starting process after
+process. A call that succeeds begins the count anew: clips that are to blame, among others that are well, are errors of
+their own, however many they are.
 """
 
 import contextlib
@@ -13,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -26,14 +29,15 @@ from viewcache.materializer.op_workers.process import Ended, OpProcess
 from viewcache.materializer.ops.fields import MAX_SIDE, Params
 from viewcache.materializer.spec import OpWorkerSpec
 
-__all__ = ["DEATHS", "WINDOW_S", "Crew"]
+__all__ = ["DEATHS", "REST_S", "Crew"]
 
 _log = logging.getLogger("viewcache.op_workers")
 
 DEATHS = 10
-"""How often a process of an op worker may end in `WINDOW_S` seconds before the op worker counts as out of order."""
+"""How many calls of one operation in a row may end their process before the op worker counts as out of order."""
 
-WINDOW_S = 60.0
+REST_S = 60.0
+"""How long it is out of order after the last of them; then one more call may try."""
 
 MOST_BYTES = 1 << 30
 """Of shared memory for one call: an operation that wants more for its frames is wrong."""
@@ -45,6 +49,19 @@ Picture = NDArray[np.uint8]
 Kind = TypeVar("Kind", bound=Answer)
 
 
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """A call that ended its process."""
+
+    when: float
+    """Of `time.monotonic`."""
+    why: str
+    thread: int
+    """Who called."""
+    frames: int
+    """How many the call had; 0 = it was a question, or the start of the process."""
+
+
 class Crew:
     """The processes of one op worker that serve this process. Thread-safe."""
 
@@ -54,8 +71,8 @@ class Crew:
         self._ops = ops
         self._lock = threading.Lock()
         self._idle: list[OpProcess] = []
-        self._deaths: deque[tuple[float, str]] = deque(maxlen=DEATHS)
-        """When, of `time.monotonic`, and why."""
+        self._deaths: dict[str, deque[_Death]] = {}
+        """Operation → its deaths since a call of it succeeded; "" = of questions and starts."""
         _all.add(self)
 
     def ops(self) -> tuple[Described, ...]:
@@ -115,7 +132,7 @@ class Crew:
         out = -(-given // _ALIGNED) * _ALIGNED
         ask = asks.Apply(op.name, params, row, len(frames), height, width, out)
         need = out + given
-        with self._process() as process:
+        with self._process(op.name, len(frames)) as process:
             while True:
                 arena = process.arena(need)
                 there = arena.bytes[:given].reshape(len(frames), 3, height, width)
@@ -137,15 +154,20 @@ class Crew:
     # Processes -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _process(self) -> Iterator[OpProcess]:
-        """A process that is idle, or a new one; one that has ended in the block is counted, and is not used again."""
+    def _process(self, op: str = "", frames: int = 0) -> Iterator[OpProcess]:
+        """A process that is idle, or a new one; one that has ended in the block is counted, and is not used again.
+
+        Args:
+            op: the operation that is applied; empty for questions.
+            frames: to how many frames.
+        """
         with self._lock:
             process = self._idle.pop() if self._idle else None
         process = process or self._started()
         try:
             yield process
         except Ended as ended:
-            self._died(str(ended))
+            self._died(str(ended), op, frames)
             raise
         except _Refused:
             self._put_back(process)
@@ -154,6 +176,9 @@ class Crew:
             process.end("the call was given up")
             raise
         else:
+            with self._lock:
+                self._deaths.pop(op, None)
+                self._deaths.pop("", None)  # it starts and answers
             self._put_back(process)
 
     def _put_back(self, process: OpProcess) -> None:
@@ -162,11 +187,13 @@ class Crew:
 
     def _started(self) -> OpProcess:
         with self._lock:
-            recent = [why for when, why in self._deaths if time.monotonic() - when < WINDOW_S]
-        if len(recent) == DEATHS:
-            raise self._failed(
-                f"it ended {DEATHS} times within {WINDOW_S:.0f} s, the last time because it {recent[-1]}"
-            )
+            last = [deaths[-1] for deaths in self._deaths.values() if len(deaths) == DEATHS]
+        for death in last:
+            if time.monotonic() - death.when < REST_S:
+                raise self._failed(
+                    f"it ended {DEATHS} times in a row, the last time because it {death.why}; it is not started again "
+                    f"for {REST_S:.0f} s"
+                )
         process = OpProcess(self.spec)
         try:
             answer = process.answer(asks.Hello(asks.PROTOCOL, self.spec.modules, self.spec.packages))
@@ -198,10 +225,17 @@ class Crew:
                 "by `viewcache stop`, or this process, so that the next one loads it"
             )
 
-    def _died(self, why: str) -> None:
+    def _died(self, why: str, op: str = "", frames: int = 0) -> None:
         _log.warning("op worker %r %s", self.spec.name, why, extra={"action": "op_worker_died"})
+        me = threading.get_ident()
         with self._lock:
-            self._deaths.append((time.monotonic(), why))
+            deaths = self._deaths.setdefault(op, deque(maxlen=DEATHS))
+            if frames == 1:
+                # A call of several frames that failed is made again by the same thread with one of them: the same clip.
+                first = next((death for death in deaths if death.thread == me and death.frames > 1), None)
+                if first is not None:
+                    deaths.remove(first)
+            deaths.append(_Death(time.monotonic(), why, me, frames))
 
     def _failed(self, why: str, *, of_clip: bool = False) -> OpWorkerFailed:
         return OpWorkerFailed(f"op worker {self.spec.name!r}: {why}", of_clip=of_clip)

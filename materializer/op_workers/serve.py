@@ -102,7 +102,7 @@ class _Server:
     # Verbs ---------------------------------------------------------------------------------------------------------
 
     def _hello(self, ask: asks.Hello) -> Answer:
-        names = load_modules(ask.modules)
+        names = load_modules(ask.modules, key="modules")
         runtime = f"Python {sys.version.split()[0]}, NumPy {np.__version__}"
         versions = tuple((package, _version(package)) for package in ask.packages)
         return answers.Welcome(asks.PROTOCOL, runtime, tuple(described(get(name)) for name in names), versions)

@@ -14,15 +14,18 @@ In the order of work:
 - ``color``: jitter, grayscale, blur, erase
 - ``time``: order and choice of frames
 - ``read``: normalize and dtype, at read time
+- ``transforms``: a function, or another library's transform, as an operation
 """
 
-from viewcache.materializer.ops.base import Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp
+from viewcache.materializer.ops.base import ClipOp, Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp
 from viewcache.materializer.ops.fields import REQUIRED, Field, Params
 from viewcache.materializer.ops.registry import builtin_names, expect, fingerprints, get, load_modules, names, register
 from viewcache.materializer.ops.sizes import StaticSize, static_size
+from viewcache.materializer.ops.transforms import transform
 
 __all__ = [
     "REQUIRED",
+    "ClipOp",
     "Draw",
     "Field",
     "FrameOp",
@@ -42,4 +45,5 @@ __all__ = [
     "names",
     "register",
     "static_size",
+    "transform",
 ]

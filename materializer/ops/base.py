@@ -19,7 +19,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.ops.fields import Field, Params, read_params
 from viewcache.materializer.randomness import Words, fraction, threshold, uniform
 
-__all__ = ["Draw", "Fixed", "FrameOp", "NativeOp", "Op", "ReadOp", "Rows", "Size", "Stage", "TimeOp"]
+__all__ = ["ClipOp", "Draw", "Fixed", "FrameOp", "NativeOp", "Op", "ReadOp", "Rows", "Size", "Stage", "TimeOp"]
 
 Rows = NDArray[np.int32]
 """(n, len(op.columns)): the resolved values of n clips; a single row is Rows[i]."""
@@ -29,7 +29,7 @@ Fixed = NDArray[np.int64]
 Size = tuple[int, int]
 """Height and width in pixels."""
 
-Stage = Literal["frame", "time", "read"]
+Stage = Literal["frame", "clip", "time", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _is_ours(cls: type) -> bool:
 
 
 class Op(ABC):
-    """Base of all operations; subclass ``FrameOp``, ``NativeOp``, ``TimeOp`` or ``ReadOp``.
+    """Base of all operations; subclass ``FrameOp``, ``NativeOp``, ``ClipOp``, ``TimeOp`` or ``ReadOp``.
 
     One instance serves every use of the operation in the process: it has no state. Parameters are passed in their
     canonical form, as ``parse`` gives them.
@@ -103,6 +103,8 @@ class Op(ABC):
     """Operations of one effect do the same to a frame for equal rows and keyed parameters; empty = the name."""
     sizes: ClassVar[bool] = False
     """True if the size of its output may differ from that of its input."""
+    places: ClassVar[int] = 1
+    """How many crops, say, a clip has by the number of the sample: further samples begin again with the first."""
     out_of_process: ClassVar[bool] = False
     """True if an op worker serves it, which viewcache sets: several frames to a call cost less then."""
 
@@ -257,6 +259,49 @@ class NativeOp(FrameOp):
     @abstractmethod
     def target(self, params: Params, row: np.ndarray) -> tuple[int, int, str]:
         """Return height, width and interpolation, the arguments of ``pixels.to_rgb``."""
+
+
+class ClipOp(Op):
+    """An operation on the pixels of a whole clip, whose frames it sees together; of a stack, of each of its views.
+
+    It needs all frames at once, where a `FrameOp` takes each as it is decoded and shares it with other clips.
+    """
+
+    stage: ClassVar[Stage] = "clip"
+
+    @abstractmethod
+    def apply_clip(self, params: Params, row: np.ndarray, clip: np.ndarray) -> np.ndarray:
+        """Apply it to one clip.
+
+        Args:
+            params: from ``parse``.
+            row: the clip's row of ``resolve``, (len(columns),) int32.
+            clip: (T, 3, H, W) uint8 RGB, which it may write to.
+
+        Returns:
+            (T, 3, h, w) uint8: ``clip``, a view of it or a new array.
+        """
+
+    def run_clip(self, params: Params, row: np.ndarray, clip: np.ndarray) -> np.ndarray:
+        """`apply_clip`, held to its contract; arguments and result are the same, but ``clip`` may be read-only.
+
+        Raises:
+            BadInput: what it gave is not such a clip.
+        """
+        out: object = self.apply_clip(params, row, clip if clip.flags.writeable else clip.copy())
+        if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 4 or out.shape[:2] != clip.shape[:2]:
+            raise self.unlike(out, clip)
+        return out
+
+    def unlike(self, out: object, clip: np.ndarray) -> BadInput:
+        """The error for what is no clip."""
+        shape, kind = getattr(out, "shape", None), getattr(out, "dtype", None)
+        got = type(out).__name__ if shape is None else f"{kind} {tuple(shape)}"
+        frames, channels = clip.shape[:2]
+        return BadInput(
+            f"operation {self.name!r} gave {got} for a clip of {clip.shape}: it must give uint8 ({frames}, {channels}, "
+            "h, w); what makes numbers of another kind belongs behind it: to_dtype, normalize or the training loop"
+        )
 
 
 class TimeOp(Op):

@@ -16,7 +16,17 @@ from viewcache.materializer.ops.fields import REQUIRED, Field, Params, Range, Si
 from viewcache.materializer.ops.resize import INTERPOLATION
 from viewcache.materializer.randomness import ONE, nested_offset, scaled
 
-__all__ = ["OPS", "CenterCrop", "FiveCrop", "RandomCrop", "RandomResizedCrop", "free_places", "random_window"]
+__all__ = [
+    "OPS",
+    "CenterCrop",
+    "FiveCrop",
+    "RandomCrop",
+    "RandomResizedCrop",
+    "TenCrop",
+    "ThreeCrop",
+    "free_places",
+    "random_window",
+]
 
 SHAPE = Field("shape", Sides(), REQUIRED, "height and width of the window in pixels")
 
@@ -94,11 +104,56 @@ class FiveCrop(_Crop):
     """
 
     name = "five_crop"
+    places = 5
 
     def _offsets(self, shape: Size, draw: Draw, h: Fixed, w: Fixed) -> tuple[Fixed, Fixed]:
         place = np.asarray(draw.sample) % 5
         y, x = h - shape[0], w - shape[1]
         return np.choose(place, [0 * y, 0 * y, y, y, y // 2]), np.choose(place, [0 * x, x, 0 * x, x, x // 2])
+
+
+class ThreeCrop(_Crop):
+    """Crop along the longer side: sample 0 left (or top), 1 middle, 2 right (or bottom).
+
+    The usual spatial views of a test (SlowFast). A video's further samples start again: with ``clips: uniform``,
+    ``samples_per_video: 30`` gives ten clips of three crops each.
+    """
+
+    name = "three_crop"
+    places = 3
+
+    def _offsets(self, shape: Size, draw: Draw, h: Fixed, w: Fixed) -> tuple[Fixed, Fixed]:
+        place = np.asarray(draw.sample) % 3
+        y, x = h - shape[0], w - shape[1]
+        along_y, along_x = (np.choose(place, [0 * side, side // 2, side]) for side in (y, x))
+        tall = np.asarray(h > w)
+        return np.where(tall, along_y, y // 2), np.where(tall, x // 2, along_x)
+
+
+class TenCrop(FiveCrop):
+    """Crop as ``five_crop`` does, samples 0 to 4; samples 5 to 9 are their mirror images.
+
+    A video's further samples start again, so ``samples_per_video: 10`` gives all ten.
+    """
+
+    name = "ten_crop"
+    places = 10
+    columns = ("y", "x", "h", "w", "flip")
+
+    def apply(self, params: Params, row: np.ndarray, frame: np.ndarray) -> np.ndarray:
+        """Return the window, or its mirror image, as a view."""
+        window = super().apply(params, row[:4], frame)
+        return window[:, :, ::-1] if row[4] else window
+
+    def identity(self, params: Params, rows: Rows, h: np.ndarray, w: np.ndarray) -> NDArray[np.bool_]:
+        """True where the window is the whole frame, as it is."""
+        return np.asarray(super().identity(params, rows, h, w) & (rows[:, 4] == 0))
+
+    def resolve(self, params: Params, draw: Draw, h: np.ndarray, w: np.ndarray) -> tuple[Rows, Fixed, Fixed]:
+        """Place one window per clip."""
+        rows, height, width = super().resolve(params, draw, h, w)
+        mirrored = np.broadcast_to(np.asarray(draw.sample) % 10 >= 5, len(rows)).astype(np.int32)
+        return np.concatenate([rows, mirrored[:, None]], axis=1), height, width
 
 
 class RandomResizedCrop(FrameOp):
@@ -233,4 +288,4 @@ def _shape(params: Params) -> Size:
     return cast(Size, dict(params)["shape"])
 
 
-OPS = (RandomCrop(), CenterCrop(), FiveCrop(), RandomResizedCrop())
+OPS = (RandomCrop(), CenterCrop(), ThreeCrop(), FiveCrop(), TenCrop(), RandomResizedCrop())

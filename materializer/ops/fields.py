@@ -19,10 +19,12 @@ __all__ = [
     "Field",
     "FieldKind",
     "Flag",
+    "Numbers",
     "Params",
     "Range",
     "Real",
     "Sides",
+    "Text",
     "Whole",
     "WholeRange",
     "frozen",
@@ -124,6 +126,32 @@ class Real:
     def read(self, value: object) -> float:
         """Return a float."""
         return _within(_number(value), self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text."""
+
+    allowed: str = "a text"
+
+    def read(self, value: object) -> str:
+        """Return the text."""
+        if not isinstance(value, str):
+            raise ValueError(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A list of finite numbers; 2 and 2.0 are the same."""
+
+    allowed: str = "a list of numbers"
+
+    def read(self, value: object) -> tuple[float, ...]:
+        """Return them as floats."""
+        if not isinstance(value, list | tuple):
+            raise ValueError(value)
+        return tuple(map(_number, value))
 
 
 @dataclass(frozen=True, slots=True)

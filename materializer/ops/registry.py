@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from threading import Lock
 
 from viewcache.errors import BadInput, Broken
-from viewcache.materializer.ops.base import FrameOp, Op, ReadOp, TimeOp
+from viewcache.materializer.ops.base import ClipOp, FrameOp, Op, ReadOp, TimeOp
 from viewcache.suggest import did_you_mean
 
 __all__ = [
@@ -58,6 +58,10 @@ ELSEWHERE = {
     "randomshortsidescale": "random_short_side",
     "randomsizedcrop": "random_resized_crop",
     "randomverticalflip": "flip",
+    "tencrop": "ten_crop",
+    "threecrop": "three_crop",
+    "uniformcrop": "three_crop",
+    "uniformcropvideo": "three_crop",
     "resize": "resize",
     "rotate": "rotate",
     "scale": "resize",
@@ -151,9 +155,9 @@ def register(op: Op | type[Op]) -> Op:
         BadInput: not an operation, a wrong name, or the name is taken by other code.
     """
     made = op() if isinstance(op, type) and issubclass(op, Op) else op
-    if not isinstance(made, FrameOp | TimeOp | ReadOp):
+    if not isinstance(made, FrameOp | ClipOp | TimeOp | ReadOp):
         kind = type(made).__name__
-        raise BadInput(f"op {op!r}: got {kind}; allowed: a subclass of FrameOp, NativeOp, TimeOp or ReadOp")
+        raise BadInput(f"op {op!r}: got {kind}; allowed: a subclass of FrameOp, NativeOp, ClipOp, TimeOp or ReadOp")
     name = getattr(made, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadInput(f"op {type(made).__name__}: its name is {name!r}; allowed: [a-z][a-z0-9_]*, up to 64 characters")
@@ -180,11 +184,12 @@ def own_registrations() -> Iterator[None]:
             _refused.clear()
 
 
-def load_modules(modules: Iterable[str]) -> tuple[str, ...]:
+def load_modules(modules: Iterable[str], *, key: str = "op_modules") -> tuple[str, ...]:
     """Import the modules of ``cache.op_modules`` and register their operations; each worker process does this too.
 
     Args:
         modules: dotted names; each module lists its operations (classes or instances) in ``OPS``.
+        key: of the configuration that names them, for messages.
 
     Returns:
         The names of the registered operations.
@@ -195,13 +200,13 @@ def load_modules(modules: Iterable[str]) -> tuple[str, ...]:
     found: list[str] = []
     for module in modules:
         if not _MODULE.fullmatch(module):
-            raise BadInput(f"op_modules: got {module!r}; allowed: the dotted name of an importable module")
+            raise BadInput(f"{key}: got {module!r}; allowed: the dotted name of an importable module")
         try:
             ops = importlib.import_module(module).OPS
         except ImportError as error:
-            raise BadInput(f"op_modules: {module} cannot be imported: {error}; is it installed here?") from error
+            raise BadInput(f"{key}: {module} cannot be imported: {error}; is it installed here?") from error
         except AttributeError as error:
-            raise BadInput(f"op_modules: {module} has no list OPS of operations: {error}") from error
+            raise BadInput(f"{key}: {module} has no list OPS of operations: {error}") from error
         found += [register(op).name for op in ops]
     return tuple(found)
 

@@ -8,11 +8,14 @@ In the order of work:
 - ``order``: which video stands where in an epoch, for a task alone
 - ``joint_order``: the orders of several jobs, drawn together
 - ``clip_starts``: which frames make a clip: the shared fraction
+- ``clip_times``: the same for clips that are sampled by time
 - ``resolve``: every random choice of many clips at once
 - ``program``: the resolved operations of one clip
 - ``clip_keys``: content keys of clips
 - ``recipe``: how an object is made, as a value
+- ``size``: how large a plan and its objects may be
 - ``plan``: a generation's plan
+- ``redefined``: what differs between two definitions of a task, in words
 - ``twins``: the plan of a task of the same definition, in another order
 - ``draws``: what the catalog remembers of a task's order
 - ``needs``: the frames that a generation needs of each video, and their packets

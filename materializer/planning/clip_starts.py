@@ -14,7 +14,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fraction, hash_address, scaled
 from viewcache.materializer.spec import OnShortVideo
 
-__all__ = ["choose_phase", "clip_frames", "clip_starts", "is_short", "jitter", "reflect", "shared_grid"]
+__all__ = ["choose_phase", "clip_frames", "clip_starts", "fixed_starts", "is_short", "jitter", "reflect", "shared_grid"]
 
 
 def shared_grid(strides: Iterable[int]) -> int:
@@ -79,6 +79,25 @@ def clip_starts(
     )
     phase, count = choose_phase(scaled(fraction(seed, "clip/phase", where[0], group_generation), starts), starts, grid)
     return np.asarray(phase + grid * scaled(place.astype(np.uint64), count))
+
+
+def fixed_starts(
+    lengths: NDArray[np.int64], sample: NDArray[np.int64], *, span: int, clips: int, places: int
+) -> NDArray[np.int64]:
+    """First units of clips that are evenly spaced; of a single one the middle.
+
+    Args:
+        lengths: (n,) units of each clip's video.
+        sample: (n,) ordinal of the clip among those of its video.
+        span: L of ``clip_span``.
+        clips: of one video, at least 1.
+        places: samples in a row that are of one clip.
+
+    Returns:
+        (n,) starts; 0 where the video is short.
+    """
+    most = np.maximum(lengths - span, 0)
+    return most // 2 if clips == 1 else most * (sample // places) // (clips - 1)
 
 
 def clip_frames(

@@ -1,13 +1,16 @@
 """A task's canonical definition and its abstract graph: what its paths mean depends on these alone."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
+from math import lcm
 
 from viewcache.materializer import ops
 from viewcache.materializer.planning.graph import AbstractGraph, check_graph
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, Join, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.sampling import ClipSelection, SamplingSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, Join, OnLowFps, OpCall, StepSpec, TaskSpec
 
-__all__ = ["canonical", "graph_of", "seed_of", "stage_of"]
+__all__ = ["canonical", "graph_of", "places_of", "seed_of", "stage_of"]
 
 # What may change between two runs without changing what any path means, so it is no part of a task's definition.
 _NOT_DEFINING = {
@@ -15,7 +18,11 @@ _NOT_DEFINING = {
     DatasetSpec: ("on_changed_video", "probe", "settle"),
     StepSpec: ("name",),
 }
-_LEFT_OUT: dict[type, dict[str, object]] = {DatasetSpec: {"join": Join.GENERATION}}
+_LEFT_OUT: dict[type, dict[str, object]] = {
+    DatasetSpec: {"join": Join.GENERATION, "on_low_fps": OnLowFps.REPEAT},
+    SamplingSpec: {"fps": None, "clips": ClipSelection.RANDOM},
+    TaskSpec: {"shuffle": True},
+}
 """What came in a later release is left out where it is as before, so that definitions of earlier ones hold."""
 
 
@@ -38,6 +45,11 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 def graph_of(task: TaskSpec) -> AbstractGraph:
     """The abstract graph of a task; ``task.steps`` are already in its order."""
     return check_graph(task.steps, stage_of)
+
+
+def places_of(steps: Sequence[StepSpec]) -> int:
+    """How many samples in a row are of one clip, because an operation has a crop for each (``three_crop``)."""
+    return lcm(*(ops.get(call.name).places for step in steps for call in step.calls))
 
 
 def stage_of(op: OpCall) -> str:

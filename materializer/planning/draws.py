@@ -3,7 +3,7 @@
 Functions between the catalog's rows and the arrays of a plan; what is new is recorded before anybody may read it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ __all__ = [
     "settled_rows",
     "short_uses",
     "stand_ins",
+    "uncovered",
     "with_substitutes",
 ]
 
@@ -61,7 +62,9 @@ def recorded_order(
     known = list(drawn.reshape(done, -1)) if done else []
     # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
     named = dataset.by_name(known[0]) if done else candidates()
-    fresh = [named[draw_epoch(seed, spec.name, epoch, len(named))] for epoch in epochs[done:]]
+    fresh = [
+        named[draw_epoch(seed, spec.name, epoch, len(named))] if spec.shuffle else named for epoch in epochs[done:]
+    ]
     order = np.stack([*known, *fresh])
     partly = catalog.load_settled(task_id)
     settled = np.array([partly.get(epoch, order.shape[1]) for epoch in epochs[:done]] + [0] * len(fresh), np.int64)
@@ -151,7 +154,7 @@ def clip_stand_ins(
         assert usual is not None
         if usual not in there or not dataset.gives(usual, spec.sampling.span):
             place = substitute_place(position, video_id, by_video=by_video)
-            other = dataset.stand_in(spec, seed, epoch, place, sample, may, tried[clip] | {video_id})
+            other = dataset.stand_in(spec, seed, epoch, place, may, tried[clip] | {video_id})
             if other is None:
                 continue  # the clip is tried as it was drawn, and its reader gets what comes of it
             gone = f"video {usual}, which stood in before, is bad or gone"
@@ -161,9 +164,21 @@ def clip_stand_ins(
     return found, records
 
 
+def uncovered(
+    whole: Iterable[SubstitutionRow], of_clips: Container[tuple[int, int, int]], samples: int
+) -> list[SubstitutionRow]:
+    """Records of whole videos, but for stand-ins of which nothing is read: each clip there has one of its own."""
+
+    def has_clips(row: SubstitutionRow) -> bool:
+        return not all((row.epoch, row.position, sample) in of_clips for sample in range(samples))
+
+    return [row for row in whole if row.policy != "replace" or has_clips(row)]
+
+
 def with_substitutes(
     plan: GenerationPlan,
     known: Iterable[SubstitutionRow],
+    whole: Iterable[SubstitutionRow],
     order: Order,
     dataset: Dataset,
     seed: int,
@@ -173,8 +188,18 @@ def with_substitutes(
 ) -> tuple[GenerationPlan, list[SubstitutionRow]]:
     """Replace again the clips that earlier runs had to replace; where such a stand-in is gone, choose another now.
 
+    Args:
+        plan: of a generation, in which no clip has a stand-in of its own.
+        known: what is recorded, oldest first.
+        whole: what was chosen for whole videos to make the plan.
+        order: of the generation.
+        dataset: of the task.
+        seed: of the task.
+        task_id: of the task.
+        by_video: positions may still change.
+
     Returns:
-        The plan, and a record of each new choice.
+        The plan, and a record of each new choice, ``whole`` included.
     """
     samples = plan.task.sampling.samples_per_video
 
@@ -183,6 +208,7 @@ def with_substitutes(
 
     task = plan.task
     found, records = clip_stand_ins(known, drawn, dataset, task, seed, task_id, plan.videos.ids, by_video=by_video)
+    records = [*uncovered(whole, found, samples), *records]
     if not found:
         return plan, records
     rows = np.array([plan.row(*clip) for clip in found])
@@ -193,7 +219,8 @@ def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
     """A row for each time a short video is clamped or looped."""
     sampling = plan.task.sampling
     span = sampling.span
-    short = np.flatnonzero((plan.videos.frames[plan.video] < span) & (plan.sample == 0))
+    lengths = plan.videos.lengths(by_time=sampling.by_time)
+    short = np.flatnonzero((lengths[plan.video] < span) & (plan.sample == 0))
     return [
         SubstitutionRow(
             task_id=task_id,
@@ -202,7 +229,7 @@ def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
             sample=-1,
             video_id=int(plan.videos.ids[plan.video[row]]),
             policy=str(plan.task.dataset.on_short_video),
-            reason=f"{plan.videos.frames[plan.video[row]]} frames, a clip spans {span}",
+            reason=f"{sampling.in_words(int(lengths[plan.video[row]]))}, a clip spans {sampling.in_words(span)}",
         )
         for row in short.tolist()
     ]

@@ -7,33 +7,29 @@ and gets the same keys. It lives in arrays; objects of Python exist only for the
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, ConfigCode, ConfigError
+from viewcache.errors import BadInput
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.planning.clip_keys import clip_keys
-from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
+from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts, fixed_starts
+from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
+from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.randomness import address_word
-from viewcache.materializer.spec import Coordination, TaskSpec
-from viewcache.store.blocks import OBJECT_BOUND
+from viewcache.materializer.sampling import ClipSelection, Coordination
+from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["GenerationPlan", "check_size", "clip_bound", "plan_batch", "plan_generation"]
-
-MOST_CLIPS = 1 << 24
-"""Clips of one generation. While it is planned a clip takes about 400 bytes of memory, so this is below 7 GB."""
-
-METADATA_BOUND = 8192
-"""Bytes that an object's zarr.json, shard index and checksums may have at most, besides 16 a frame."""
+__all__ = ["GenerationPlan", "plan_batch", "plan_generation"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,8 @@ class GenerationPlan:
     video: NDArray[np.int64]
     """Row of ``videos``."""
     start: NDArray[np.int64]
-    """First frame; frame j is ``start + j * stride``, treated by ``on_short_video`` past the end."""
+    """In units of the sampling: the first frame, of which frame j of the clip is ``j * stride`` further; or ticks. Both
+    are treated by ``on_short_video`` past the end."""
     resolved: Resolved
     shape: tuple[int, ...]
     """Of every clip: (T,C,H,W) or (V,T,C,H,W)."""
@@ -132,14 +129,12 @@ class GenerationPlan:
 
     def frames(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
         """Source frames of clips: int32 (len(rows), F)."""
-        sampling = self.task.sampling
-        return clip_frames(
-            self.start[rows],
-            sampling.frames_per_video,
-            sampling.frame_stride,
-            self.videos.frames[self.video[rows]],
-            self.task.dataset.on_short_video,
-        )
+        sampling, start, video = self.task.sampling, self.start[rows], self.video[rows]
+        on_short = self.task.dataset.on_short_video
+        if sampling.by_time:
+            return timed_frames(start, sampling.offsets, video, self.videos, self.context.ticks_of, on_short)
+        frames = self.videos.frames[video]
+        return clip_frames(start, sampling.frames_per_video, sampling.frame_stride, frames, on_short)
 
     def program(self, row: int) -> Program:
         """The program of one clip."""
@@ -234,39 +229,6 @@ class GenerationPlan:
         }
 
 
-N = TypeVar("N", int, NDArray[np.float64])
-
-
-def clip_bound(clip_bytes: N, frames: N) -> N:
-    """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
-    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND + OBJECT_BOUND
-
-
-def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:
-    """Refuse a task whose generations would not fit into memory, before anything of it is recorded.
-
-    Args:
-        task: what is asked.
-        epochs_per_generation: k of the cache's settings.
-        videos: how many the task draws from.
-
-    Raises:
-        ConfigError: a generation has more than `MOST_CLIPS` clips; the message has the numbers.
-    """
-    epochs, samples = min(epochs_per_generation, task.epochs), task.sampling.samples_per_video
-    clips = epochs * videos * samples
-    if clips > MOST_CLIPS:
-        raise ConfigError(
-            ConfigCode.PLAN_TOO_LARGE,
-            f"task {task.name!r}: a generation of {epochs} epochs, {videos} videos and {samples} samples of each has "
-            f"{clips} clips; a plan holds at most {MOST_CLIPS}: lower cache.epochs_per_generation to at most "
-            f"{max(1, MOST_CLIPS // (videos * samples))}, or samples_per_video",
-            task.place.file,
-            task.place.line,
-            task.place.column,
-        )
-
-
 def plan_generation(
     task: TaskSpec,
     graph: AbstractGraph,
@@ -277,6 +239,7 @@ def plan_generation(
     number: int,
     first_epoch: int,
     grid: int,
+    ticks_of: Ticks,
     joined: int = 0,
     group_generation: int | None = None,
     spare: bool = False,
@@ -291,7 +254,8 @@ def plan_generation(
         seed: of the random numbers.
         number: the generation's number.
         first_epoch: epoch of ``draws[0]``.
-        grid: greatest common divisor of the strides of the group's tasks.
+        grid: greatest common divisor of the pitches of the group's tasks.
+        ticks_of: tells of videos whose frames are not evenly spaced; asked where sampling is by time.
         joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
         group_generation: the group's generation, an address of the shared fraction; None = ``number``.
         spare: plan what ``drop_last`` drops too, because the order is not settled yet.
@@ -309,7 +273,7 @@ def plan_generation(
     iteration = position // sampling.videos_per_batch
     group_generation = number if group_generation is None else group_generation
     context = _PlanContext(
-        task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, joined, group_generation
+        task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, ticks_of, joined, group_generation
     )
     return context.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
 
@@ -327,6 +291,7 @@ def plan_batch(
     epoch: int,
     iteration: int,
     grid: int,
+    ticks_of: Ticks,
     joined: int,
     group_generation: int,
 ) -> GenerationPlan:
@@ -343,6 +308,7 @@ def plan_batch(
         positions: videos in an epoch.
         epoch: of the batch.
         iteration: of the batch.
+        ticks_of: as for `plan_generation`.
         grid: as for `plan_generation`, like what follows.
         joined: likewise.
         group_generation: likewise.
@@ -356,7 +322,18 @@ def plan_batch(
     size, samples = task.sampling.videos_per_batch, task.sampling.samples_per_video
     per_epoch = iterations(positions, size, task.drop_last)
     context = _PlanContext(
-        task, graph, videos, seed, number, epochs.start, len(epochs), per_epoch, grid, joined, group_generation
+        task,
+        graph,
+        videos,
+        seed,
+        number,
+        epochs.start,
+        len(epochs),
+        per_epoch,
+        grid,
+        ticks_of,
+        joined,
+        group_generation,
     )
     place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
     of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
@@ -376,6 +353,7 @@ class _PlanContext:
     epochs: int
     iterations: int
     grid: int
+    ticks_of: Ticks
     joined: int
     group_generation: int
 
@@ -393,6 +371,28 @@ class _PlanContext:
         independent = self.independent or 0
         return Clips(self.seed, videos.words[video], epoch + self.joined, sample, seq, *size, independent, self.joined)
 
+    def _starts(
+        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], video: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The first unit of clips."""
+        sampling = self.task.sampling
+        if sampling.clips != ClipSelection.RANDOM:
+            places = places_of(self.task.steps)
+            clips = sampling.samples_per_video // places
+            return fixed_starts(lengths, sample, span=sampling.span, clips=clips, places=places)
+        return clip_starts(
+            self.seed,
+            self.videos.words[video],
+            self.group_generation,
+            epoch + self.joined,
+            sample,
+            lengths,
+            span=sampling.span,
+            grid=self.grid,
+            spread=sampling.spread,
+            independent=self.independent,
+        )
+
     def plan(
         self,
         epoch: NDArray[np.int64],
@@ -404,18 +404,8 @@ class _PlanContext:
         """Decide the clips at the given places, of the given rows of ``videos``."""
         sampling, videos = self.task.sampling, self.videos
         seq = epoch * self.iterations + iteration
-        start = clip_starts(
-            self.seed,
-            videos.words[video],
-            self.group_generation,
-            epoch + self.joined,
-            sample,
-            videos.frames[video],
-            span=sampling.span,
-            grid=self.grid,
-            spread=sampling.spread,
-            independent=self.independent,
-        )
+        lengths = np.minimum(videos.lengths(by_time=sampling.by_time), MOST_STARTS)
+        start = self._starts(epoch, sample, video, lengths[video])
         resolved = resolve(self.graph, sampling.frames_per_video, self.clips(epoch, sample, seq, video))
         shape = _one_shape(self.task, resolved, videos, video)
         return GenerationPlan(self, seq, epoch, iteration, position, sample, video, start, resolved, shape)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from viewcache.materializer.ops import FrameOp, TimeOp, get
+from viewcache.materializer.ops import ClipOp, FrameOp, TimeOp, get
 from viewcache.materializer.spec import OpCall
 
 __all__ = ["FrameStep", "FrameTree", "Instruction", "InstructionKind", "Program", "finish", "grow", "source_frames"]
@@ -70,11 +70,13 @@ class Program:
 
     @cached_property
     def streams(self) -> int:
-        """How many arrays as large as the clip are filled at a time while it is made: more than one before a mean."""
+        """How many arrays as large as the clip are filled at a time while it is made: more for a mean or a `ClipOp`."""
         streams = {0: 1}
         for i in self.instructions:
             held = [streams[source] for source in i.sources]
             streams[i.target] = sum(held) if i.kind == InstructionKind.MEAN else max(held)
+            if i.name and isinstance(get(i.name), ClipOp):  # what it reads, and what it makes
+                streams[i.target] = max(2, streams[i.target])
         return streams[self.output]
 
     @cached_property
@@ -171,9 +173,9 @@ def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[FrameTree, 
     if i.kind == InstructionKind.CONCAT and pure:
         nodes = tuple(node for tree in inputs for node in tree.nodes)
         return FrameTree(np.concatenate([tree.frames for tree in inputs]), nodes)
-    if i.kind == InstructionKind.OP and pure:
+    op = get(i.name) if i.kind == InstructionKind.OP else None
+    if op is not None and not isinstance(op, ClipOp) and pure:
         (tree,) = inputs
-        op = get(i.name)
         if isinstance(op, TimeOp):
             order = op.frames(i.params, np.array(numbers, np.int32), np.arange(len(tree.nodes)))
             return FrameTree(tree.frames[order], tuple(tree.nodes[k] for k in order))
@@ -218,6 +220,10 @@ def finish(tree: FrameTree, made: dict[int, np.ndarray]) -> np.ndarray:
     if isinstance(op, TimeOp):
         axis = array.ndim - 4
         return np.take(array, op.frames(i.params, row, np.arange(array.shape[axis])), axis=axis)
+    if isinstance(op, ClipOp):
+        views = array.reshape(-1, *array.shape[-4:])
+        out = np.stack([op.run_clip(i.params, row, view) for view in views])
+        return out.reshape(*array.shape[:-4], *out.shape[1:])
     assert isinstance(op, FrameOp)  # read-time operations are in no program
     flat = array.reshape(-1, *array.shape[-3:])
     done = np.stack(op.run_all(i.params, row, list(flat)))

@@ -199,11 +199,12 @@ def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[n
 
 def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64], cost_s: float) -> pa.Table:
     sampling = plan.task.sampling
-    last = plan.start[rows] + (sampling.frames_per_video - 1) * sampling.frame_stride
-    regular = last < plan.videos.frames[plan.video[rows]]
-    lists: list[list[int] | None] = [None] * len(rows)
-    for k in np.flatnonzero(~regular).tolist():
-        lists[k] = plan.frames(rows[k : k + 1])[0].tolist()
+    regular = np.zeros(len(rows), bool)
+    if not sampling.by_time:
+        regular = plan.start[rows] + sampling.span <= plan.videos.frames[plan.video[rows]]
+    lists: list[NDArray[np.int32] | None] = [None] * len(rows)
+    for k, frames in zip(np.flatnonzero(~regular).tolist(), plan.frames(rows[~regular]), strict=True):
+        lists[k] = frames
 
     def unless_listed(values: NDArray[np.int64]) -> pa.Array:
         return pa.array(values.astype(np.int32), mask=~regular)

@@ -46,7 +46,7 @@ def rows_like(
     if first < 0 or first + epochs > plan.context.epochs or len(plan) != plan.context.epochs * count * samples:
         return None
     standing = plan.video.reshape(plan.context.epochs, count, samples)[first : first + epochs]
-    if (standing != standing[:, :, :1]).any() or not _are_same(plan.videos, videos):
+    if (standing != standing[:, :, :1]).any() or not _are_same(plan.videos, videos, plan.task):
         return None  # another video stands in for one clip, or more is known of a video by now
     position_of = np.full((epochs, len(videos)), -1)
     np.put_along_axis(position_of, standing[:, :, 0], np.arange(count)[None, :], axis=1)
@@ -57,9 +57,10 @@ def rows_like(
     return np.asarray((place[:, :, None] * samples + np.arange(samples)).reshape(-1))
 
 
-def _are_same(videos: Videos, others: Videos) -> bool:
+def _are_same(videos: Videos, others: Videos, task: TaskSpec) -> bool:
     """Whether the same is known of two plans' videos, as far as it decides clips."""
     if videos is others:
         return True
-    columns = ((getattr(videos, name), getattr(others, name)) for name in ("ids", "frames", "height", "width"))
+    deciding = "ids", "frames", "height", "width", *(("pace", "last") if task.sampling.by_time else ())
+    columns = ((getattr(videos, name), getattr(others, name)) for name in deciding)
     return videos.keys == others.keys and all(np.array_equal(mine, theirs) for mine, theirs in columns)

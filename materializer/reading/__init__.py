@@ -7,6 +7,7 @@ In the order of work:
 - ``values``: what is said of videos, frames and reads, for any process
 - ``accounts``: where a task's readers spend their time
 - ``reader``: wait for a batch's clips, gather them, rebuild what is damaged
+- ``recipes``: what was decided for clips, without their pixels
 - ``frames``: one frame, or one frame after d steps, by its path
 - ``handle``: a task as its users see it, in plain values
 """

@@ -13,11 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.materializer.shown import html_table
 
-__all__ = ["Batch", "Buffers", "rank_share"]
+__all__ = ["PER_CLIP", "Batch", "Buffers", "check_rank", "check_shares", "rank_share"]
+
+PER_CLIP = ("label", "index", "frame", "time_s", "sample")
+"""Fields of a batch that are arrays with a row for each clip, beside its pixels."""
+
+_NAMED = 4
+"""Videos, and labels, that a batch's line names."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
     """One iteration's clips for one rank; b = videos x samples of that rank's share."""
 
@@ -34,6 +41,8 @@ class Batch:
     """(b,T) source frame numbers."""
     time_s: NDArray[np.float64]
     """(b,T) presentation times in seconds."""
+    sample: NDArray[np.int64]
+    """(b,) ordinal of each clip among those of its video in the epoch."""
     videos: tuple[str, ...] = ()
     """(b) names of the videos."""
     keys: tuple[str, ...] = ()
@@ -44,20 +53,55 @@ class Batch:
     """Where the read's time went: seconds by cause (`stalls.CAUSES`). All but ``load``, ``plan`` and ``draw`` add up to
     ``waited_s``, with what a worker loaded of intermediates."""
 
+    def _facts(self) -> dict[str, object]:
+        names = list(dict.fromkeys(self.videos))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return {
+            "video": f"{self.video.shape} {self.video.dtype}",
+            "videos": ", ".join(names[:_NAMED]) + more,
+            "labels": ", ".join(map(str, np.unique(self.label).tolist()[:_NAMED])),
+        }
+
+    def __repr__(self) -> str:
+        """One line: place, shape and the first videos; never pixels."""
+        facts = "; ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"<Batch {self.task}/{self.epoch}/{self.iteration}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for a notebook."""
+        return html_table(f"Batch {self.task}/{self.epoch}/{self.iteration}", self._facts())
+
+
+def check_rank(rank: int, world: int) -> None:
+    """Refuse a rank that there is not.
+
+    Raises:
+        BadInput: it is below 0, or not below the world's size.
+    """
+    if not 0 <= rank < world:
+        raise BadInput(f"rank {rank} of {world}: a rank is at least 0 and below the world's size")
+
+
+def check_shares(videos: int, world: int) -> None:
+    """Refuse batches of which a rank would have nothing.
+
+    Raises:
+        BadInput: a batch has fewer videos than there are ranks.
+    """
+    if videos < world:
+        raise BadInput(
+            f"a batch of {videos} videos cannot be shared by {world} ranks; use videos_per_batch >= {world}, and "
+            "drop_last: true, or the loader's even=True, if only the last batch is too short"
+        )
+
 
 def rank_share(videos: int, samples: int, rank: int, world: int) -> slice:
     """Which clips of a batch of ``videos`` x ``samples`` one rank reads: shares differ by at most one video.
 
     Raises:
-        BadInput: the batch has fewer videos than there are ranks, so that one would have nothing.
+        BadInput: there is no such rank.
     """
-    if not 0 <= rank < world:
-        raise BadInput(f"rank {rank} of {world}: a rank is at least 0 and below the world's size")
-    if videos < world:
-        raise BadInput(
-            f"a batch of {videos} videos cannot be shared by {world} ranks; use videos_per_batch >= {world}, and "
-            "drop_last: true if only the last batch is too short"
-        )
+    check_rank(rank, world)
     return slice(rank * videos // world * samples, (rank + 1) * videos // world * samples)
 
 

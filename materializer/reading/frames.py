@@ -18,16 +18,19 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.errors import Broken, ViewNotFound
+from viewcache.materializer.dataset.clock import nearest, ticks_of
 from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, to_rgb
 from viewcache.materializer.ops import get
-from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource
 from viewcache.materializer.planning.resolve import ResolvedStream, resolve_stream
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.reading.learning import Learning
+from viewcache.materializer.sampling import TICKS_PER_S
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, Makeable, RowState
 from viewcache.materializer.spec import BranchType, StepSpec
@@ -36,7 +39,7 @@ from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.workers.job import Made
 
-__all__ = ["SingleFrame", "SingleWork", "Singles"]
+__all__ = ["Moment", "SingleFrame", "SingleWork", "Singles"]
 
 _log = logging.getLogger("viewcache.read")
 
@@ -48,6 +51,14 @@ ID_BLOCK = 64
 
 _registering = threading.Lock()
 """Two threads that ask for the same new frame must not give it two ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The frame that is shown nearest to a time; of two equally near ones the earlier."""
+
+    at_s: float
+    """Presentation time in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,35 +157,42 @@ class Singles:
 
     # Deciding ------------------------------------------------------------------------------------------------------
 
-    def frame(self, video: str, i: int) -> SingleFrame:
-        """Frame ``i`` as decoded.
+    def frame(self, video: str, place: int | Moment) -> SingleFrame:
+        """A frame as decoded, by its number or by its time.
 
         Raises:
-            ViewNotFound: no such video or frame; the message has the range.
+            ViewNotFound: no such video or frame, or nothing is shown then; the message has the range.
             BadVideo: the video cannot be decoded.
         """
-        found, index = self._video(video, i)
+        found, index, i = self._video(video, place)
         return _single(found, index, i, 0, Program(()), np.zeros(0, np.int32), index.shown_size)
 
     def aug(
-        self, video: str, i: int, depth: int, *, epoch: int | None = None, sample: int = 0, output: str | None = None
+        self,
+        video: str,
+        place: int | Moment,
+        depth: int,
+        *,
+        epoch: int | None = None,
+        sample: int = 0,
+        output: str | None = None,
     ) -> SingleFrame:
-        """Frame ``i`` after the first ``depth`` steps, with the numbers that a clip of the video drew.
+        """A frame after the first ``depth`` steps, with the numbers that a clip of the video drew.
 
         Args:
             video: its name in paths.
-            i: any frame of it, in the clip or not.
+            place: number or time of any frame of it, in the clip or not.
             depth: steps in the order in which they run, from 1.
             epoch: of the clip; None = the first use in the generation that the task is in.
             sample: ordinal of the clip among the video's clips in its epoch.
             output: which output of a step that has several; None = the first.
 
         Raises:
-            ViewNotFound: no such video, frame, step, output, epoch or sample, a step after a merge, or the video is
-                not drawn in that epoch; the message has what there is.
+            ViewNotFound: no such video, frame, time, step, output, epoch or sample, a step after a merge, or the video
+                is not drawn in that epoch; the message has what there is.
             BadVideo: the video cannot be decoded.
         """
-        found, index = self._video(video, i)
+        found, index, i = self._video(video, place)
         step, stream = self._step(depth, output)
         plan, row = self._clip(found.video_id, video, epoch, sample)
         resolved = resolve_stream(
@@ -183,8 +201,8 @@ class Singles:
         chain = _chain(resolved)
         if chain is None:
             raise ViewNotFound(
-                f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} comes after a merge, where single "
-                f"frames have no meaning of their own; they exist after steps {_listed(self.depths())}"
+                f"step {depth} ({step.name!r}) of task {self._task.spec.name!r} sees whole clips, or comes after a "
+                f"merge or such a step; single frames have a meaning after steps {_listed(self.depths())}"
             )
         return _single(found, index, i, depth, *chain, (resolved.height, resolved.width))
 
@@ -193,19 +211,21 @@ class Singles:
         joined: set[str] = set()
         depths = []
         for depth, step in enumerate(self._task.graph.steps, 1):
-            if step.branch_type == BranchType.MERGE or joined.intersection(step.inputs):
+            if step.branch_type == BranchType.MERGE or joined.intersection(step.inputs) or _needs_clips(step):
                 joined.update(step.outputs)
             else:
                 depths.append(depth)
         return tuple(depths)
 
-    def _video(self, video: str, i: int) -> tuple[VideoFile, VideoIndex]:
+    def _video(self, video: str, place: int | Moment) -> tuple[VideoFile, VideoIndex, int]:
         dataset = self._task.dataset
         found = dataset.one(video)
         index = self._learning.index_of(dataset, found.video_id)
-        if not 0 <= i < index.frames:
-            raise ViewNotFound(f"video {video!r} has frames 0 to {index.frames - 1}; asked for {i}")
-        return found, index
+        if isinstance(place, Moment):
+            return found, index, _shown_at(video, index, place.at_s)
+        if not 0 <= place < index.frames:
+            raise ViewNotFound(f"video {video!r} has frames 0 to {index.frames - 1}; asked for {place}")
+        return found, index, place
 
     def _step(self, depth: int, output: str | None) -> tuple[StepSpec, str]:
         steps, name = self._task.graph.steps, self._task.spec.name
@@ -295,6 +315,14 @@ class Singles:
         return taken
 
 
+def _shown_at(video: str, index: VideoIndex, at_s: float) -> int:
+    first, last = index.times_s(np.array([0, index.frames - 1])).tolist()
+    end = last + 1 / index.fps
+    if not first <= at_s <= end:
+        raise ViewNotFound(f"video {video!r} is shown from {first:g} s to {end:g} s; asked for {at_s:g} s")
+    return int(nearest(np.array([round((at_s - first) * TICKS_PER_S)]), ticks_of(index))[0])
+
+
 def _single(
     found: VideoFile,
     index: VideoIndex,
@@ -316,8 +344,13 @@ def _single(
     return SingleFrame(found.video_id, found.name, found.uri, found.key, index, i, depth, (3, *size), recipe)
 
 
+def _needs_clips(step: StepSpec) -> bool:
+    """Whether an operation of a step sees all frames of a clip together."""
+    return any(get(call.name).stage == "clip" for call in step.calls)
+
+
 def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None:
-    """The frame operations that lead to the stream, numbered anew, and their part of the row; None after a merge.
+    """The frame operations that lead to the stream, numbered anew, and their part of the row; None behind whole clips.
 
     Operations on the order of frames are left out: they move a frame and do not change it.
     """
@@ -328,7 +361,10 @@ def _chain(resolved: ResolvedStream) -> tuple[Program, NDArray[np.int32]] | None
         instruction = made[stream]
         if instruction.kind != InstructionKind.OP:
             return None
-        if get(instruction.name).stage == "frame":
+        stage = get(instruction.name).stage
+        if stage == "clip":
+            return None
+        if stage == "frame":
             way.append(instruction)
         (stream,) = instruction.sources
     instructions, drawn, column = [], [np.zeros(0, np.int32)], 0

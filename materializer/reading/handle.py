@@ -19,9 +19,10 @@ from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.gate import Cancelled, Gate, gated
 from viewcache.materializer.reading.batch import Batch, Buffers
-from viewcache.materializer.reading.frames import SingleFrame
+from viewcache.materializer.reading.frames import Moment, SingleFrame
 from viewcache.materializer.reading.reader import Held, Reader
-from viewcache.materializer.reading.values import FrameInfo, FrameRequest, Spent, VideoInfo
+from viewcache.materializer.reading.recipes import clip_recipes, rows_of_video
+from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.materializer.scheduling.seats import Seat, SeatKey
 
 __all__ = ["OwnedSeat", "OwnedTask"]
@@ -276,6 +277,28 @@ class OwnedTask:
         return self._reader.describe(epoch, iteration, rank, world)
 
     @gated
+    def recipes(self, epoch: int, iteration: int) -> tuple[ClipRecipe, ...]:
+        """What was decided for each clip of a batch; nothing is made for it.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration.
+        """
+        active, rows = self._reader.rows(epoch, iteration)
+        return clip_recipes(active.plan, rows)
+
+    @gated
+    def recipes_of(self, video: str, epoch: int) -> tuple[ClipRecipe, ...]:
+        """The same of the clips of a video in an epoch: none where it is not drawn.
+
+        Raises:
+            ViewNotFound: no such video or epoch.
+            BadVideo: the video cannot be decoded.
+        """
+        found = self._reader.singles.frame(video, 0)  # its packets are looked at, so that what is said of it holds
+        plan = self.task.generation(self.task.generation_of(epoch)).plan
+        return clip_recipes(plan, rows_of_video(plan, found.video_id, epoch))
+
+    @gated
     def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
         """Shape of a batch, (B·m,T,C,H,W), or of one rank's share; draws the order up to there.
 
@@ -355,11 +378,12 @@ class OwnedTask:
 
     def _single(self, request: FrameRequest) -> SingleFrame:
         singles = self._reader.singles
+        place = request.frame if request.at_s is None else Moment(request.at_s)
         if request.depth is None:
-            return singles.frame(request.video, request.frame)
+            return singles.frame(request.video, place)
         return singles.aug(
             request.video,
-            request.frame,
+            place,
             request.depth,
             epoch=request.epoch,
             sample=request.sample,

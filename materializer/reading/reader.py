@@ -17,7 +17,7 @@ from viewcache.materializer.ops import ReadOp, get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.accounts import Accounts
-from viewcache.materializer.reading.batch import Batch, Buffers, rank_share
+from viewcache.materializer.reading.batch import Batch, Buffers, check_shares, rank_share
 from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Fetched
@@ -328,11 +328,14 @@ class Reader:
     def rows(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[PlannedClips, list[int]]:
         """The generation and the rows of a batch, or of one rank's share; draws the order up to there.
 
+        Of an epoch's last batch, if it has fewer videos than there are ranks, some ranks have nothing.
+
         Raises:
             ViewNotFound: no such epoch or iteration.
-            BadInput: the batch is too small for so many ranks, or they would have different orders.
+            BadInput: batches are too small for so many ranks, or these would have different orders.
         """
         self.check_world(world)
+        check_shares(self.spec.sampling.videos_per_batch, world)
         active = self.task.batch(epoch, iteration)
         samples = self.spec.sampling.samples_per_video
         rows = active.rows(epoch, iteration)
@@ -377,11 +380,13 @@ class Reader:
         reading: Reading,
     ) -> Batch:
         videos = plan.video[rows]
-        planned = zip(rows, plan.frames(np.array(rows)), strict=True)
-        frames = np.stack([source_frames(grow(plan.program(row), each, plan.drawn(row))) for row, each in planned])
         dataset, ids = self.task.dataset, plan.videos.ids[videos]
-        of_each = zip(ids.tolist(), frames, strict=True)
-        times = np.stack([self._learning.times_s(dataset, video_id, shown) for video_id, shown in of_each])
+        frames = np.empty(out.shape[:-3], np.int64)
+        times = np.empty(out.shape[:-3], np.float64)
+        planned = zip(rows, plan.frames(np.array(rows, np.int64)), ids.tolist(), strict=True)
+        for k, (row, each, video_id) in enumerate(planned):
+            frames[k] = source_frames(grow(plan.program(row), each, plan.drawn(row)))
+            times[k] = self._learning.times_s(dataset, video_id, frames[k])
         return Batch(
             task=self.spec.name,
             epoch=reading.epoch,
@@ -389,8 +394,9 @@ class Reader:
             video=out,
             label=dataset.labels(ids),
             index=ids,
-            frame=frames.astype(np.int64),
+            frame=frames,
             time_s=times,
+            sample=plan.sample[rows],
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),
             keys=keys,
             waited_s=reading.waited_s,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from viewcache.catalog.records import VideoStatus
 from viewcache.materializer.media.source import Stamp
 
-__all__ = ["FrameInfo", "FrameRequest", "Spent", "VideoInfo"]
+__all__ = ["ClipRecipe", "FrameInfo", "FrameRequest", "Spent", "VideoInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class FrameRequest:
     """Ordinal of that clip among the video's clips in its epoch."""
     output: str | None = None
     """Which output of a step that has several; None = the first."""
+    at_s: float | None = None
+    """Presentation time in seconds, in the place of ``frame``: the frame that is shown nearest to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,20 @@ class FrameInfo:
     """Content key of the object that holds it."""
     recipe: tuple[dict[str, object], ...]
     """What is done to the frame, with what was drawn for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipRecipe:
+    """What was decided for one clip, without its pixels."""
+
+    video: str
+    """Its video's name."""
+    sample: int
+    """Ordinal of the clip among the video's clips in its epoch."""
+    frames: tuple[int, ...]
+    """Source frames, in the order of the clip; of several views one after the other."""
+    steps: tuple[dict[str, object], ...]
+    """What is done to them, with what was drawn for it; see `Program.describe`."""
 
 
 @dataclass(slots=True)

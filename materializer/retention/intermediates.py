@@ -9,9 +9,9 @@ from viewcache.catalog.rows import object_table
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.planning.plan import clip_bound
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.planning.size import clip_bound
 
 __all__ = ["intermediate_recipe", "intermediate_rows"]
 

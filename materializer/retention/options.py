@@ -17,8 +17,9 @@ from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import GenerationPlan, clip_bound
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 
@@ -125,7 +126,7 @@ def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
     for number, plan in enumerate(plans):
         sampling = plan.task.sampling
         steps = tuple(sorted({program.signature for program in plan.resolved.programs}))
-        alike = (steps, sampling.frames_per_video, sampling.frame_stride, plan.shape, _resize(plan))
+        alike = (steps, sampling.frames_per_video, sampling.pitch, sampling.by_time, plan.shape, _resize(plan))
         members.setdefault(alike, []).append(number)
     found = [
         ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].bound, _resize(plans[each[0]]))

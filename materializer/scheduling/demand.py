@@ -86,6 +86,8 @@ class Board(State[str]):
             if copies is not None:  # also where nothing more can be made
                 return Fetched(copies, 0, 0.0)
             self._check()
+            if cancelled.is_set():  # while it was planned
+                raise Closed("the reader was cancelled")
             self.demands.append(waiting)
             self.given_up.difference_update(map(work.key, rows))
             wake()

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
-from viewcache.materializer.planning.plan import clip_bound
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.rules import SHARE

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.plan import clip_bound
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, keepings
 from viewcache.materializer.retention.options import Kept, ToCome, Way
 from viewcache.materializer.scheduling.schedule import Keeping

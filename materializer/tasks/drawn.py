@@ -48,8 +48,10 @@ class OrderGroup(Protocol[SomeTask]):
     def newest_drawn(self, group_generation: int) -> int | None:
         """The largest ``video_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
 
-    def matching_generations(self, task: SomeTask, number: int) -> Iterator[tuple[SomeTask, int]]:
-        """The generations of other tasks that belong to the same epochs of the group."""
+    def matching_generations(
+        self, task: SomeTask, number: int, *, joined: bool = False
+    ) -> Iterator[tuple[SomeTask, int]]:
+        """The generations of other tasks that belong to the same epochs of the group; see `Group`."""
 
 
 class Drawable(Protocol):

@@ -18,7 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.planning.draws import clip_stand_ins, stand_ins
+from viewcache.materializer.planning.draws import clip_stand_ins, stand_ins, uncovered
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
@@ -147,7 +147,7 @@ class Early:
             if self._is_drawn():
                 self._refuse_missing(self.order(0))
             named = Order(order[None], np.zeros(1, np.int64))
-            of_first = DrawnGeneration(0, range(1), named, task.spec.sampling.frame_stride, 0, 0)
+            of_first = DrawnGeneration(0, range(1), named, task.spec.sampling.pitch, 0, 0)
             self._trial = self._plan(0, 0, of_first, self._readable(order))
         return self._trial
 
@@ -217,7 +217,7 @@ class Early:
             self._check_shape(plan, trial)
             object_ids = np.zeros(len(plan), np.int64)
             self._numbering.some(plan, np.arange(len(plan)), object_ids)
-            fresh = [*(self._of_task(each) for each in records), *more]
+            fresh = [*(self._of_task(each) for each in uncovered(records, single, samples)), *more]
             self._catalog.add_substitutions(fresh)
             drawn.known.extend(fresh)
             work = BatchWork(plan, mine, task.task_id, object_ids, task.source)
@@ -262,6 +262,7 @@ class Early:
             epoch=epoch,
             iteration=iteration,
             grid=drawn.grid,
+            ticks_of=task.dataset.ticks,
             joined=drawn.joined,
             group_generation=drawn.group_generation,
         )

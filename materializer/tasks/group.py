@@ -20,7 +20,7 @@ from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
 from viewcache.materializer.planning.twins import asks_for, is_twin
-from viewcache.materializer.spec import Coordination
+from viewcache.materializer.sampling import Coordination
 from viewcache.materializer.tasks.drawn import Drawable
 from viewcache.materializer.tasks.planner import Twin
 from viewcache.materializer.tasks.settings import Share
@@ -33,18 +33,19 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
     """What each of some tasks shares with the others: tasks that have videos in common, directly or through others.
 
     Independent tasks share nothing. Conditions on the iteration decide what a clip is by its place, so a task that has
-    some draws its epochs whole, but shares clips.
+    some draws its epochs whole, but shares clips; so does one that is not shuffled.
     """
     circle = list(range(len(tasks)))  # task → the first of those it shares with
     for one, other in combinations(range(len(tasks)), 2):
-        if _may_share(tasks[one], tasks[other]):
+        if circle[one] != circle[other] and _may_share(tasks[one], tasks[other]):
             joined = {circle[one], circle[other]}
             circle = [min(joined) if each in joined else each for each in circle]
     found = []
     for task, mine in zip(tasks, circle, strict=True):
         others = [each for each, theirs in zip(tasks, circle, strict=True) if theirs == mine]
-        drawing = [each for each in others if not asks_for(each.spec, "iteration")]
-        grid = shared_grid(each.spec.sampling.frame_stride for each in others)
+        drawing = [each for each in others if each.spec.shuffle and not asks_for(each.spec, "iteration")]
+        alike = (each.spec.sampling for each in others if each.spec.sampling.by_time == task.spec.sampling.by_time)
+        grid = shared_grid(each.pitch for each in alike)
         found.append(Share(grid, task in drawing and len(drawing) > 1))
     return found
 
@@ -113,9 +114,18 @@ class Group:
         begun = [task for task in others if (0, 0) < task.place() < (task.spec.epochs, 0)]
         return max((task.place()[0] + task.joined for task in begun), default=0)
 
-    def matching_generations(self, task: Task, number: int) -> Iterator[tuple[Task, int]]:
-        """The generations of other tasks that belong to the same epochs of the group, where these are near them."""
+    def matching_generations(self, task: Task, number: int, *, joined: bool = False) -> Iterator[tuple[Task, int]]:
+        """The generations of other tasks that belong to the same epochs of the group, where these are near them.
+
+        Args:
+            task: whose generation.
+            number: of the generation.
+            joined: leave out tasks of which it is not decided yet when they joined. Deciding it takes a task's own
+                lock, so who holds that of the group must.
+        """
         for other in list(self._tasks.values()):
+            if joined and not other.has_joined:
+                continue
             theirs, (epoch, _) = number + task.skipped - other.skipped, other.place()
             if other is task or epoch >= other.spec.epochs:
                 continue
@@ -248,7 +258,8 @@ class Group:
             active = task.begun(task.generation_of(epoch))
             if active is None:
                 return False  # it is being planned: look again later
-            matching = self.matching_generations(task, active.number)
+            # Of one that has not joined it would be decided now, under a lock that its planner may hold who waits here.
+            matching = self.matching_generations(task, active.number, joined=True)
             if not alone and not all(other.begun(number) for other, number in matching):
                 return False
             if active.settled(epoch) < active.order.positions:

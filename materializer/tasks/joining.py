@@ -132,7 +132,7 @@ class Joining:
         task = self._task
         drawn = self._catalog.first_drawn(task.task_id)
         try:
-            dataset = Dataset(task.spec.dataset, files, self._catalog, drawn)
+            dataset = Dataset(task.spec.dataset, task.spec.sampling, files, self._catalog, drawn)
             if task.dataset.is_numbered and dataset.classes:
                 raise BadInput(f"labels were whole numbers, and now there is {dataset.classes[-1]!r}")
         except ViewcacheError as error:

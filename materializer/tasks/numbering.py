@@ -1,8 +1,9 @@
 """Ids of the objects of a task's plans: asked of the catalog by content key, and claimed where it knows none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
@@ -38,6 +39,12 @@ class Numbering:
         with self._catalog.naming:
             object_ids[rows], known = ids_of(self._catalog, plan.keys[rows])
             self._catalog.record_objects(plan_objects(plan, rows, object_ids, known, self._cost))
+
+    def move(self, places: Sequence[tuple[int, int, int]], object_ids: NDArray[np.int64]) -> None:
+        """Let recorded uses at some places, (epoch, position, sample), be of these objects, (n,)."""
+        epochs, positions, samples = zip(*places, strict=True)
+        columns = {"epoch": epochs, "position": positions, "sample": samples, "object_id": object_ids}
+        self._catalog.move_uses(pa.table({"task_id": [self._task_id] * len(places)} | columns))
 
     def generation(self, plan: GenerationPlan, index_of: Callable[[int], MediaIndex]) -> NDArray[np.int64]:
         """The ids of all rows' objects, (n,); the catalog gets to know the plan, unless it does.

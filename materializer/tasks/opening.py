@@ -15,7 +15,8 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files, needs_headers
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
-from viewcache.materializer.planning.plan import check_size
+from viewcache.materializer.planning.redefined import changed_keys, keeps_views
+from viewcache.materializer.planning.size import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
@@ -62,21 +63,22 @@ def open_task(
     """
     try:
         guarded = guarded_among((spec, *tasks), spec.dataset)
-        listed, same = {} if listed is None else listed, files_of(spec.dataset)
+        listed, same = {} if listed is None else listed, files_of(spec)
         growing = {} if grown is None else grown
         if same in growing:
             listed[same] = growing[same].files
         if same not in listed:
-            over = (each.dataset for each in (spec, *tasks) if files_of(each.dataset) == same)
+            over = (each.dataset for each in (spec, *tasks) if files_of(each) == same)
             whole = whole or any(map(needs_headers, over))
             listed[same] = list_files(
                 same, catalog, workers=cache.workers, progress=progress, guarded=guarded, whole=whole
             )
         if spec.dataset.grows and same not in growing:
             growing[same] = Growing(same, catalog, listed[same], cache.workers)
-        known = next((row.task_id for row in catalog.load_tasks() if row.name == spec.name), None)
+        before = next((row for row in catalog.load_tasks() if row.name == spec.name), None)
+        known = None if before is None else before.task_id
         drawn = None if known is None or not spec.dataset.grows else catalog.first_drawn(known)
-        dataset = Dataset(spec.dataset, listed[same], catalog, drawn)
+        dataset = Dataset(spec.dataset, spec.sampling, listed[same], catalog, drawn)
     except BadInput as error:
         if type(error) is not BadInput:
             raise
@@ -87,21 +89,25 @@ def open_task(
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
     definition = f"{canonical(cache, spec)} epochs_per_generation={k}"
-    row = catalog.ensure_task(
-        TaskRow(
-            name=spec.name,
-            dataset_id=dataset.dataset_id,
-            definition_key=blake2b(definition.encode(), digest_size=16).hexdigest(),
-            definition=definition,
-            epochs=spec.epochs,
-            videos_per_batch=spec.sampling.videos_per_batch,
-            samples_per_video=spec.sampling.samples_per_video,
-            frames_per_clip=spec.sampling.frames_per_video,
-            frame_stride=spec.sampling.frame_stride,
-            seed=seed,
-            drop_last=spec.drop_last,
-        )
+    row = TaskRow(
+        name=spec.name,
+        dataset_id=dataset.dataset_id,
+        definition_key=blake2b(definition.encode(), digest_size=16).hexdigest(),
+        definition=definition,
+        epochs=spec.epochs,
+        videos_per_batch=spec.sampling.videos_per_batch,
+        samples_per_video=spec.sampling.samples_per_video,
+        frames_per_clip=spec.sampling.frames_per_video,
+        frame_stride=0 if spec.sampling.by_time else spec.sampling.frame_stride,
+        seed=seed,
+        drop_last=spec.drop_last,
     )
+    try:
+        row = catalog.ensure_task(row, keeps_views=before is not None and keeps_views(before.definition, definition))
+    except BadInput as error:
+        if before is None:
+            raise
+        raise BadInput(f"{error}. What differs: {changed_keys(before.definition, definition)}") from error
     settings = TaskSettings(seed, k, budget_bytes)
     observer = observer or Observer()
     task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))

@@ -127,7 +127,16 @@ class Outline:
         task = self._task
         videos, draws, _ = dataset.resolve_draws(task.spec, task.seed, 0, ids[None], {})
         return plan_generation(
-            task.spec, task.graph, videos, draws, seed=task.seed, number=0, first_epoch=0, grid=task.grid, spare=spare
+            task.spec,
+            task.graph,
+            videos,
+            draws,
+            seed=task.seed,
+            number=0,
+            first_epoch=0,
+            grid=task.grid,
+            ticks_of=dataset.ticks,
+            spare=spare,
         )
 
     def misfits(self, dataset: Dataset, ids: NDArray[np.int64], like: int) -> dict[int, str]:

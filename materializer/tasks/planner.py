@@ -62,10 +62,11 @@ class Planner:
         videos, draws, used = self.dataset.resolve_draws(
             spec, self.seed, epochs.start, ids, stand_ins(known), by_video=together
         )
+        used = [replace(row, task_id=self.task_id) for row in used]
         found = self._like(twins, videos, draws, drawn) if together and not _of_clips(known) else None
         if found is not None:
             plan, object_ids = found
-            order, again = Order(ids, settled), list[SubstitutionRow]()
+            order = Order(ids, settled)
         else:
             plan = plan_generation(
                 spec,
@@ -76,17 +77,19 @@ class Planner:
                 number=drawn.number,
                 first_epoch=epochs.start,
                 grid=drawn.grid,
+                ticks_of=self.dataset.ticks,
                 joined=drawn.joined,
                 group_generation=drawn.group_generation,
                 spare=together,
             )
             positions = len(plan) // len(epochs) // spec.sampling.samples_per_video
             order = Order(ids[:, :positions], np.minimum(settled, positions))
-            plan, again = with_substitutes(plan, known, order, self.dataset, self.seed, self.task_id, by_video=together)
+            plan, used = with_substitutes(
+                plan, known, used, order, self.dataset, self.seed, self.task_id, by_video=together
+            )
             object_ids = self.numbering.generation(plan, self.index_of(plan))
         active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
-        now = [*(replace(row, task_id=self.task_id) for row in used), *again, *short_uses(plan, self.task_id)]
-        record_policies(self.catalog, active, now, known)
+        record_policies(self.catalog, active, [*used, *short_uses(plan, self.task_id)], known)
         return active
 
     def _like(

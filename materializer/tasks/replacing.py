@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadInput, BadVideo
+from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -93,7 +95,7 @@ class Replacing:
             place = substitute_place(position, clips.drawn_id(row), by_video=by_video)
             tried = self._tried.setdefault((epoch, place, sample), set())
             tried |= {failed, clips.drawn_id(row)}
-            found = dataset.stand_in(self._spec, self._seed, epoch, place, sample, may, tried)
+            found = dataset.stand_in(self._spec, self._seed, epoch, place, may, tried)
             if found is None:
                 raise BadVideo(f"{why}; no other video could stand in for it")
             chosen.append(found)
@@ -122,8 +124,7 @@ class Replacing:
             record_policies(self._catalog, clips, records)
         else:
             self._catalog.add_substitutions(list(records))
-        with guard():
-            clips.replace(plan, object_ids)
+        self._go_on(clips, rows, plan, object_ids, guard)
 
     def correct(self, clips: PlannedClips, video_id: int, guard: Callable[[], AbstractContextManager[object]]) -> str:
         """Plan the clips of a video again, by what is known of it now; returns why that cannot be, empty if it can.
@@ -140,6 +141,20 @@ class Replacing:
             return str(error)
         object_ids = clips.object_ids.copy()
         self._numbering.some(plan, rows, object_ids)
+        self._go_on(clips, rows.tolist(), plan, object_ids, guard)
+        return ""
+
+    def _go_on(
+        self,
+        clips: PlannedClips,
+        rows: Sequence[int],
+        plan: GenerationPlan,
+        object_ids: NDArray[np.int64],
+        guard: Callable[[], AbstractContextManager[object]],
+    ) -> None:
         with guard():
             clips.replace(plan, object_ids)
-        return ""
+            places = [clips.place(row) for row in rows]  # where they stand now: what is not settled may have moved
+        failpoint("uses.before-move")
+        # A batch whose generation is not recorded has no uses yet, and none are added: its plan brings them.
+        self._numbering.move(places, object_ids[np.array(rows)])

@@ -79,6 +79,8 @@ class Task:
         self._planning = threading.RLock()
         self._drawing = threading.Lock()  # held while an order is read, and drawn if it is new
         self._guard: Callable[[], AbstractContextManager[object]] = nullcontext
+        self._shared: tuple[Share, OrderGroup[Task] | None] | None = None
+        """What `share` was told last."""
         self._generations: WeakValueDictionary[int, ActiveGeneration] = WeakValueDictionary()
         """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
         first, so none is computed while a reader, the group or the dispatcher has one."""
@@ -170,10 +172,13 @@ class Task:
 
         ``guard`` gives the lock under which a plan that is being worked on may be replaced.
         """
+        if (share, group) == self._shared:
+            return  # dozens of jobs when one more comes: that one need not wait until each of them has planned
         with self._planning:
             self._settings = replace(self._settings, grid=share.grid, together=share.together)
             self.group = group
             self._guard = guard
+        self._shared = share, group
 
     @property
     def grid(self) -> int:
@@ -341,7 +346,7 @@ class Task:
     def grid_of(self, number: int) -> int:
         """The grid of a generation's clip starts: what its paths mean stays, whoever shares with it now."""
         recorded = next((row for row in self._catalog.load_generations(self.task_id) if row.number == number), None)
-        return self._settings.grid if recorded is None else recorded.grid or self.spec.sampling.frame_stride
+        return self._settings.grid if recorded is None else recorded.grid or self.spec.sampling.pitch
 
     def order_now(self, number: int) -> DrawnGeneration:
         """A generation's order as it stands, and what else it is planned from; what is new is recorded now."""

@@ -258,7 +258,13 @@ class _Maker:
         clip.missing.discard(number)
 
     def _finished(self, clip: _Clip) -> np.ndarray:
-        array = finish(clip.tree, {id(leaf.tree): leaf.array for leaf in clip.leaves if leaf.array is not None})
+        arrays: dict[int, np.ndarray] = {}
+        for leaf in clip.leaves:
+            assert leaf.array is not None  # nothing is missing
+            if id(leaf.tree) in arrays:  # two ways begin with it: neither may write to it
+                leaf.array.flags.writeable = False
+            arrays[id(leaf.tree)] = leaf.array
+        array = finish(clip.tree, arrays)
         for leaf in clip.leaves:
             leaf.array = None
         if array.shape != clip.recipe.shape:

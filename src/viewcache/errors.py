@@ -245,14 +245,16 @@ class CatalogBusy(Busy):
 
     Attributes:
         pid: the holder's process id, 0 if it could not be read.
+        folder: of the store, or empty where that is not known.
     """
 
     kind = "catalog_busy"
 
-    def __init__(self, message: str, pid: int = 0):
-        """Keep the holder's pid beside the message."""
+    def __init__(self, message: str, pid: int = 0, folder: str = ""):
+        """Keep the holder's pid and the folder beside the message."""
         super().__init__(message)
         self.pid = pid
+        self.folder = folder
 
 
 class SeatTaken(Busy):

@@ -6,6 +6,7 @@ point group in which a package announces its operations.
 
 from viewcache.materializer.ops import (
     REQUIRED,
+    ClipOp,
     Draw,
     Field,
     FrameOp,
@@ -19,6 +20,7 @@ from viewcache.materializer.ops import (
     TimeOp,
     register,
     static_size,
+    transform,
 )
 from viewcache.materializer.ops.fields import Channels, Choice, Flag, Range, Real, Sides, Whole, WholeRange
 from viewcache.materializer.randomness import ONE, scaled
@@ -28,6 +30,7 @@ __all__ = [
     "REQUIRED",
     "Channels",
     "Choice",
+    "ClipOp",
     "Draw",
     "Field",
     "Flag",
@@ -48,4 +51,5 @@ __all__ = [
     "register",
     "scaled",
     "static_size",
+    "transform",
 ]

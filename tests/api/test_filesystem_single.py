@@ -12,7 +12,7 @@ import pytest
 import viewcache
 from tests.api.small import STEPS, config, single
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadVideo, ViewNotFound
+from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.media.decode import decode
 from viewcache.materializer.media.pixels import to_rgb
 from viewcache.materializer.media.probe import probe
@@ -271,3 +271,30 @@ def test_decoded_frames_are_kept_as_the_decoders_planes(videos: Path, tmp_path: 
     uri = str(videos / "cat.mp4")
     ((_, picture),) = decode(uri, probe(uri), np.array([7]))
     assert np.array_equal(first, to_rgb(picture))
+
+
+def test_frames_by_time(branched: Cache) -> None:
+    """The frame that is shown nearest to a time, as decoded and after steps; behind the end the range is named."""
+    name = branched.task("train").task.dataset.names()[0]
+    fs = fsspec.filesystem("view")
+    times = [branched.task("train").describe_frame(FrameRequest(name, i)).time_s for i in range(10)]
+    for number, time_s in enumerate(times):
+        path = f"train/{name}/at/{time_s + 0.001:.3f}s"
+        assert fs.info(path)["view"]["frame"] == [number]
+        assert fs.cat_file(path) == fs.cat_file(f"train/{name}/frame{number}")
+    half = (times[3] + times[4]) / 2
+    (earlier,) = fs.info(f"train/{name}/at/{half:.9f}s")["view"]["frame"]
+    assert earlier == 3
+    assert fs.cat_file(f"train/{name}/at/{times[4]:.6f}s/aug1?epoch=0") == fs.cat_file(
+        f"train/{name}/frame4/aug1?epoch=0"
+    )
+    assert fs.ls(f"train/{name}/at") == []
+    assert fs.isdir(f"train/{name}/at")
+    assert not fs.exists(f"train/{name}/at/999s")
+    with pytest.raises(ViewNotFound, match=r"is shown from 0 s to [0-9.]+ s; asked for 999 s"):
+        fs.info(f"train/{name}/at/999s")
+    found = branched.frames("train", name, seconds=[times[4], times[0]])
+    assert np.array_equal(found, branched.frames("train", name, [4, 0]))
+    for numbers, seconds in (([], []), ([1], [1.0])):
+        with pytest.raises(BadInput, match="give numbers of frames, or seconds"):
+            branched.frames("train", name, numbers, seconds=seconds)

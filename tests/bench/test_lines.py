@@ -66,3 +66,13 @@ def test_every_example_is_told_of() -> None:
     text = (ROOT / "docs" / "examples.md").read_text()
     for path in (ROOT / "examples").glob("*.py"):
         assert re.search(rf"^\| `{path.name}` \| .* \| `.*examples/{path.name} ", text, re.M), path.name
+
+
+def test_the_table_of_other_loaders_is_true() -> None:
+    """docs/coming-from.md counts the code that it shows."""
+    text = (ROOT / "docs" / "coming-from.md").read_text()
+    told = {
+        name: tuple(map(int, counts))
+        for name, *counts in re.findall(r"^\| ([\w+ ]+) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.M)
+    }
+    assert told == lines.coming_from()

@@ -199,6 +199,19 @@ def test_the_slowest_rank_counts(catalog: Catalog) -> None:
     assert select(catalog, "select min(seq) from deadlines") == [(1,)]
 
 
+def test_a_rank_that_is_gone_needs_nothing(catalog: Catalog) -> None:
+    """Killed, and not seen for ten minutes in which others of its training were: until then it may come back."""
+    row, ids = registered(catalog)
+    catalog.record_plan(plan(catalog, row, ids))
+    catalog.advance(ProgressRow(row.task_id, 1, 0, 1, 1, 1.0, seen_at=1000.0))
+    for seen_at, first in ((1600.0, 1), (1600.5, 3)):
+        catalog.advance(ProgressRow(row.task_id, 0, 0, 3, 3, 1.0, seen_at=seen_at))
+        catalog.flush()
+        assert select(catalog, "select seq from positions") == [(first,)]
+        assert select(catalog, "select min(seq) from deadlines") == [(first,)]
+    assert select(catalog, "select rank from progress order by rank") == [(0,), (1,)], "where it was is still told"
+
+
 def test_an_unknown_pace_counts_iterations(catalog: Catalog) -> None:
     """Before anything is measured the order of needs is that of the batches."""
     row, ids = registered(catalog)

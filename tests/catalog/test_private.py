@@ -1,5 +1,6 @@
 """What lies beside a catalog for a while is this user's alone, and does not outlive who made it."""
 
+import fcntl
 import os
 import signal
 import stat
@@ -86,3 +87,21 @@ def test_every_file_of_a_catalog_is_private(folder: Path) -> None:
 def open_to_others(folder: Path) -> list[str]:
     """Names of the files that another user of the machine can read."""
     return [path.name for path in folder.iterdir() if path.stat().st_mode & 0o077]
+
+
+def test_a_folder_that_is_being_made_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks for folders of dead makers at the moment before a new one is locked leaves it alone."""
+    lock, looked = fcntl.flock, list[str]()
+
+    def late(held: int, how: int) -> None:
+        if how == fcntl.LOCK_EX and not looked:
+            looked.append("first")
+            with private_folder():
+                pass
+        lock(held, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with private_folder() as mine:
+        (mine / "copy").touch()
+        assert looked
+    assert not mine.exists()

@@ -12,6 +12,9 @@ import pytest
 
 import viewcache
 from tests.clips import encode
+from tests.decode.test_exact import damaged_copy
+from tests.laws.test_uses import told
+from tests.tiny import sql
 from viewcache.api.audit.verify import verify
 from viewcache.api.cli.main import main
 from viewcache.api.config.find import Located
@@ -69,6 +72,19 @@ def test_what_is_no_url_is_refused(folder: Path) -> None:
     """The client library's own error does not come through, nor what it repeats."""
     with pytest.raises(BadInput, match="no URL that PostgreSQL's client library can read"):
         viewcache.open(_config(folder, "store", "postgresql://%zz:1/x"))
+
+
+def test_uses_name_what_stands_in(folder: Path, empty_database: str) -> None:
+    """Uses of a clip that another video gives are on record as they were read, there, too."""
+    encode(folder / "videos" / "c.mp4", frames=30, size=(80, 64))
+    whole = encode(folder / "whole.mp4", frames=30, gop=30)
+    damaged_copy(whole, 0, folder / "videos" / "torn.mp4")
+    given = _config(folder, "store", empty_database)
+    given["dataset"]["on_bad_video"] = "replace"
+    with viewcache.open(given) as cache:
+        read = {(epoch, k): list(cache.read("train", epoch, k).keys) for epoch in range(2) for k in range(2)}
+        assert sql(cache, "select * from substitutions")
+        assert told(cache) == read
 
 
 def test_bytes_do_not_depend_on_the_catalog(folder: Path, empty_database: str) -> None:

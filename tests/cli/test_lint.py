@@ -8,7 +8,7 @@ import viewcache
 from tests.cli.site import CONFIG, Site
 from tests.clips import encode
 from viewcache.errors import BadInput, BudgetTooSmall, ConfigError
-from viewcache.materializer.planning import plan
+from viewcache.materializer.planning import size
 
 DATASET = "  video_dataset_path: ./videos\n"
 
@@ -148,7 +148,7 @@ def test_scan_refuses_a_bad_video_as_its_policy_says(site: Site) -> None:
 def test_scan_refuses_a_plan_that_would_not_fit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A generation of more clips than a plan may hold is refused by run before anything is recorded, and by lint."""
     with monkeypatch.context() as small:
-        small.setattr(plan, "MOST_CLIPS", 5)
+        small.setattr(size, "MOST_CLIPS", 5)
         found = only(site, "--scan")
         assert (found["kind"], found["code"], found["at"]) == ("config", "plan_too_large", (7, 3))
         with pytest.raises(ConfigError, match="a plan holds at most 5"):

@@ -71,6 +71,28 @@ def test_verify_shows_tables(made: Site) -> None:
     assert "independent" in text
 
 
+def test_a_task_that_drew_nothing_is_no_mistake(site: Site) -> None:
+    """Opened and closed, nothing made: there is nothing to check, and that is said."""
+    with viewcache.open(site.config):
+        pass
+    answer = site.json("verify")
+    assert (answer["objects"], answer["epochs"], answer["draws"]) == (0, 0, [])
+    assert {check["verdict"] for task in answer["evidence"]["tasks"] for check in task["checks"]} == {"too few to tell"}
+    assert "0 drawn epochs checked, 0 with mistakes: nothing was drawn yet" in site.run("verify")
+
+
+def test_a_task_that_drew_nothing_hides_no_other(made: Site) -> None:
+    """Beside one that was used, an unused task is one of which there is too little to tell."""
+    other = made.config.read_text()
+    (made.folder / "unused.yaml").write_text(other[other.index("dataset:") :].replace("tag: train", "tag: unused"))
+    with viewcache.open([made.config, made.folder / "unused.yaml"]):
+        pass
+    used, unused = made.json("verify", "train.yaml")["evidence"]["tasks"]
+    assert (used["task"], unused["task"]) == ("train", "unused")
+    assert used["epochs"] == 2
+    assert unused["epochs"] == 0
+
+
 def test_orders_that_cannot_be_chance_are_an_error(made: Site) -> None:
     """The same order in sixty epochs has exit code 1, though each epoch has each video exactly once."""
     with Catalog.open(made.store) as catalog:

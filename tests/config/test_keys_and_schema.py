@@ -19,7 +19,8 @@ from viewcache.api.config.keys import KINDS, REQUIRED, SECTIONS, STEP_KEYS, Key,
 from viewcache.api.config.load import load
 from viewcache.errors import ConfigError
 from viewcache.materializer import ops
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, SamplingSpec, StepSpec, TaskSpec, TierSpec
+from viewcache.materializer.sampling import SamplingSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, StepSpec, TaskSpec, TierSpec
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -262,7 +263,7 @@ def test_examples_load_and_give_clips_of_one_size(path: Path) -> None:
 def test_examples_show_every_type_of_step() -> None:
     """All five types of step, several tasks in a file and the read-time operations have an example."""
     configs = {path.stem: load(path) for path in EXAMPLES}
-    assert set(configs) == {"basicvsr", "branches", "hdvila", "mae", "slowfast"}
+    assert set(configs) == {"basicvsr", "branches", "hdvila", "mae", "slowfast", "test_10x3"}
     assert {step.branch_type for step in configs["branches"].tasks[0].steps} == set(STEP_KEYS)
     assert len(configs["hdvila"].tasks) == 2
     assert [op.name for op in configs["slowfast"].graph(configs["slowfast"].tasks[0]).read_ops] == ["normalize"]

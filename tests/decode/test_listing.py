@@ -39,9 +39,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, given: Callable[..., Any] = scan) -> 
     """What is looked into from now on: path, and whether every packet is."""
     found: list[tuple[str, bool]] = []
 
-    def noted(files: Sequence[Found], *limits: Any, full: bool, **more: Any) -> Iterator[tuple[Found, Scanned]]:
-        found.extend((file.path, full) for file in files)
-        yield from given(files, *limits, full=full, **more)
+    def noted(files: Sequence[Found], *limits: Any, probe: ProbeMode, **more: Any) -> Iterator[tuple[Found, Scanned]]:
+        found.extend((file.path, probe == ProbeMode.FULL) for file in files)
+        yield from given(files, *limits, probe=probe, **more)
 
     monkeypatch.setattr(listing, "scan", noted)
     return found

@@ -13,6 +13,7 @@ from viewcache.errors import BadVideo
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.media.header import read_header, read_with_ffmpeg
 from viewcache.materializer.media.moov import read_moov
+from viewcache.materializer.media.probe import probe
 from viewcache.materializer.media.source import open_source
 
 MOST = 1 << 30
@@ -56,10 +57,12 @@ def both(path: Path) -> tuple[VideoFacts | None, VideoFacts | None]:
 
 @pytest.mark.parametrize("name", sorted(COMMON))
 def test_common_files(name: str, tmp_path: Path) -> None:
-    """Ours is the same as FFmpeg's, to the last number."""
-    ours, theirs = both(encode(tmp_path / name, **COMMON[name]))
+    """Ours is the same as FFmpeg's, to the last number; when frames are shown, only ours tells, as the packets do."""
+    path = encode(tmp_path / name, **COMMON[name])
+    ours, theirs = both(path)
     assert ours is not None
-    assert ours == theirs
+    assert ours._replace(times=None) == theirs
+    assert ours.times == VideoFacts.of(probe(str(path))).times
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
@@ -78,7 +81,7 @@ def test_real_files(path: Path) -> None:
         except Exception:
             ours = None
         if ours is not None:
-            assert ours == read_with_ffmpeg(source, MOST)
+            assert ours._replace(times=None) == read_with_ffmpeg(source, MOST)
 
 
 @pytest.mark.parametrize("degrees", [0, 90, 180, 270])
@@ -86,7 +89,7 @@ def test_phones(degrees: int, tmp_path: Path) -> None:
     """How a phone was held."""
     ours, theirs = both(rotate_mp4(encode(tmp_path / "held.mp4", frames=5), degrees))
     assert ours is not None
-    assert ours == theirs
+    assert ours._replace(times=None) == theirs
     assert ours.rotation == -degrees % 360
 
 

@@ -32,7 +32,7 @@ def train(store: Path, videos: Path, epochs: int, world: int, prefetch: int, sta
         for loader in ranks:
             if state is not None:
                 loader.load_state_dict(state)
-        for shares in zip(*ranks, strict=True):
+        for shares in zip(*(loader.all_epochs() for loader in ranks), strict=True):
             digest = blake2b(digest_size=16)
             for name in ("video", "label", "index", "frame", "time_s"):
                 for share in shares:

@@ -165,6 +165,7 @@ def test_extras_are_documented() -> None:
         "mount": "viewcache mount",
         "ray": "Ray Tune",
         "lightning": "Lightning",
+        "jax": "JAX arrays",
     }
     assert set(extras) == set(names)
     assert not [extra for extra, word in names.items() if word not in text]

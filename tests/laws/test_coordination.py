@@ -18,7 +18,7 @@ from tests.tiny import single
 from viewcache.materializer.ops import get
 from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.spec import clip_span
+from viewcache.materializer.sampling import clip_span
 
 LAST: dict[str, object] = {"center_crop": [8, 8]}
 """Gives all clips one size, whatever was drawn before."""

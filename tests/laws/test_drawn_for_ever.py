@@ -192,20 +192,24 @@ def test_a_removed_file_is_an_error_or_a_recorded_substitute(tmp_path: Path, fol
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "told"),
     [
-        {"cache": {"epochs_per_generation": 3}},
-        {"cache": {"seed": 8}},
-        {"sampling": {"frames_per_video": 5}},
-        {"sampling": {"spread": 0.5}},
-        {"augmentation": []},
-        {"drop_last": True},
+        ({"cache": {"epochs_per_generation": 3}}, r"cache\.epochs_per_generation \(2 before, 3 now\)$"),
+        ({"cache": {"seed": 8}}, r"seed \(7 before, 8 now\)$"),
+        ({"sampling": {"frames_per_video": 5}}, r"sampling\.frames_per_video \(4 before, 5 now\)$"),
+        ({"sampling": {"spread": 0.5}}, r"sampling\.spread \(0\.4 before, 0\.5 now\)$"),
+        ({"augmentation": []}, r"augmentation \(\[{.*… before, \[\] now\)$"),
+        ({"drop_last": True}, r"drop_last \(false before, true now\)$"),
     ],
     ids=["k", "seed", "frames", "spread", "steps", "drop_last"],
 )
-def test_a_drawn_task_cannot_be_redefined(drawn_store: Path, videos: Path, changed: dict[str, object]) -> None:
-    """Whatever decides a view's meaning is fixed once it is drawn; the message says how to go on."""
-    with pytest.raises(BadInput, match=r"task 'train' has another definition now, .* another tag, restore"):
+def test_a_drawn_task_cannot_be_redefined(
+    drawn_store: Path, videos: Path, changed: dict[str, object], told: str
+) -> None:
+    """Whatever decides a view's meaning is fixed once it is drawn; the message says how to go on, and what differs."""
+    with pytest.raises(
+        BadInput, match=rf"task 'train' has another definition now, .* another tag, restore.*What differs: {told}"
+    ):
         open_cache(drawn_store, videos, **changed)  # type: ignore[arg-type]  # one of the keywords
 
 

@@ -31,6 +31,7 @@ from viewcache.materializer.dataset import headers, listing
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.planning.plan import plan_generation
 from viewcache.materializer.scheduling.generation import PlannedClips
+from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.tasks import early
 from viewcache.materializer.tasks import task as tasks
 from viewcache.materializer.tasks.batch_work import BatchWork
@@ -247,7 +248,7 @@ def test_closing_does_not_wait_for_headers(
     """Who waits for one gets `Closed`; the next opening reads what is left."""
     asked, given_up = threading.Event(), threading.Event()
 
-    def slow(take: Any, max_pixels: int, *, workers: int, over: Any) -> Iterator[Any]:
+    def slow(take: Any, max_pixels: int, *, probe: ProbeMode, workers: int, over: Any) -> Iterator[Any]:
         asked.set()
         while not over():
             given_up.wait(0.01)
@@ -271,9 +272,9 @@ def test_what_was_read_before_an_error_is_recorded(
 ) -> None:
     """Too many files are open after the first headers: who waits is told, and those are not read again."""
 
-    def failing(take: Any, max_pixels: int, *, workers: int, over: Any) -> Iterator[Any]:
+    def failing(take: Any, max_pixels: int, *, probe: ProbeMode, workers: int, over: Any) -> Iterator[Any]:
         (first, *_) = take()
-        yield list(scan([first], max_pixels, full=False))
+        yield list(scan([first], max_pixels, probe=probe))
         raise Full("too many open files")
 
     monkeypatch.setattr(headers, "scan_queue", failing)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import open_cache, pixels, places, sql
 from viewcache.errors import BadInput
-from viewcache.materializer.reading.batch import Batch, rank_share
+from viewcache.materializer.reading.batch import Batch, check_shares, rank_share
 
 
 @given(
@@ -36,16 +36,20 @@ def test_a_plan_holds_each_video_once_per_epoch(
 
 @given(videos=st.integers(1, 64), samples=st.integers(1, 4), world=st.integers(1, 16))
 def test_ranks_share_a_batch_without_gap_or_overlap(videos: int, samples: int, world: int) -> None:
-    """The ranks' shares, one after the other, are the batch; they differ by one video at most, and none is empty."""
+    """The ranks' shares, one after the other, are the batch; they differ by one video at most.
+
+    None is empty, or the batch is refused.
+    """
     if videos < world:
         with pytest.raises(BadInput, match=f"{videos} videos cannot be shared by {world} ranks"):
-            rank_share(videos, samples, 0, world)
-        return
+            check_shares(videos, world)
+    else:
+        check_shares(videos, world)
     clips = range(videos * samples)
     shares = [clips[rank_share(videos, samples, rank, world)] for rank in range(world)]
     assert [clip for share in shares for clip in share] == list(clips)
     sizes = {len(share) for share in shares}
-    assert min(sizes) >= samples
+    assert min(sizes) >= samples or videos < world
     assert max(sizes) - min(sizes) <= samples
 
 

@@ -50,12 +50,12 @@ def test_substitutes_are_drawn_evenly_and_without_repeats() -> None:
     """Each video is as likely to stand in; further attempts of one place go through all others, once each."""
     ids, counts = np.arange(10, 15), np.zeros(5, np.int64)
     for position in range(4000):
-        drawn = stand_in_for(3, "t", 0, position, -1, ids, np.ones(5, bool))
+        drawn = stand_in_for(3, "t", 0, position, ids, np.ones(5, bool))
         assert drawn is not None
         counts[drawn - 10] += 1
     assert_even(counts)
     tried: list[int] = []
-    while (drawn := stand_in_for(3, "t", 2, 1, 0, ids, np.ones(5, bool), tried)) is not None:
+    while (drawn := stand_in_for(3, "t", 2, 1, ids, np.ones(5, bool), tried)) is not None:
         tried.append(drawn)
     assert sorted(tried) == ids.tolist()
 

@@ -1,7 +1,9 @@
 """The plan of a further equal task is the first one's in another order; laws 2 to 4 hold all the same."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -125,6 +127,39 @@ def test_trials_that_come_late_and_go(tmp_path: Path, videos: Path, planned: lis
             for epoch in range(4):
                 of_epoch = [video for at, video in had if at == epoch]
                 assert sorted(of_epoch) == sorted(2 * [*(f"v{k}" for k in range(VIDEOS - 1)), "short"]), name
+
+
+def test_drawing_waits_for_nobody_who_is_about_to_join(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is decided when a further job joins, the others draw on: who plans it wants the lock that they hold."""
+    deciding, go_on = Event(), Event()
+    with viewcache.open(trials(tmp_path / "store", videos, 2)) as cache, ThreadPoolExecutor(2) as pool:
+        for place in list(places(cache, "t0"))[:2]:
+            cache.read("t0", *place)
+        further = trials(tmp_path / "store", videos, 3)
+        further["dataset"] = further["dataset"][2:]
+        cache.join(further)
+        late, first = (cache.task(name).task for name in ("t2", "t0"))
+        load = cache.catalog.load_generations
+
+        def slowly(task_id: int) -> Any:
+            if task_id == late.task_id and not deciding.is_set():
+                deciding.set()
+                assert go_on.wait(60)
+            return load(task_id)
+
+        monkeypatch.setattr(cache.catalog, "load_generations", slowly)
+        joining = pool.submit(cache.read, "t2", 0, 0)
+        try:
+            assert deciding.wait(60)
+            assert first.group is not None
+            drawing = pool.submit(first.group.reached, first, 1, 2)  # an epoch that is not open yet
+            drawing.result(20)
+        finally:
+            go_on.set()
+        assert len(joining.result(60).videos) == 4
+        assert [cache.read("t0", *place).epoch for place in list(places(cache, "t0"))[2:5]]
 
 
 def test_the_next_generation_of_a_twin_is_planned_when_it_is_near(tmp_path: Path, videos: Path) -> None:

@@ -13,7 +13,8 @@ from viewcache.materializer.reading.batch import Batch
 
 __all__ = ["BATCHES", "EPOCHS", "VIDEOS", "Tensors", "as_tensors", "equal", "joined", "tasks", "whole"]
 
-Tensors = dict[str, torch.Tensor]
+Tensors = dict[str, Any]
+"""A batch: tensors, and two numbers."""
 
 VIDEOS = {f"{'cats' if k % 2 else 'dogs'}/v{k}.mp4": 40 + k for k in range(10)}
 """Relative path → frames; the folder is the label."""
@@ -57,8 +58,10 @@ def as_tensors(batch: Batch) -> Tensors:
         "index": batch.index,
         "frame": batch.frame,
         "time_s": batch.time_s,
+        "sample": batch.sample,
     }
-    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    return tensors | {"epoch": batch.epoch, "iteration": batch.iteration}
 
 
 def whole(cache: Cache, task: str = "train", epochs: int = 1) -> list[Tensors]:
@@ -71,11 +74,22 @@ def equal(some: Iterable[Tensors], others: Iterable[Tensors]) -> bool:
     """Whether two runs gave the same batches, bit by bit."""
     some, others = list(some), list(others)
     return len(some) == len(others) and all(
-        one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+        one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
         for one, other in zip(some, others, strict=True)
     )
 
 
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, int):
+        return type(other) is int and one == other
+    return torch.equal(one, other)
+
+
 def joined(shares: Sequence[Tensors]) -> Tensors:
     """The batch that the shares of all ranks make up."""
-    return {name: torch.cat([share[name] for share in shares]) for name in shares[0]}
+    first = shares[0]
+    assert all((share["epoch"], share["iteration"]) == (first["epoch"], first["iteration"]) for share in shares)
+    return {
+        name: value if isinstance(value, int) else torch.cat([share[name] for share in shares])
+        for name, value in first.items()
+    }

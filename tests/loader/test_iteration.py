@@ -10,7 +10,7 @@ import pytest
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
 from viewcache.api.session.cache import Cache
-from viewcache.api.training.loader import RepeatedEpochs
+from viewcache.api.training.loader import Loader, RepeatedEpochs
 from viewcache.errors import BadInput, BadVideo, Closed, UnknownOption, ViewNotFound
 from viewcache.materializer.reading.handle import OwnedSeat
 
@@ -20,78 +20,169 @@ def place(state: dict[str, Any]) -> tuple[int, int]:
     return state["epoch"], state["iteration"]
 
 
-@pytest.mark.parametrize("epochs", [1, 3, None])
-def test_epochs_says_how_many(cache: Cache, truth: list[Tensors], epochs: int | None) -> None:
-    """A loop reads the first so many epochs of the task, by default all; ``len`` is the batches of one."""
-    loader = cache.loader("train", epochs=epochs)
-    assert len(loader) == BATCHES
-    assert equal(loader, truth[: (epochs or EPOCHS) * BATCHES])
+def epoch_of(truth: list[Tensors], epoch: int) -> list[Tensors]:
+    """The batches of one epoch."""
+    return truth[epoch * BATCHES : (epoch + 1) * BATCHES]
+
+
+def test_one_pass_is_one_epoch(cache: Cache, truth: list[Tensors]) -> None:
+    """``for epoch in range(E): for batch in loader`` reads each epoch once and in order; batches say where they are."""
+    loader = cache.loader("train")
+    for epoch in range(EPOCHS):
+        assert place(loader.state_dict()) == (epoch, 0)
+        assert len(loader) == BATCHES
+        batches = list(loader)
+        assert equal(batches, epoch_of(truth, epoch))
+        assert [(batch["epoch"], batch["iteration"]) for batch in batches] == [(epoch, i) for i in range(BATCHES)]
     assert len(loader) == BATCHES, "also at the end"
 
 
-def test_a_loop_starts_at_the_epoch_that_a_state_says(cache: Cache, truth: list[Tensors]) -> None:
-    """Any epoch can be the first, also one of a later generation."""
-    loader = cache.loader("train", epochs=4)
-    loader.load_state_dict({**loader.state_dict(), "epoch": 3})
-    assert equal(loader, truth[3 * BATCHES : 4 * BATCHES])
+@pytest.mark.parametrize("epochs", [1, 3, None])
+def test_all_epochs_in_one_loop(cache: Cache, truth: list[Tensors], epochs: int | None) -> None:
+    """``all_epochs`` reads the first so many epochs of the task, by default all, or what is left of them."""
+    loader = cache.loader("train", epochs=epochs)
+    assert equal(loader.all_epochs(), truth[: (epochs or EPOCHS) * BATCHES])
+    begun = cache.loader("train")
+    assert equal(begun, epoch_of(truth, 0))
+    assert equal(begun.all_epochs(), truth[BATCHES:])
 
 
-def test_one_epoch_at_a_time(cache: Cache, truth: list[Tensors]) -> None:
-    """Taking ``len(loader)`` batches at a time, as trainers that count do, reads all epochs in order."""
+def test_a_pass_starts_at_the_epoch_that_a_state_says(cache: Cache, truth: list[Tensors]) -> None:
+    """Any epoch can be the first, also one of a later generation; the passes go on from there."""
     loader = cache.loader("train")
-    epochs = []
-    for epoch in range(EPOCHS):
-        assert place(loader.state_dict()) == (epoch, 0)
-        epochs.append(list(islice(loader, len(loader))))
+    loader.load_state_dict({**loader.state_dict(), "epoch": 3})
+    assert equal(loader, epoch_of(truth, 3))
+    assert equal(loader, epoch_of(truth, 4))
+
+
+def test_a_state_within_an_epoch_finishes_it_first(cache: Cache, truth: list[Tensors]) -> None:
+    """The first pass after a resume reads the rest of the state's epoch, the second the next epoch."""
+    loader = cache.loader("train")
+    loader.load_state_dict({**loader.state_dict(), "epoch": 1, "iteration": 1})
+    assert equal(loader, truth[BATCHES + 1 : 2 * BATCHES])
+    assert equal(loader, epoch_of(truth, 2))
+
+
+def test_counting_batches_is_the_same(cache: Cache, truth: list[Tensors]) -> None:
+    """Taking ``len(loader)`` batches of each pass, as trainers that count do, reads all epochs in order."""
+    loader = cache.loader("train")
+    epochs = [list(islice(loader, len(loader))) for _ in range(EPOCHS)]
     assert equal([batch for epoch in epochs for batch in epoch], truth)
 
 
-def test_after_the_end_a_loop_starts_over(cache: Cache, truth: list[Tensors]) -> None:
-    """A validation loader, of one epoch, can be used again and again."""
+def test_set_epoch_says_which_epoch_comes_next(cache: Cache, truth: list[Tensors]) -> None:
+    """As with DistributedSampler: before a pass, forwards, backwards and again, also after one that was left."""
+    loader = cache.loader("train")
+    for epoch in (3, 0, 0, 4):
+        loader.set_epoch(epoch)
+        assert equal(loader, epoch_of(truth, epoch))
+    next(iter(loader := cache.loader("train")))
+    loader.set_epoch(0)
+    assert equal(loader, epoch_of(truth, 0))
+
+
+def test_set_epoch_does_not_undo_a_resume(cache: Cache, truth: list[Tensors]) -> None:
+    """The usual loop, ``for epoch in range(state["epoch"], E): loader.set_epoch(epoch)``, ends that epoch first."""
+    loader = cache.loader("train")
+    state = {**loader.state_dict(), "epoch": 3, "iteration": 1}
+    loader.load_state_dict(state)
+    read: list[Tensors] = []
+    for epoch in range(state["epoch"], EPOCHS):
+        loader.set_epoch(epoch)
+        loader.set_epoch(epoch)
+        read.extend(loader)
+    assert equal(read, truth[3 * BATCHES + 1 :])
+
+
+def test_set_epoch_beyond_the_last_counts_on_from_the_first(cache: Cache, truth: list[Tensors]) -> None:
+    """Trainers call it with their own number: of several epochs that is told once, of one it is what they mean."""
+    val = cache.loader("train", epochs=1)
+    for epoch in range(3):
+        val.set_epoch(epoch)
+        assert equal(val, epoch_of(truth, 0))
+    loader = cache.loader("train", epochs=2)
+    with pytest.warns(RepeatedEpochs, match="begin again, with epoch 1") as told:
+        loader.set_epoch(3)
+    assert [each.filename for each in told] == [__file__]
+    assert equal(loader, epoch_of(truth, 1))
+    loader.set_epoch(4)
+    assert equal(loader, epoch_of(truth, 0))
+
+
+@pytest.mark.parametrize("epoch", [-1, 0.5, "1", None])
+def test_set_epoch_refuses_what_is_no_epoch(cache: Cache, epoch: Any) -> None:
+    """A number that no epoch has is an error at once, and the loader stays where it was."""
+    loader = cache.loader("train")
+    with pytest.raises(BadInput, match=r"set_epoch\(.*: a whole number from 0 to 4"):
+        loader.set_epoch(epoch)
+    assert place(loader.state_dict()) == (0, 0)
+
+
+def test_a_validation_loader_is_used_again_and_again(cache: Cache, truth: list[Tensors]) -> None:
+    """A loader of one epoch reads it in each pass, without a word, also after a pass that was left (a sanity check)."""
     loader = cache.loader("train", epochs=1)
+    assert equal(islice(loader, 1), truth[:1])
     for _ in range(3):
         assert equal(loader, truth[:BATCHES])
         assert place(loader.state_dict()) == (1, 0)
 
 
-def test_a_loop_around_a_loop_over_all_epochs_is_told_of(cache: Cache, truth: list[Tensors]) -> None:
-    """Beginning again after several epochs is warned of once, with what to do, and works; after a break it is not."""
+def test_more_passes_than_epochs_begin_again_and_are_told_of(cache: Cache, truth: list[Tensors]) -> None:
+    """A training that goes on beyond its task's epochs is not ended; it is warned once, with what to do."""
     loader = cache.loader("train", epochs=2)
-    next(iter(loader))
-    assert equal(loader, truth[1 : 2 * BATCHES]), "a break is no end"
-    with pytest.warns(RepeatedEpochs, match="task 'train' begins again with epoch 0.* all 2 epochs.*leave out") as told:
-        first = next(iter(loader))
+    assert equal([*loader, *loader], truth[: 2 * BATCHES])
+    with pytest.warns(RepeatedEpochs, match=r"task 'train' begin again, with epoch 0.* 2 epochs.*raise epochs") as told:
+        again = iter(loader)
     assert [each.filename for each in told] == [__file__]
-    assert equal([first], truth[:1])
-    assert len(list(loader)) == 2 * BATCHES - 1
-    assert len(list(loader)) == 2 * BATCHES, "told once"
+    assert equal(again, epoch_of(truth, 0))
+    assert equal([*loader, *loader], [*epoch_of(truth, 1), *epoch_of(truth, 0)]), "told once"
+
+
+def test_all_epochs_after_the_end_is_told_of(cache: Cache, truth: list[Tensors]) -> None:
+    """A loop around the loop over all epochs reads them again, and says so."""
+    loader = cache.loader("train", epochs=2)
+    assert len(list(loader.all_epochs())) == 2 * BATCHES
+    with pytest.warns(RepeatedEpochs) as told:
+        assert equal(loader.all_epochs(), truth[: 2 * BATCHES])
+    assert [each.filename for each in told] == [__file__]
 
 
 def test_going_on_from_the_state_of_the_end_is_not_told_of(cache: Cache) -> None:
     """A run that is started again when all is done reads nothing, and nothing is wrong with that."""
-    loader = cache.loader("train", epochs=2)
-    loader.load_state_dict({**loader.state_dict(), "epoch": 2})
-    assert not list(loader)
+    for read in (iter, Loader.all_epochs):
+        loader = cache.loader("train", epochs=2)
+        loader.load_state_dict({**loader.state_dict(), "epoch": 2})
+        assert not list(read(loader))
 
 
-@pytest.mark.parametrize("taken", [1, 2, 3])
-def test_after_a_break_the_next_loop_goes_on(cache: Cache, truth: list[Tensors], taken: int) -> None:
-    """The batch at which a loop was left was seen; the next loop starts behind it."""
+@pytest.mark.parametrize("taken", [1, BATCHES, BATCHES + 1])
+def test_a_pass_that_was_left_is_over(cache: Cache, truth: list[Tensors], taken: int) -> None:
+    """As with a DataLoader the next one is a new one, of the next epoch; the state leads back into the middle."""
     loader = cache.loader("train")
-    for number, _ in enumerate(loader, 1):
-        if number == taken:
-            break
-    assert equal(loader, truth[taken:])
+    assert equal(islice(loader.all_epochs(), taken), truth[:taken])
+    state = loader.state_dict()
+    assert place(state) == divmod(taken, BATCHES)
+    assert equal(loader, epoch_of(truth, -(-taken // BATCHES)))
+    loader.load_state_dict(state)
+    assert equal(loader.all_epochs(), truth[taken:])
+
+
+def test_an_iterator_that_read_nothing_counts_for_nothing(cache: Cache, truth: list[Tensors]) -> None:
+    """Trainers make iterators that they drop: only a batch that was handed out begins an epoch."""
+    loader = cache.loader("train")
+    for _ in range(3):
+        assert iter(loader) is not None
+    assert equal(loader, epoch_of(truth, 0))
 
 
 def test_two_loops_at_once_do_not_disturb_each_other(cache: Cache, truth: list[Tensors]) -> None:
     """Two iterators of one loader each read everything, whatever the order in which they are asked."""
     loader = cache.loader("train")
     one, other = iter(loader), iter(loader)
-    first = [next(one) for _ in range(3)]
+    first = [next(one)]
     seconds = list(other)
-    assert equal([*first, *one], truth)
-    assert equal(seconds, truth)
+    assert equal([*first, *one], epoch_of(truth, 0))
+    assert equal(seconds, epoch_of(truth, 0))
 
 
 def test_two_tasks_are_read_side_by_side(cache: Cache, truth: list[Tensors]) -> None:
@@ -101,7 +192,7 @@ def test_two_tasks_are_read_side_by_side(cache: Cache, truth: list[Tensors]) -> 
     for batch in train:
         read.append(batch)
         assert len(list(val)) == 1
-    assert equal(read, truth)
+    assert equal(read, epoch_of(truth, 0))
 
 
 @pytest.mark.usefixtures("no_leaks")
@@ -136,7 +227,8 @@ def test_an_error_in_the_loop_is_the_loops_own(cache: Cache, truth: list[Tensors
     del caught
     gc.collect()
     assert not [thread for thread in threading.enumerate() if thread.name == "viewcache-loader"]
-    assert equal(loader, truth[1:])
+    loader.load_state_dict(loader.state_dict())
+    assert equal(loader, truth[1:BATCHES])
 
 
 def failing_once(read: Callable[..., Any], at: tuple[int, int], error: Exception) -> Callable[..., Any]:
@@ -156,16 +248,17 @@ def failing_once(read: Callable[..., Any], at: tuple[int, int], error: Exception
 def test_an_error_in_reading_is_raised_in_the_loop(
     cache: Cache, truth: list[Tensors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes at its batch, after those before it; the batch does not count as read, so the next loop tries again."""
+    """It comes at its batch, after those before it; the batch does not count as read: the state leads to it again."""
     broken = failing_once(OwnedSeat.read, (1, 1), BadVideo("v3.mp4 is cut; repair it"))
     monkeypatch.setattr(OwnedSeat, "read", broken)
     loader = cache.loader("train")
     read: list[Tensors] = []
     with pytest.raises(BadVideo, match=r"v3\.mp4 is cut"):
-        read.extend(loader)
+        read.extend(loader.all_epochs())
     assert len(read) == 3
     assert place(loader.state_dict()) == (1, 1)
-    assert equal([*read, *loader], truth)
+    loader.load_state_dict(loader.state_dict())
+    assert equal([*read, *loader.all_epochs()], truth)
 
 
 def calling(read: Callable[..., Any], at: tuple[int, int], after: Callable[[], object]) -> Callable[..., Any]:
@@ -190,7 +283,7 @@ def test_closing_the_cache_ends_the_loop_at_the_next_batch(
     loader = cache.loader("train", prefetch=1)
     begun = iter(loader)
     batch = next(begun)
-    copies = {name: each.clone() for name, each in batch.items()}
+    copies = {name: each if isinstance(each, int) else each.clone() for name, each in batch.items()}
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "viewcache-loader")
     assert full.wait(60)
     cache.close()
@@ -240,6 +333,8 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         "no option 'shuffle': the order is drawn by the task's seed, .* it has ep",
     ),
+    "framework": ({"framework": "mxnet"}, BadInput, "framework 'mxnet' is not one of torch, numpy, jax"),
+    "device of numpy": ({"framework": "numpy", "device": "cpu"}, BadInput, "NumPy's arrays lie in plain memory"),
     "misspelt": ({"epoch": 2}, BadInput, "no option 'epoch': did you mean epochs"),
     "unheard of": ({"zzz": 2}, UnknownOption, "no option 'zzz': none is like it; it has epochs, rank, world, layout, "),
 }

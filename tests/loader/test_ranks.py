@@ -32,7 +32,8 @@ def ranks(cache: Cache, world: int, task: str = "train", **options: object) -> l
 
 def in_step(loaders: Sequence[Loader], limit: int | None = None) -> list[Tensors]:
     """What training in step reads: the shares of each iteration, joined."""
-    return [joined(shares) for shares in islice(zip(*loaders, strict=True), limit)]
+    loops = [loader.all_epochs() for loader in loaders]
+    return [joined(shares) for shares in islice(zip(*loops, strict=True), limit)]
 
 
 @pytest.mark.parametrize("world", WORLDS)
@@ -59,7 +60,7 @@ def test_all_ranks_have_as_many_batches(cache: Cache, world: int) -> None:
     """``len`` and what is read are the same for each rank: none waits for another at the end; no share is empty."""
     for loader in ranks(cache, world):
         assert len(loader) == BATCHES
-        sizes = [len(batch["index"]) for batch in loader]
+        sizes = [len(batch["index"]) for batch in loader.all_epochs()]
         assert len(sizes) == BATCHES * EPOCHS
         assert min(sizes) >= 2
 
@@ -71,6 +72,58 @@ def test_a_batch_that_is_too_short_for_the_ranks_is_refused_at_once(cache: Cache
             BadInput, match=r"4 videos cannot be shared by 5 ranks; use videos_per_batch >= 5, and drop"
         ):
             cache.loader("train", rank=rank, world=5)
+
+
+@pytest.mark.parametrize("world", [*WORLDS, 5, 6])
+@pytest.mark.parametrize("framework", ["torch", "numpy"])
+def test_even_ranks_read_each_clip_once(cache: Cache, truth: list[Tensors], world: int, framework: str) -> None:
+    """With ``even`` all batches of all ranks have one shape, also of more ranks than the last batch has videos.
+
+    What is valid of them makes up the same batches as without, and the filling is nobody's.
+    """
+    loaders = ranks(cache, world, even=True, framework=framework)
+    shares = [[{name: torch.as_tensor(value) for name, value in each.items()} for each in loader.all_epochs()]
+              for loader in loaders]  # fmt: skip
+    clips = -(-6 // world) * 2
+    for each in (each for of_rank in shares for each in of_rank):
+        assert {len(tensor) for tensor in each.values() if tensor.ndim} == {clips}
+        assert each["valid"].dtype == torch.bool
+        filling = ~each["valid"]
+        assert not each["video"][filling].any()
+        for name in ("label", "index", "sample"):
+            assert (each[name][filling] == -1).all()
+    for number, expected in enumerate(truth):
+        parts = [of_rank[number] for of_rank in shares]
+        assert {(int(part["epoch"]), int(part["iteration"])) for part in parts} == {
+            (expected["epoch"], expected["iteration"])
+        }
+        for name in ("video", "label", "index", "frame", "time_s", "sample"):
+            assert torch.equal(torch.cat([part[name][part["valid"]] for part in parts]), expected[name])
+
+
+def test_even_ranks_of_views_and_finished_pixels(cache: Cache) -> None:
+    """Filling goes through what runs at reading, and has the views of a clip, too."""
+    for task, shape, kind in (("stacked", (2, 2, 4, 3), torch.uint8), ("floats", (2, 4, 3), torch.float32)):
+        *_, short = cache.loader(task, rank=0, world=6, even=True)
+        assert short["video"].shape[: len(shape)] == shape
+        assert short["video"].dtype == kind
+        assert not short["valid"].any(), "the first of six ranks has nothing of four videos"
+        assert not short["video"].any()
+
+
+def test_even_ranks_still_need_a_video_each(cache: Cache) -> None:
+    """A rank that would have filling alone in every batch is refused."""
+    with pytest.raises(BadInput, match="6 videos cannot be shared by 7 ranks; use videos_per_batch >= 7"):
+        cache.loader("train", rank=0, world=7, even=True)
+
+
+def test_a_rank_that_has_nothing_of_a_batch(cache: Cache) -> None:
+    """Read by its place, a short last batch has empty parts for some ranks, and a whole one of so many is refused."""
+    parts = [cache.read("train", 0, 1, rank, 6) for rank in range(6)]
+    assert [len(part.index) for part in parts] == [0, 2, 2, 0, 2, 2]
+    assert parts[0].video.shape == (0, *cache.task("train").shape(0, 1)[1:]) == cache.task("train").shape(0, 1, 0, 6)
+    with pytest.raises(BadInput, match="6 videos cannot be shared by 7 ranks"):
+        cache.read("train", 0, 1, 0, 7)
 
 
 @pytest.fixture
@@ -134,7 +187,7 @@ def test_a_task_that_others_join_is_refused_to_ranks_from_then_on(videos: Path, 
     """A loop of a rank ends with the error as soon as its order depends on another task; before, it reads."""
     first, second, *_ = tasks(tmp_path / "store", videos, together=True)
     with viewcache.open(first) as cache:
-        loop = iter(cache.loader("train", rank=0, world=2, prefetch=1))
+        loop = cache.loader("train", rank=0, world=2, prefetch=1).all_epochs()
         next(loop)
         cache.join({"dataset": second["dataset"]})
         with pytest.raises(BadInput, match="2 ranks would read different batches"):

@@ -20,7 +20,7 @@ def generation(cache: Cache) -> ActiveGeneration:
 def test_a_slow_rank_keeps_what_it_needs(own: Callable[..., Cache]) -> None:
     """Rank 0 is through two epochs, rank 1 has its first batches: what rank 1 needs next is needed, and soonest."""
     with own() as cache:
-        fast, slow = (iter(cache.loader("train", rank=rank, world=2, prefetch=1)) for rank in range(2))
+        fast, slow = (cache.loader("train", rank=rank, world=2, prefetch=1).all_epochs() for rank in range(2))
         next(slow)
         list(islice(fast, 2 * BATCHES))
         work = generation(cache)
@@ -33,7 +33,7 @@ def test_a_slow_rank_keeps_what_it_needs(own: Callable[..., Cache]) -> None:
 def test_a_look_at_the_first_batch_moves_nobody(own: Callable[..., Cache], truth: list[Tensors]) -> None:
     """A notebook that reads 0/0 while a loop trains leaves the task where it is; the loop goes on."""
     with own() as cache:
-        loop = iter(cache.loader("train", prefetch=1))
+        loop = cache.loader("train", prefetch=1).all_epochs()
         read = list(islice(loop, BATCHES + 1))
         place = cache.task("train").task.seats.positions()
         from_rank = generation(cache).from_rank

@@ -26,7 +26,7 @@ def resumed(cache: Cache, state: object, **options: object) -> Loader:
 def test_the_state_is_as_small_after_many_batches_as_before_the_first(cache: Cache) -> None:
     """Its size does not depend on how much was read."""
     loader = cache.loader("train")
-    sizes = {len(json.dumps(loader.state_dict()))} | {len(json.dumps(loader.state_dict())) for _ in loader}
+    sizes = {len(json.dumps(loader.state_dict()))} | {len(json.dumps(loader.state_dict())) for _ in loader.all_epochs()}
     assert len(sizes) == 1
     assert sizes.pop() < 100
 
@@ -46,22 +46,26 @@ def test_the_state_survives_the_usual_files(cache: Cache, truth: list[Tensors], 
             torch.save({"loader": state}, file)
             back = torch.load(io.BytesIO(file.getvalue()), weights_only=True)["loader"]
     assert back == state
-    assert equal(resumed(cache, back), truth[1:])
+    assert equal(resumed(cache, back).all_epochs(), truth[1:])
 
 
 @pytest.mark.parametrize("read", range(BATCHES * EPOCHS + 1))
 def test_resuming_gives_exactly_what_was_left(cache: Cache, truth: list[Tensors], read: int) -> None:
     """After any number of batches, at ends of epochs and generations too, a state leads to the rest, bit by bit."""
     loader = cache.loader("train")
-    begun = iter(loader)
+    begun = loader.all_epochs()
     assert equal(islice(begun, read), truth[:read])
-    assert equal(resumed(cache, loader.state_dict()), truth[read:])
+    again = resumed(cache, loader.state_dict())
+    of_its_epoch = BATCHES - read % BATCHES
+    assert equal(again, truth[read : read + of_its_epoch]), "one pass: what is left of the epoch"
+    again = resumed(cache, loader.state_dict())
+    assert equal(again.all_epochs(), truth[read:])
 
 
 def test_a_batch_that_was_handed_out_is_not_given_again(cache: Cache, truth: list[Tensors]) -> None:
     """A checkpoint that is written inside the loop, after a batch's step, leads to the next batch, as in PyTorch."""
     loader = cache.loader("train", prefetch=3)
-    for number, _ in enumerate(loader):
+    for number, _ in enumerate(loader.all_epochs()):
         state = loader.state_dict()
         assert (state["epoch"], state["iteration"]) == divmod(number + 1, BATCHES), "what is read ahead does not count"
         assert equal(islice(resumed(cache, state), 1), truth[number + 1 : number + 2])
@@ -79,17 +83,17 @@ def test_a_state_is_a_copy(cache: Cache) -> None:
 
 
 def test_a_finished_training_stays_finished(cache: Cache, truth: list[Tensors]) -> None:
-    """A job that is started again after its end reads nothing; its next loop starts over, as every loop after an end.
+    """A job that is started again after its end reads nothing; its next pass starts over, as every one after an end.
 
     With more epochs the same state leads to those that were added.
     """
     loader = cache.loader("train", epochs=2)
-    assert len(list(loader)) == 2 * BATCHES
+    assert len([*loader, *loader]) == 2 * BATCHES
     again = resumed(cache, loader.state_dict(), epochs=2)
     assert list(again) == []
     assert again.state_dict() == loader.state_dict()
     with pytest.warns(RepeatedEpochs):
-        assert equal(again, truth[: 2 * BATCHES])
+        assert equal(again, truth[:BATCHES])
     assert equal(resumed(cache, loader.state_dict(), epochs=3), truth[2 * BATCHES : 3 * BATCHES])
 
 
@@ -135,6 +139,7 @@ def test_what_is_no_state_of_this_loop_is_refused(cache: Cache, truth: list[Tens
         loader.load_state_dict(make(before))
     assert "state of the loader of task 'train'" in str(caught.value)
     assert loader.state_dict() == before
+    loader.load_state_dict(before)
     assert equal(islice(loader, 1), truth[1:2])
 
 

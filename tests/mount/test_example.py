@@ -4,11 +4,12 @@ import ast
 import re
 import subprocess
 import sys
-from pathlib import Path
 
+from tests.house.tree import ROOT
 from tests.mount.mounted import Mounted
+from viewcache.api.config.load import load
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train_mount.py"
+EXAMPLE = ROOT / "examples" / "train_mount.py"
 
 
 def test_the_example_trains(shared: Mounted) -> None:
@@ -20,6 +21,13 @@ def test_the_example_trains(shared: Mounted) -> None:
     assert done.returncode == 0, done.stderr
     lines = re.findall(r"^batch (\d): \(4, 3, 4, 32, 32\), loss \d+\.\d+$", done.stdout, re.MULTILINE)
     assert lines == ["0", "1", "2", "3", "4"]
+
+
+def test_the_documented_command_names_the_task() -> None:
+    """Where the example is documented, its command has the task that its configuration describes."""
+    (config,) = load(EXAMPLE.with_name("slowfast.yaml")).tasks
+    for text in (EXAMPLE.read_text(), (ROOT / "docs" / "examples.md").read_text()):
+        assert re.findall(r"python examples/train_mount\.py DIR (\S+?)`", text) == [config.name]
 
 
 def test_it_imports_nothing_of_ours() -> None:

@@ -115,13 +115,53 @@ def test_restarts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert died.value.of_clip
     begun = time.monotonic()
     for _ in range(100):
-        with pytest.raises(OpWorkerFailed, match=r"ended 10 times within 60 s, the last time .*ouch") as out:
+        with pytest.raises(OpWorkerFailed, match=r"(?s)ended 10 times in a row, the last time .*ouch") as out:
             op.run((), row, FRAME)
         assert not out.value.of_clip
     assert time.monotonic() - begun < 1
-    monkeypatch.setattr(crews, "WINDOW_S", 0.0)
+    monkeypatch.setattr(crews, "REST_S", 0.0)
     with pytest.raises(OpWorkerFailed, match="exit status 3"):
         op.run((), row, FRAME)
+
+
+def test_calls_that_succeed_begin_the_count_anew(tmp_path: Path) -> None:
+    """An operation that dies of some frames, but never of many in a row, goes on for ever."""
+    crew = Crew(spec(module(tmp_path / "ops", "some", "if frame[0, 0, 0] == 9: os._exit(3)\nreturn frame"), "some"))
+    op, row = the_op(crew), np.zeros(1, np.int32)
+    for _ in range(DEATHS + 3):
+        assert "exit status 3" in _failure(op)
+        assert np.array_equal(op.run((), row, FRAME), FRAME)
+    crew.close()
+
+
+def test_a_call_and_its_repetition_are_one_death(tmp_path: Path) -> None:
+    """Of a clip that is made again frame by frame only one death counts, so ten clips are lost before it rests."""
+    crew = Crew(spec(module(tmp_path / "ops", "again", "os._exit(3)"), "again"))
+    op, row = the_op(crew), np.zeros(1, np.int32)
+    clip = [FRAME, FRAME], [FRAME]
+    for frames in [each for _ in range(DEATHS - 1) for each in clip] + [clip[0]]:
+        with pytest.raises(OpWorkerFailed, match="exit status 3") as died:
+            op.run_all((), row, frames)
+        assert died.value.of_clip
+    with pytest.raises(OpWorkerFailed, match="10 times in a row") as out:
+        op.run((), row, FRAME)
+    assert not out.value.of_clip
+
+
+def test_another_operation_that_succeeds_excuses_nothing(tmp_path: Path) -> None:
+    """Beside one that always dies there may be one that is well: the op worker is out of order all the same."""
+    text = (module(tmp_path / "ops", "beside", "return frame") / "beside.py").read_text()
+    dies = (
+        "class Dies(Own):\n    name = 'dies'\n    def apply(self, params, row, frame): os._exit(3)\n\nOPS = [Own, Dies]"
+    )
+    crew = Crew(spec(module(tmp_path / "ops", "beside", text.replace("OPS = [Own]", dies)), "beside"))
+    well, dead, row = the_op(crew), the_op(crew, "dies"), np.zeros(1, np.int32)
+    for _ in range(DEATHS):
+        well.run((), row, FRAME)
+        with pytest.raises(OpWorkerFailed, match="exit status 3"):
+            dead.run((), row, FRAME)
+    with pytest.raises(OpWorkerFailed, match="10 times in a row"):
+        dead.run((), row, FRAME)
 
 
 def test_other_code_after_a_restart_is_refused(tmp_path: Path) -> None:
@@ -176,6 +216,17 @@ def test_by_the_policy_replace_another_video_stands_in(videos: Path, tmp_path: P
     assert sum(batch.video.shape[0] for batch in batches.values()) == 8
     assert reasons
     assert all("of this clip" in reason for reason in reasons)
+
+
+def test_many_clips_that_crash_end_no_training(videos: Path, tmp_path: Path) -> None:
+    """With far more crashes in a minute than an op worker may have in a row, every batch of every epoch comes."""
+    folder = module(tmp_path / "ops", "many_crashes", DIES_OF_SOME)
+    more: dict[str, Any] = {"on_bad_video": "replace", "epochs": 12, "augmentation": STEPS}
+    with open_cache(tmp_path / "s", videos, cache=entry(folder, "many_crashes"), **more) as cache:
+        batches = pixels(cache)
+        replaced = len(sql(cache, "select reason from substitutions"))
+    assert sum(batch.video.shape[0] for batch in batches.values()) == 12 * 8
+    assert replaced > DEATHS
 
 
 def test_an_op_worker_out_of_order_replaces_no_video(videos: Path, tmp_path: Path) -> None:

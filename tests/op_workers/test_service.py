@@ -1,7 +1,9 @@
 """A service and its clients agree on the code of operations: one key is one content, whoever asks."""
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from tests.service.served import ended, start
 from tests.tiny import config, single
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
-from viewcache.errors import ConfigError, NotFound
+from viewcache.errors import ConfigError, NotFound, OpWorkerFailed
 from viewcache.materializer.ops import registry
 
 STEPS = [single({"resize": {"shape": [32, 32]}}, {"solarize": [64, 192]})]
@@ -80,3 +82,30 @@ def test_a_joiner_brings_no_program(store: Path, videos: Path, tmp_path: Path) -
     own = config(tmp_path / "own", videos, cache=entry(folder, "brought"), augmentation=STEPS)
     with viewcache.open(own, service="off") as alone:
         assert np.array_equal(alone.read("train", 0, 0).video, batch.video)
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [("os._exit(3)", "ended with exit status 3"), ("time.sleep(1000)", r"gave no answer within 1 s")],
+    ids=["crash", "hang"],
+)
+def test_what_ends_an_op_worker_ends_no_service(
+    what: str, told: str, store: Path, videos: Path, tmp_path: Path
+) -> None:
+    """By the policy raise the batch of a clip that crashes or hangs is an error; the same service serves the others."""
+    folder = module(tmp_path / "ops", "ends", f"if row[0] == 1: {what}\nreturn frame")
+    steps = [single({"resize": {"shape": [32, 32]}}, "own")]
+    given = config(store, videos, cache=entry(folder, "ends", timeout=1), augmentation=steps)
+    failed, good = list[str](), 0
+    with _attached(given) as cache:
+        pid = cache.stats().pid
+        for epoch, iteration in product(range(3), range(2)):
+            try:
+                cache.read("train", epoch, iteration)
+                good += 1
+            except OpWorkerFailed as error:
+                failed.append(str(error))
+        assert cache.stats().pid == pid
+    assert failed
+    assert all(re.search(f"op worker 'mine': operation 'own': .*{told}", each) for each in failed)
+    assert good, "the service served on"

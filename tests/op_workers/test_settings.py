@@ -125,7 +125,10 @@ def _python(folder: Path, before: str) -> Path:
         ),
         (_folder, ".python: there is no program /"),
         (_not_in_path, ".python: there is no program no-such-python-in-path"),
-        (_no_module, "no_such_module cannot be imported: No module named 'no_such_module'; is it installed here?"),
+        (
+            _no_module,
+            "modules: no_such_module cannot be imported: No module named 'no_such_module'; is it installed here?",
+        ),
         (_no_ops, "without has no list OPS of operations"),
         (_breaks, "RuntimeError: at import"),
         (_no_package, "packages: 'no-such-package' is not installed in "),
@@ -145,6 +148,7 @@ def test_what_cannot_serve_is_refused_with_the_cure(
     assert error.code == ConfigCode.OP_WORKER
     assert told in str(error)
     assert "cache.op_workers." in str(error)
+    assert "op_modules" not in str(error)
 
 
 def test_a_module_of_this_process_with_the_same_operation_is_refused(
@@ -174,6 +178,7 @@ def test_lint_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     Path("t.yaml").write_text(head + TASK)
     (warning,) = lint(["t.yaml"])
     assert (warning.kind, warning.place.line) == ("op_not_checked", 7)
+    assert "; a module of cache.op_workers may have it" in warning.message
     assert not Path("ran").exists()
     Path("t.yaml").write_text(head.replace(sys.executable, "/no/such/python") + TASK)
     assert [each.code for each in lint(["t.yaml"]) if each.code] == [ConfigCode.OP_WORKER]

@@ -131,6 +131,8 @@ GOLDEN = {
     "random_crop {'shape': [12, 17]}": "678bd83ab7764842",
     "center_crop 11": "85f1fab9abd75553",
     "five_crop {'shape': [9, 14]}": "a8a24dfd5fefcb77",
+    "three_crop {'shape': [9, 14]}": "ac2fdc9a966715b0",
+    "ten_crop {'shape': [9, 14]}": "8ee149522564b5d2",
     "random_resized_crop {'shape': [16, 16]}": "3f1d4e5fc89e471e",
     "random_resized_crop {'shape': 20, 'scale': [0.9, 1.0], 'ratio': [3.0, 4.0]}": "c14b5680c43ab6b4",
     "flip {'flip_prob': 0.5}": "39de661461d141e7",

@@ -143,6 +143,29 @@ def test_center_and_five_crops() -> None:
     assert places == [[0, 0], [0, 7], [7, 0], [7, 7], [3, 3], [0, 0]]
 
 
+def test_three_crops_lie_along_the_longer_side() -> None:
+    """Left, middle and right of a wide frame, top, middle and bottom of a tall one; then from the first again."""
+    op, params = parse("three_crop", {"shape": [3, 4]})
+    places = [
+        op.resolve(params, draws(2, sample=m), np.array([6, 12]), np.array([11, 6]))[0][:, :2].tolist()
+        for m in range(4)
+    ]
+    assert places == [[[1, 0], [0, 1]], [[1, 3], [4, 1]], [[1, 7], [9, 1]], [[1, 0], [0, 1]]]
+
+
+def test_ten_crops_are_five_and_their_mirror_images() -> None:
+    """Samples 5 to 9 show what 0 to 4 show, mirrored."""
+    op, params = parse_frame("ten_crop", {"shape": [30, 40]})
+    picture = frame()
+    shown = [
+        op.apply(params, op.resolve(params, draws(1, sample=m), np.array([32]), np.array([45]))[0][0], picture)
+        for m in range(10)
+    ]
+    for k in range(5):
+        assert np.array_equal(shown[k + 5], shown[k][:, :, ::-1])
+    assert len({each.tobytes() for each in shown}) == 10
+
+
 def test_a_crop_larger_than_the_frame_is_refused() -> None:
     """A frame smaller than the window is named with its size, and fits says which frames they are."""
     op, params = parse("random_crop", {"shape": [224, 224]})

@@ -17,6 +17,7 @@ from tests.ops.draws import draws
 from viewcache.errors import BadInput
 from viewcache.materializer.ops import (
     REQUIRED,
+    ClipOp,
     Field,
     FrameOp,
     Op,
@@ -66,7 +67,8 @@ def test_builtins_are_those_of_the_design() -> None:
     """The names of the built-in operations are a public interface; a new one is added here too."""
     assert builtin_names() == (
         "blur", "center_crop", "color_jitter", "erase", "five_crop", "flip", "grayscale", "inv_sample", "normalize",
-        "random_crop", "random_resized_crop", "random_short_side", "resize", "rotate", "subsample", "to_dtype",
+        "random_crop", "random_resized_crop", "random_short_side", "resize", "rotate", "subsample", "ten_crop",
+        "three_crop", "to_dtype",
     )  # fmt: skip
 
 
@@ -119,7 +121,7 @@ def test_a_listed_module_registers_its_operations(installed: Install) -> None:
         ("missing_ops", None, "missing_ops cannot be imported: No module named 'missing_ops'"),
         ("empty_ops", "x = 1", "empty_ops has no list OPS"),
         ("../evil", None, "'../evil'; allowed: the dotted name"),
-        ("plain_ops", "OPS = [print]", "a subclass of FrameOp, NativeOp, TimeOp or ReadOp"),
+        ("plain_ops", "OPS = [print]", "a subclass of FrameOp, NativeOp, ClipOp, TimeOp or ReadOp"),
         ("resize_ops", MODULE.replace('"negative"', '"resize"'), "'resize' from resize_ops: the name is taken"),
         ("name_ops", MODULE.replace('"negative"', '"Bad Name"'), r"its name is 'Bad Name'; allowed: \[a-z\]"),
     ],
@@ -261,12 +263,35 @@ def test_the_documentation_has_no_other_operations() -> None:
     assert sorted(headings) == list(builtin_names())
 
 
-def test_the_documented_custom_operation_works(installed: Install) -> None:
-    """The example of docs/custom-ops.md is run as it stands: it registers, draws, applies and is shared by keys."""
-    source = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-ops.md").read_text(), re.S)[0]
+def documented(head: str) -> str:
+    """The module in docs/custom-ops.md whose docstring begins so."""
+    modules: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-ops.md").read_text(), re.S)
+    (source,) = (each for each in modules if each.startswith(f'"""{head}'))
     ast.parse(source)
-    installed("my_ops", source)
-    (name,) = load_modules(["my_ops"])
+    return source
+
+
+def test_the_documented_functions_work(installed: Install) -> None:
+    """They register, draw by the key, and are the functions that they were."""
+    installed("my_ops", documented("Film grain"))
+    assert load_modules(["my_ops"]) == ("grain", "fade")
+    grain, fade = get("grain"), get("fade")
+    assert isinstance(grain, ClipOp)
+    assert isinstance(fade, ClipOp)
+    params = grain.parse({"strength": 12})
+    rows, *_ = grain.resolve(params, draws(2, grain.scope), np.full(2, 4), np.full(2, 5))
+    clip = np.full((3, 3, 4, 5), 100, np.uint8)
+    one, again, other = (grain.run_clip(params, rows[k], clip.copy()) for k in (0, 0, 1))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+    assert (one.min(), one.max()) == (88, 112)
+    assert fade.run_clip((), rows[0, :0], clip).max(axis=(1, 2, 3)).tolist() == [0, 50, 100]
+
+
+def test_the_documented_class_works(installed: Install) -> None:
+    """The example of docs/custom-ops.md is run as it stands: it registers, draws, applies and is shared by keys."""
+    installed("solarize_ops", documented("Solarize"))
+    (name,) = load_modules(["solarize_ops"])
     assert name == "solarize"
     op = get(name)
     assert isinstance(op, FrameOp)

@@ -15,7 +15,7 @@ from tests.ops.references import p_even
 from viewcache.errors import BadInput
 from viewcache.materializer import randomness
 from viewcache.materializer.planning import clip_starts
-from viewcache.materializer.spec import clip_span
+from viewcache.materializer.sampling import clip_span
 
 SLOWFAST = {"frames_per_clip": 32, "stride": 2}
 MAE = {"frames_per_clip": 16, "stride": 4}

@@ -1,5 +1,6 @@
 """The page in a real browser: what it shows, on a desk and on a phone, what it asks for, and what it must not obey."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +96,19 @@ def test_a_phone_and_a_keyboard_do(chromium: "Browser", page: PageServer) -> Non
         tab.get_by_label("2 hours").check()
         assert tab.locator("#history svg").count() == 3
         assert tab.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+
+
+def test_a_plot_over_time_fits_a_short_run(chromium: "Browser", page: PageServer) -> None:
+    """Seconds of reading are drawn over a minute, not as the last sliver of ten; the long plots go back no further."""
+    with opened(chromium, page) as tab:
+        for span, seconds in (("10 minutes", 60), ("2 hours", 720)):
+            tab.get_by_label(span).check()
+            label = tab.locator("#history svg").first.get_attribute("aria-label") or ""
+            found = re.match(r"Clips read, (\d\d):(\d\d):(\d\d) to (\d\d):(\d\d):(\d\d)\.", label)
+            assert found, label
+            h, m, s, hours, minutes, later = map(int, found.groups())
+            took = (3600 * (hours - h) + 60 * (minutes - m) + later - s) % 86400
+            assert seconds <= took < 4 * seconds, "on a machine on which the run took minutes, too"
 
 
 def test_a_batch_is_looked_into(chromium: "Browser", page: PageServer, used: Used) -> None:

@@ -124,6 +124,27 @@ def test_top_fits_another_size(screen: Screen) -> None:
     screen.until(b"Evictions")
 
 
+def test_what_does_not_fit_is_told_and_shown(screen: Screen) -> None:
+    """In a small terminal the last line says how many lines there are more; the space bar turns the page."""
+    screen.size(24, 80)
+    screen.until(rb"(?s)Tasks.*[1-9]\d* more lines \xc2\xb7 space shows them \xc2\xb7 q ends")
+    assert b"Evictions" not in screen.seen.rpartition(b"Tasks")[2]
+    turned = b""
+    for _ in range(10):
+        os.write(screen.ours, b" ")
+        screen.until(rb"q ends")
+        turned += screen.seen
+        if b"space goes back to the top" in screen.seen:
+            break
+    assert b"Evictions" in turned
+    assert b"Tasks" not in turned
+    os.write(screen.ours, b" ")
+    screen.until(b"Tasks")
+    screen.size(150, 80)
+    screen.until(rb"(?s)Tasks.*Evictions")
+    assert b"q ends" not in screen.seen.rpartition(b"Tasks")[2], "what came before was drawn for the small one"
+
+
 def test_page_is_served_until_ctrl_c(used: Used) -> None:
     """The address comes on stdout, works at once, and nothing else comes with it; Ctrl-C is its good end."""
     process = subprocess.Popen(

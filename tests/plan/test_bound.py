@@ -4,7 +4,7 @@ import pytest
 
 from tests.plan.plans import task_of
 from viewcache.errors import ConfigCode, ConfigError
-from viewcache.materializer.planning.plan import MOST_CLIPS, check_size
+from viewcache.materializer.planning.size import MOST_CLIPS, check_size
 
 
 def test_a_generation_beyond_the_bound_is_refused_with_its_numbers() -> None:

@@ -24,7 +24,7 @@ ENDINGS = ("break", "leave", "kill", "close")
 
 def _cycle(cache: Cache, ending: str, batches: int) -> None:
     """Read a few batches of a loader and go away: by a break, by leaving, past a killed worker, or by closing."""
-    loader = iter(cache.loader("t"))
+    loader = cache.loader("t").all_epochs()
     for _ in range(batches):
         next(loader)
     if ending == "kill":

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +13,19 @@ from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.service.attached import AttachedCache
 from viewcache.materializer.reading.batch import Batch
 
-__all__ = ["VIDEOS", "Opener", "described", "digest", "ended", "start", "told"]
+__all__ = [
+    "VIDEOS",
+    "Opener",
+    "batch_digest",
+    "clip_digests",
+    "described",
+    "digest",
+    "ended",
+    "go_on",
+    "in_child",
+    "start",
+    "told",
+]
 
 VIDEOS = {f"{'cats' if k % 2 else 'dogs'}/v{k}.mp4": 40 + k for k in range(10)}
 """Relative path → frames; the folder is the label."""
@@ -39,6 +52,18 @@ def digest(batch: Batch) -> str:
     return hashlib.blake2b(b"".join(each.tobytes() for each in parts), digest_size=8).hexdigest()
 
 
+def clip_digests(batch: Batch) -> list[str]:
+    """All of each of its clips in a few letters, wherever they stand in it."""
+    parts = zip(batch.video, batch.label, batch.index, batch.frame, batch.time_s, strict=True)
+    return [hashlib.blake2b(b"".join(one.tobytes() for one in clip), digest_size=8).hexdigest() for clip in parts]
+
+
+def batch_digest(batch: Mapping[str, Any]) -> str:
+    """The same of a loader's batch: all its tensors."""
+    parts = (batch[name].numpy() for name in sorted(batch) if hasattr(batch[name], "numpy"))
+    return hashlib.blake2b(b"".join(each.tobytes() for each in parts), digest_size=8).hexdigest()
+
+
 _PROGRAM = """
 import json, sys
 sys.path.insert(0, {root!r})
@@ -61,6 +86,23 @@ def start(body: str, given: Mapping[str, object], *arguments: str) -> "subproces
     )
 
 
+def in_child(say: Callable[[], str]) -> str:
+    """What a forked child says; of an error, its kind and its words."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            said = say()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as pipe:
+        return pipe.read()
+
+
 def told(process: "subprocess.Popen[str]") -> object:
     """The next line that it prints."""
     assert process.stdout is not None
@@ -69,6 +111,13 @@ def told(process: "subprocess.Popen[str]") -> object:
         _, errors = process.communicate(timeout=60)
         raise AssertionError(errors)
     return json.loads(line)
+
+
+def go_on(process: "subprocess.Popen[str]") -> None:
+    """Give it the line that it waits for."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def ended(process: "subprocess.Popen[str]", timeout_s: float = 120) -> object:

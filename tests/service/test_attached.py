@@ -52,17 +52,17 @@ def test_every_batch_is_the_same(owned: Cache, attached: AttachedCache) -> None:
 
 def test_a_loop_is_the_same(owned: Cache, attached: AttachedCache) -> None:
     """Also what runs at reading, and where a loop is stopped and gone on with."""
-    truth = [batch["video"] for batch in owned.loader("train")]
+    truth = [batch["video"] for batch in owned.loader("train").all_epochs()]
     loader = attached.loader("train")
     read = []
-    for batch in loader:
+    for batch in loader.all_epochs():
         read.append(batch["video"].clone())
         if len(read) == 4:
             break
     state = loader.state_dict()
     again = attached.loader("train")
     again.load_state_dict(state)
-    read += [batch["video"].clone() for batch in again]
+    read += [batch["video"].clone() for batch in again.all_epochs()]
     assert len(read) == len(truth)
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(truth, read, strict=True))
     assert attached.task("train").spent.batches >= EPOCHS * BATCHES
@@ -104,6 +104,8 @@ def test_frames_are_the_same(owned: Cache, attached: AttachedCache) -> None:
         one, other = (each.task("train").describe_frame(request) for each in (owned, attached))
         assert (one.shape, one.key, one.time_s, one.label) == (other.shape, other.key, other.time_s, other.label)
     assert np.array_equal(attached.frame("train", V1, 3), owned.frame("train", V1, 3))
+    times = [0.04, 0.2]
+    assert np.array_equal(attached.frames("train", V1, seconds=times), owned.frames("train", V1, seconds=times))
     assert np.array_equal(attached.aug("train", V1, 3, 1, epoch=0), owned.aug("train", V1, 3, 1, epoch=0))
 
 

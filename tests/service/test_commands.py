@@ -12,17 +12,38 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 import viewcache
-from tests.service.served import Opener, described
+from tests.service.served import Opener, described, ended, start, told
 from viewcache.api import metrics
 from viewcache.api.cli.main import main
-from viewcache.api.service import files
+from viewcache.api.config.documents import texts_of
+from viewcache.api.service import answers, asks, files
 from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.api.service.watching import stats_of
 from viewcache.errors import BadInput, QueryRefused
 from viewcache.testing.leaks import settle
 
 Run = Callable[..., tuple[int, str, str]]
+
+FRAMES = """
+import warnings
+warnings.simplefilter("error")
+import polars
+import pyarrow
+with viewcache.open(given) as cache:
+    names = [name for i in range(5) for name in cache.read("train", 0, i).videos[::2]]
+    order = "select * from draws where epoch = 0 order by position"
+    tables = {query: cache.sql(query) for query in (order, "select * from videos", "select sum(bytes) from objects")}
+for query, table in tables.items():
+    assert polars.from_arrow(table).rows(named=True) == table.to_pylist(), query
+    frame = table.to_pandas()
+    assert list(frame.columns) == table.column_names, query
+    assert pyarrow.Table.from_pandas(frame, table.schema, preserve_index=False).equals(table), query
+assert polars.from_arrow(tables[order])["video"].to_list() == names
+assert tables[order].to_pandas()["video"].tolist() == names
+print(json.dumps([table.num_rows for table in tables.values()]))
+"""
 
 
 @pytest.fixture
@@ -43,7 +64,7 @@ def test_looking_keeps_no_service_alive(attach: Opener, store: Path) -> None:
     assert not settle(lambda: [stats for stats in [stats_of(store)] if stats is not None], limit_s=20)
 
 
-def test_status_lists_the_clients(attach: Opener, store: Path, run: Run) -> None:
+def test_status_lists_the_clients(attach: Opener, store: Path, videos: Path, run: Run) -> None:
     """Who uses the service, where each reads, and what it holds; the command itself is none of them."""
     cache = attach()
     seat = cache.task("train").sit(1, 2)
@@ -52,15 +73,86 @@ def test_status_lists_the_clients(attach: Opener, store: Path, run: Run) -> None
     assert code == 0
     assert f"clients of the service, process {cache.stats().pid}" in out
     assert "train 0/1 as rank 1 of 2" in out
+    holder = Client(store, texts_of(described(store, videos)), "trial-7", may_start=False)
+    fetched = holder.ask(answers.Fetched, asks.Look("train", 0, 0, 0, 1))
     code, out, _ = run("status", store, "--json")
-    service = json.loads(out)["service"]
-    assert [each["held"] for each in service["clients"]] == [0]
-    assert len(service["clients"]) == 1
+    first, second = json.loads(out)["service"]["clients"]
+    assert (first["held"], first["job"]) == (0, "")
+    assert [(each["task"], each["epoch"], each["iteration"]) for each in first["seats"]] == [("train", 0, 1)]
+    assert (second["held"], second["job"], second["seats"]) == (4, "trial-7", [])
+    assert first["pid"] == second["pid"] == os.getpid()
+    assert "trial-7" in run("status", store)[1]
+    holder.tell(holder.connected(), asks.Done(fetched.lease, (), (), 0.0))
+    assert not settle(lambda: [each for each in cache.stats().clients if each.held])
+    holder.close()
     cache.close()
     stop(store)
     _, out, _ = run("status", store)
     assert "clients of the service" not in out
     assert stats_of(store) is None
+
+
+def test_status_tells_ended_jobs_from_live_ones(attach: Opener, store: Path, videos: Path, run: Run) -> None:
+    """A trial that has ended is said to have ended where it was, below those that go on."""
+    cache = attach()
+    cache.read("train", 0, 0)
+    trial = start(USES, described(store, videos))
+    told(trial)
+
+    def tasks() -> dict[str, bool]:
+        return {each["task"]: each["ended"] for each in json.loads(run("status", store, "--json")[1])["tasks"]}
+
+    assert tasks() == {"train": False, "train.trial-7": False}
+    trial.communicate("")
+    assert not settle(lambda: [] if tasks() == {"train": False, "train.trial-7": True} else [tasks()], limit_s=20)
+    out = run("status", store)[1]
+    live, over = (next(line for line in out.splitlines() if line.split()[:1] == [name]) for name in tasks())
+    assert "ended at epoch 0, iteration 1" in over
+    assert "epoch 0, iteration 1" in live
+    assert "ended" not in live
+    assert out.index(live) < out.index(over)
+
+
+def edited(store: Path, videos: Path, tmp_path: Path, **cache: object) -> Path:
+    """The file of the configuration, with settings that somebody has changed since."""
+    config = tmp_path / "train.yaml"
+    config.write_text(yaml.safe_dump(described(store, videos, cache=cache)))
+    return config
+
+
+def test_status_says_which_settings_are_not_those_of_the_file(
+    attach: Opener, store: Path, videos: Path, tmp_path: Path, run: Run
+) -> None:
+    """A service goes on with those that it began with: the key, both values, and how the file's come to count."""
+    attach(cache={"budget": "50MB"})
+    config = edited(store, videos, tmp_path, budget="80MB", epochs_per_generation=7)
+    code, _, said = run("status", config)
+    assert code == 0
+    assert (
+        "warning: cache.budget is 80 MB in the configuration, but the running service has 50 MB, which stays until "
+        f"`viewcache stop {store}`" in said
+    )
+    assert "warning: cache.epochs_per_generation is 7 in the configuration, but the running service has" in said
+    assert said.count("warning:") == 2
+    _, out, _ = run("status", config, "--json")
+    assert {"key": "budget", "running": "50000000", "given": "80000000"} in json.loads(out)["differs"]
+    _, out, said = run("status", store, "--json")
+    assert json.loads(out)["differs"] == [], "a folder says nothing"
+    run("stop", store)
+    assert "warning" not in run("status", config)[2]
+
+
+def test_run_says_which_settings_are_not_those_of_the_file(
+    attach: Opener, store: Path, videos: Path, tmp_path: Path
+) -> None:
+    """On stderr, although nobody has set up a log."""
+    attach(cache={"budget": "50MB"})
+    config = edited(store, videos, tmp_path, budget="80MB")
+    command = [sys.executable, "-m", "viewcache.api.cli.main", "run", str(config), "--epochs", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "cache.budget is 80 MB in the configuration, but the running service has 50 MB" in done.stderr
+    assert json.loads(done.stdout)["budget_bytes"] == 50_000_000
 
 
 def test_sql_beside_a_service(attach: Opener, store: Path, run: Run) -> None:
@@ -74,15 +166,69 @@ def test_sql_beside_a_service(attach: Opener, store: Path, run: Run) -> None:
     assert f"owner pid {cache.stats().pid}" in said
 
 
-@pytest.mark.parametrize("command", [["gc"], ["forget", "train"]])
-def test_what_needs_the_store_says_how_to_get_it(attach: Opener, store: Path, run: Run, command: list[str]) -> None:
-    """Busy, and by whom, and what ends it; after that the same command works."""
-    attach()
-    first, *rest = command
-    code, _, said = run(first, store, *rest)
-    assert code == 4
-    assert f"is the service of this cache: `viewcache stop {store}` ends it" in said
-    attach().close()
+USES = """
+import os
+with viewcache.open(given, job="trial-7") as cache:
+    cache.read("train", 0, 0)
+    print(os.getpid(), flush=True)
+    sys.stdin.readline()
+"""
+
+
+OWNING = (
+    ["gc", "STORE"],
+    ["forget", "STORE", "train"],
+    ["verify", "STORE"],
+    ["db", "upgrade", "STORE"],
+    ["evict", "STORE", "--need", "1MB"],
+    ["scan", "CONFIG"],
+    ["run", "CONFIG", "--trace", "trace.json"],
+)
+"""Commands that need the store for themselves."""
+
+
+def test_what_needs_the_store_says_how_to_get_it(
+    attach: Opener, store: Path, videos: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Busy, by whom, what ends it, and who uses it, also in the JSON; after that the same commands work."""
+    monkeypatch.chdir(tmp_path)
+    places = {"STORE": store, "CONFIG": tmp_path / "train.yaml"}
+    places["CONFIG"].write_text(yaml.safe_dump(described(store, videos)))
+    commands = [[places.get(word, word) for word in command] for command in OWNING]
+    cache = attach()
+    cache.read("train", 0, 0)
+    other = start(USES, described(store, videos))
+    pid = told(other)
+    for command in commands:
+        code, _, said = run(*command)
+        assert code == 4
+        assert f"by process {cache.stats().pid}, which is the service of this cache: `viewcache stop {store}`" in said
+        assert f"it is used by process {pid} (-c, job trial-7)" in said
+    code, out, _ = run("gc", store, "--json")
+    assert f"it is used by process {pid} (-c, job trial-7)" in json.loads(out)["error"]["message"]
+    assert cache.read("train", 0, 0).video.shape[0] == 4
+    other.communicate("")
+    cache.close()
+    for command in commands:
+        code, _, said = run(*command)
+        assert code == 0, said
+
+
+def test_what_looks_works_beside_a_service(attach: Opener, store: Path, videos: Path, tmp_path: Path, run: Run) -> None:
+    """`doctor`, `plan` and listing policies while somebody reads: they find nothing wrong, and end nothing."""
+    config = tmp_path / "train.yaml"
+    config.write_text(yaml.safe_dump(described(store, videos)))
+    cache = attach()
+    pid = cache.stats().pid
+    cache.read("train", 0, 0)
+    code, out, said = run("doctor", config)
+    assert code == 0, out + said
+    assert f"process {pid}" in out
+    for command in (["evict", config, "--list"], ["plan", config]):
+        code, _, said = run(*command)
+        assert code == 0, said
+    assert cache.read("train", 0, 1).video.shape[0] == 4
+    assert cache.stats().pid == pid
 
 
 def test_stop_ends_it(attach: Opener, store: Path, run: Run) -> None:
@@ -110,7 +256,8 @@ def test_serve_in_the_foreground(store: Path, videos: Path, tmp_path: Path, atta
         assert cache.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
         second = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
         assert second.returncode == 4
-        assert f"owned by process {serving.pid}" in second.stderr
+        assert f"owned by process {serving.pid}, which is the service of this cache: `viewcache stop" in second.stderr
+        assert f"process {os.getpid()} (" in second.stderr
         cache.close()
         serving.terminate()
         assert serving.wait(30) == 0
@@ -130,6 +277,14 @@ def test_sql_from_python(attach: Opener, store: Path, videos: Path) -> None:
     stop(store)
     with viewcache.open(described(store, videos), service="off") as owner:
         assert owner.sql(query).to_pylist() == [{"task": "train", "epoch": 0, "iteration": 3}]
+
+
+def test_data_frames(store: Path, videos: Path) -> None:
+    """What `cache.sql` gives is the same as a frame of pandas and of polars: texts, numbers, nulls and large sums.
+
+    In a process of its own, as a notebook is: polars starts threads, and other tests of this one fork.
+    """
+    assert ended(start(FRAMES, described(store, videos))) == [10, 10, 1]
 
 
 def test_making_ahead_through_a_service(attach: Opener) -> None:
@@ -208,9 +363,6 @@ def test_run_makes_ahead_through_the_service(
     read = seat.read(1, 4)
     assert read is not None
     assert read.waited_s == 0.0
-    code, _, said = run("run", config, "--trace", tmp_path / "trace.json")
-    assert code == 4, "a trace is of a process that owns the store"
-    assert "is the service of this cache" in said
 
 
 @pytest.mark.parametrize("command", [["gc"], ["forget", "train"], ["verify"], ["run", "--trace", "trace.json"]])

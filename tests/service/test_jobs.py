@@ -1,9 +1,11 @@
 """Several trainings of one task: an order of each one's own, and one decode for all of them."""
 
 import sys
+import threading
 import time
 import types
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,19 @@ import pytest
 
 import viewcache
 from tests.service.served import Opener, described, digest, start, told
+from viewcache.api.config.load import load
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.attached_task import AttachedSeat
-from viewcache.api.service.jobs import current_job
+from viewcache.api.service.jobs import current_job, of_job
 from viewcache.api.service.retiring import GRACE_S, Retiring
 from viewcache.api.service.sessions import Session
 from viewcache.api.service.stopping import stop
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, ViewNotFound
+from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.tasks.outline import Outline
+from viewcache.materializer.tasks.planner import Planner
 from viewcache.testing.leaks import settle
 
 EPOCHS, BATCHES = 3, 5
@@ -84,7 +91,8 @@ def test_ranks_of_tasks_that_draw_together(store: Path, videos: Path) -> None:
     body = """
 with viewcache.open(given, service="auto", job=sys.argv[2]) as cache:
     rank, world = int(sys.argv[3]), int(sys.argv[4])
-    print(json.dumps([batch["index"].tolist() for batch in cache.loader("train", rank=rank, world=world)]), flush=True)
+    batches = cache.loader("train", rank=rank, world=world).all_epochs()
+    print(json.dumps([batch["index"].tolist() for batch in batches]), flush=True)
     sys.stdin.readline()
 """
     given = described(store, videos)
@@ -114,10 +122,18 @@ def test_the_job_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
             current_job(bad)
 
 
-def test_an_owner_has_no_jobs(tmp_path: Path, videos: Path) -> None:
-    """Jobs share a cache; who owns it alone shares nothing."""
-    with pytest.raises(BadInput, match="jobs share a cache through its service"):
-        viewcache.open(described(tmp_path / "own", videos), service="off", job="a")
+def test_an_owner_has_no_jobs(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs share a cache; who owns it alone shares nothing, and would draw as the task whatever its job is called."""
+    given = described(tmp_path / "own", videos)
+    with pytest.raises(
+        BadInput, match=r"^job='a': jobs share a cache through its service; set service: auto or attach$"
+    ):
+        viewcache.open(given, service="off", job="a")
+    monkeypatch.setenv("VIEWCACHE_JOB", "b")
+    with pytest.raises(BadInput, match=r"^VIEWCACHE_JOB='b': jobs share a cache .* attach, or unset it$"):
+        viewcache.open(given, service="off")
+    assert not (tmp_path / "own").exists()
+    viewcache.open(given, service="off", job="").close()  # none, whatever the environment says
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
@@ -125,7 +141,7 @@ def test_nothing_more_is_made_for_who_has_stopped(store: Path, videos: Path, how
     """A second after a trial's end, as when ASHA stops it, the workers rest, though most of its plan is not made."""
     body = """
 with viewcache.open(given, service="auto", job="trial") as cache:
-    for batch in cache.loader("train"):
+    for batch in cache.loader("train").all_epochs():
         print(json.dumps(0), flush=True)
         if sys.stdin.readline() == "":
             break
@@ -243,3 +259,56 @@ def _read(seat: AttachedSeat, iteration: int) -> Batch:
     batch = seat.read(0, iteration)
     assert batch is not None
     return batch
+
+
+def test_one_more_job_looks_at_no_pair_of_others(store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside twelve jobs it asks for the bytes of its own batch alone, and compares videos once for each job."""
+    config, asked = load(described(store, videos)), Counter[str]()
+    for kind, name in ((Dataset, "overlaps"), (Outline, "batch_bound")):
+        monkeypatch.setattr(kind, name, _counted(getattr(kind, name), name, asked))
+    with Cache(config, serves=True) as cache:
+        for number in range(12):
+            cache.owner.admit(of_job(config, f"j{number}"))
+        cache.read("train.j3", 0, 0)  # from here on there are workers, who are told what to leave to readers
+        asked.clear()
+        cache.owner.admit(of_job(config, "last"))
+        assert asked == {"overlaps": 13, "batch_bound": 1}
+        assert cache.read("train.last", 0, 0) is not None
+
+
+def _counted(function: Callable[..., Any], name: str, asked: Counter[str]) -> Callable[..., Any]:
+    """The same function; its calls are counted."""
+
+    def counted(*given: Any) -> Any:
+        asked[name] += 1
+        return function(*given)
+
+    return counted
+
+
+def test_one_more_job_waits_for_none_that_plans(store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning may take seconds; what a job shares with those that are open is told only to whom it changes."""
+    config, planning, enough = load(described(store, videos)), threading.Event(), threading.Event()
+    plan_now = Planner.plan
+
+    def plan_late(planner: Planner, *given: Any, **named: Any) -> Any:
+        planning.set()
+        enough.wait(60)
+        return plan_now(planner, *given, **named)
+
+    with Cache(config, serves=True) as cache:
+        for name in ("a", "b"):
+            cache.owner.admit(of_job(config, name))
+        monkeypatch.setattr(Planner, "plan", plan_late)
+        reading = threading.Thread(target=lambda: cache.read("train.a", 0, 0))
+        joining = threading.Thread(target=lambda: cache.owner.admit(of_job(config, "c")))
+        reading.start()
+        try:
+            assert planning.wait(60)
+            joining.start()
+            joining.join(30)
+            assert not joining.is_alive()
+        finally:
+            enough.set()
+            reading.join()
+            joining.join()

@@ -26,7 +26,7 @@ with viewcache.open(given, service="auto") as cache:
 LOOP = """
 with viewcache.open(given, service="auto") as cache:
     rank, world = int(sys.argv[2]), int(sys.argv[3])
-    for batch in cache.loader("train", rank=rank, world=world, prefetch=1):
+    for batch in cache.loader("train", rank=rank, world=world, prefetch=1).all_epochs():
         print(json.dumps(batch["index"].tolist()), flush=True)
         if sys.stdin.readline() != "on\\n":
             break
@@ -239,8 +239,11 @@ def test_attach_starts_nothing(store: Path, videos: Path) -> None:
 def test_an_owner_is_told_of_the_service_and_the_other_way_round(attach: Opener, store: Path, videos: Path) -> None:
     """One owner at a time, whoever it is."""
     cache = attach()
-    with pytest.raises(CatalogBusy, match=f"owned by process {cache.stats().pid}"):
+    with pytest.raises(CatalogBusy, match=f"owned by process {cache.stats().pid}, which is the service") as busy:
         viewcache.open(described(store, videos), service="off")
+    assert f"`viewcache stop {store}` ends it, and no work is lost" in str(busy.value)
+    assert f"it is used by process {os.getpid()} (" in str(busy.value)
+    assert "Or read through it: service: auto" in str(busy.value)
     cache.close()
     stop(store)
     with viewcache.open(described(store, videos), service="off"), pytest.raises(CatalogBusy, match="owned by process"):
@@ -271,11 +274,36 @@ def test_a_joiner_brings_no_code(attach: Opener, store: Path, videos: Path, tmp_
     assert cache.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
 
 
-def test_other_settings_stay_as_they_are(attach: Opener) -> None:
-    """And a warning says so."""
-    attach()
-    later = attach(cache={"workers": 2, "budget": "60MB"})
-    assert [each.split()[0] for each in later.warnings] == ["cache.workers", "cache.budget"]
+def test_other_settings_stay_as_they_are(attach: Opener, store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And a warning says so, in the log too: which key, both values, and what ends it."""
+    first = attach(cache={"budget": "50MB"})
+    assert not first.warnings
+    assert "stays until" not in caplog.text
+    later = attach(cache={"workers": 2, "budget": "60MB", "service_idle": 77})
+    until = f"which stays until `viewcache stop {store}`"
+    assert sorted(later.warnings) == [
+        f"cache.budget is 60 MB in the configuration, but the running service has 50 MB, {until}",
+        f"cache.service_idle is 77 in the configuration, but the running service has 10, {until}",
+        f"cache.workers is 2 in the configuration, but the running service has 1, {until}",
+    ]
+    assert sorted(each.message for each in caplog.records if each.name == "viewcache.service") == sorted(later.warnings)
+    closer = attach(cache={"budget": 50_000_001})
+    assert closer.warnings == (
+        f"cache.budget is 50000001 bytes in the configuration, but the running service has 50000000 bytes, {until}",
+    )
+
+
+def test_settings_of_tiers_are_compared_too(attach: Opener, store: Path) -> None:
+    """Of a list of tiers each budget, and how its bytes are compressed."""
+    attach(cache={"store": [{"url": "memory://", "budget": "2MB"}, {"url": str(store)}]})
+    tiers = [{"url": "memory://", "budget": "3MB"}, {"url": str(store), "codec": "raw"}]
+    later = attach(cache={"store": tiers, "budget": "40MB"})
+    told = [each.partition(",")[0] for each in later.warnings]
+    assert sorted(told) == [
+        "cache.budget is 40 MB in the configuration",
+        "cache.store.local.codec is raw in the configuration",
+        "cache.store.memory.budget is 3 MB in the configuration",
+    ]
 
 
 def test_a_task_that_is_open_must_be_the_same(attach: Opener) -> None:
@@ -306,7 +334,7 @@ def test_a_service_that_hangs_is_told_of(attach: Opener, monkeypatch: pytest.Mon
     """One that says nothing at all, not even that the work goes on, is named with what ends it; it may go on later."""
     cache = attach()
     before = digest(cache.read("train", 0, 0))
-    monkeypatch.setattr("viewcache.api.service.client.SILENT_S", 1.0)
+    monkeypatch.setattr("viewcache.api.service.asking.SILENT_S", 1.0)
     pid = cache.stats().pid
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,8 +15,9 @@ import yaml
 
 import viewcache
 from tests.house.tree import ROOT
-from tests.service.served import Opener, described
+from tests.service.served import Opener, described, in_child
 from viewcache.api.service import files
+from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.errors import NotFound
 
@@ -73,25 +74,22 @@ def reachable(videos: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def as_another(say: Callable[[], str]) -> str:
+    """What a process of another user says."""
+
+    def changed() -> str:
+        os.setuid(65534)
+        return say()
+
+    return in_child(changed)
+
+
 def knocked(path: Path) -> str:
-    """What another user gets at a socket: an error's name, or that nobody speaks."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.setuid(65534)
-            line = socket.socket(socket.AF_UNIX)
-            line.settimeout(10)
-            line.connect(str(path))
-            said = repr(line.recv(1))
-        except OSError as error:
-            said = type(error).__name__
-        os.write(writing, said.encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(writing)
-    with open(reading, encoding="ascii") as told:
-        return told.read()
+    """What is heard at a socket."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(10)
+        line.connect(str(path))
+        return repr(line.recv(1))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
@@ -101,7 +99,17 @@ def test_another_user_gets_nothing(reachable: Path, mode: int, answer: str) -> N
     path = reachable / files.SOCKET
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(mode)
-    assert knocked(path) == answer
+    assert as_another(lambda: knocked(path)).partition(":")[0] == answer
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("mode", [0o600, 0o666])
+def test_another_user_is_told_at_once(reachable: Path, mode: int) -> None:
+    """Who comes to another user's service is told whose it is and what to do, instead of trying for a minute."""
+    (reachable / files.SOCKET).chmod(mode)
+    said = as_another(lambda: f"let in by {Client(reachable, (), may_start=False)}")
+    assert "ServiceDown" in said
+    assert "is user 0's, and this process is user 65534's: use a store of your own" in said
 
 
 def test_a_working_folder_that_is_gone_is_told() -> None:

@@ -85,6 +85,16 @@ def test_counted_bytes_are_the_bytes_on_disk(tier: store.LocalTier, put: Put) ->
     assert tier.delete(other.physical) == 0
 
 
+def test_an_object_goes_though_the_temporary_folder_is_gone(tier: store.LocalTier, put: Put) -> None:
+    """After somebody removed part of the store its bytes are not given back while they lie there."""
+    written = put(pixels((3, 50)))
+    tier.settle(tier.measure())
+    Path(tier.root, "tmp").rmdir()
+    assert tier.delete(written.physical) > 150
+    assert not list(tier.iter_objects())
+    assert tier.used_bytes == tier.measure() == 0
+
+
 def test_sweep_keeps_living_writers(tier: store.LocalTier) -> None:
     """Leftovers of dead processes go; the folder of a writer at work stays until its pid is named as dead.
 

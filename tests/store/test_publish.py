@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ from tests import forked
 from tests.store.objects import Bytes, Put, pixels, stored_of
 from viewcache import failpoints, store
 from viewcache.errors import Broken, Full, Misuse
+from viewcache.store import writer
 
 KEY = "5a" * 16
 ARRAY = pixels((5, 3, 30, 40))
@@ -95,14 +97,14 @@ def test_chunks_are_consumed_one_by_one(tier: store.LocalTier) -> None:
 
 def test_an_unfinished_object_leaves_nothing(tier: store.LocalTier, no_leaks: None) -> None:
     """Missing, repeated or misshapen chunks are the caller's error, and the temporary folder goes."""
-    with store.ObjectWriter(tier.root, KEY, META) as writer:
-        writer.put(1, ARRAY[2:4])
+    with store.ObjectWriter(tier.root, KEY, META) as writing:
+        writing.put(1, ARRAY[2:4])
         with pytest.raises(Misuse, match="not awaited"):
-            writer.put(1, ARRAY[2:4])
+            writing.put(1, ARRAY[2:4])
         with pytest.raises(Misuse, match="must be uint8"):
-            writer.put(2, ARRAY[2:4])
+            writing.put(2, ARRAY[2:4])
         with pytest.raises(Misuse, match="1 of 3 chunks"):
-            writer.commit()
+            writing.commit()
     with pytest.raises(Misuse, match="shape"):
         store.write_object(tier.root, KEY, ARRAY[:4], META)
     with pytest.raises(Misuse, match="hexadecimal"):
@@ -141,6 +143,61 @@ def test_a_real_size_limit(tier: store.LocalTier) -> None:
     run = forked.run([sys.executable, "-c", code, tier.root], capture_output=True, text=True, check=True)
     assert run.stdout == "Full\n"
     assert _leftovers(tier) == []
+
+
+@pytest.mark.parametrize("point", ["store.temp-made", "store.shard-written", "store.before-rename"])
+def test_a_store_that_is_emptied_while_an_object_is_written(
+    tier: store.LocalTier, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """After ``rm -rf store/*`` at any step the object is written anew, and it is whole."""
+    emptied: list[str] = []
+
+    def empty_once(name: str) -> None:
+        if name == point and not emptied:
+            emptied.append(name)
+            for path in list(Path(tier.root).iterdir()):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    monkeypatch.setattr(writer, "failpoint", empty_once)
+    written = store.write_object(tier.root, KEY, ARRAY, META)
+    assert emptied
+    store.verify_object(tier.root, written.physical, stored_of(written).table)
+    assert _leftovers(tier) == []
+
+
+def test_what_cannot_be_written_anew(tier: store.LocalTier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks that were used up, and a store that is emptied again and again, are an error that names the store."""
+    visits: list[str] = []
+
+    def empty_always(name: str) -> None:
+        if name == "store.temp-made":
+            visits.append(name)
+            shutil.rmtree(Path(tier.root, "tmp"))
+
+    monkeypatch.setattr(writer, "failpoint", empty_always)
+    with pytest.raises(Broken, match=f"{tier.root}.*No such file"):
+        store.write_object(tier.root, KEY, iter([ARRAY[:2], ARRAY[2:4], ARRAY[4:]]), META)
+    assert len(visits) == 1
+    with pytest.raises(Broken, match=f"{tier.root}.*No such file"):
+        store.write_object(tier.root, KEY, ARRAY, META)
+    assert 1 < len(visits) < 20
+
+
+def test_two_writers_make_the_folder_of_an_emptied_store(
+    tier: store.LocalTier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that comes second goes on as the first."""
+    temporary = Path(tier.root, "tmp")
+    temporary.rmdir()
+    make = os.mkdir
+
+    def slower(path: str, mode: int = 0o777) -> None:
+        if Path(path) == temporary:
+            make(path, mode)  # the other writer
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", slower)
+    assert not store.write_object(tier.root, KEY, ARRAY, META).existed
 
 
 def test_a_missing_root_is_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from viewcache.materializer.dataset import arrivals, listing
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.scan_worker import look
 from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.opening import open_task, share_among
 from viewcache.materializer.tasks.task import Task
@@ -30,9 +31,11 @@ EPOCHS = 6
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers are read in this process: what starting another one costs would leave time for a tenth of the cases."""
 
-    def read(files: Sequence[Found], max_pixels: int, *, full: bool, **_: object) -> Iterator[tuple[Found, Scanned]]:
+    def read(
+        files: Sequence[Found], max_pixels: int, *, probe: ProbeMode, **_: object
+    ) -> Iterator[tuple[Found, Scanned]]:
         for each in files:
-            yield each, look(each.uri, max_pixels, full=full)
+            yield each, look(each.uri, max_pixels, probe)
 
     monkeypatch.setattr(listing, "scan", read)
     monkeypatch.setattr(arrivals, "scan", read)

@@ -131,7 +131,7 @@ def test_batches_of_an_epoch_are_those_of_its_videos(tmp_path: Path, clips: list
         arrive(folder, *clips[3:5])
         counts: dict[int, int] = {}
         sizes = []
-        for batch in loader:
+        for batch in loader.all_epochs():
             epoch = loader.state_dict()["epoch"]
             sizes.append(len(batch["index"]))
             counts[epoch] = counts.get(epoch, 0) + 1

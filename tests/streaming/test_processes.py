@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import viewcache
 from tests.faults.caches import digest_of
 from tests.house.tree import ROOT
-from tests.service.served import start, told
+from tests.service.served import go_on, start, told
 from tests.streaming.arriving import arrive, epoch_of, streaming
 from viewcache.api.service import files
 from viewcache.api.service.stopping import stop
@@ -30,6 +31,23 @@ with viewcache.open(given, service="auto") as cache:
         batches = [cache.read("train", epoch, each) for each in range(task.iterations(epoch))]
         print(json.dumps([task.iterations(epoch), [digest(each) for each in batches]]), flush=True)
     print(json.dumps(cache.classes("train")), flush=True)
+"""
+
+LOADS = """
+import warnings
+from torch.utils.data import DataLoader
+warnings.simplefilter("ignore")
+rank, world, workers = map(int, sys.argv[2:])
+with viewcache.open(given, service="auto") as cache:
+    loader = cache.loader("train", rank=rank, world=world)
+    if workers:
+        loader = DataLoader(loader, batch_size=None, num_workers=workers, timeout=120)
+    batches = (batch for epoch in range(cache.task("train").epochs) for batch in loader)
+    for number, batch in enumerate(batches):
+        print(json.dumps(batch["index"].tolist()), flush=True)
+        if number < 2:
+            sys.stdin.readline()
+print(json.dumps("end"))
 """
 
 
@@ -86,6 +104,41 @@ def test_two_processes_read_the_same_while_videos_arrive_and_the_service_dies(
     assert counts[-1] == 3
     assert isinstance(classes, list)
     assert (classes[0], sorted(classes)) == ("dog", ["ant", "cat", "dog"])
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(2, 0), (1, 2)])
+def test_ranks_and_workers_see_one_folder_grow(
+    tmp_path: Path, clips: list[Path], store: Path, ranks: int, workers: int
+) -> None:
+    """Two ranks, or the two workers of a DataLoader: new videos join at one place for both, each once an epoch."""
+    folder = tmp_path / "videos"
+    arrive(folder, *clips[:4])
+    given = streaming(store, folder, join="epoch", epochs=8, drop_last=True)
+    readers = [start(LOADS, given, str(rank), str(ranks), str(workers)) for rank in range(ranks)]
+    batches: list[list[int]] = []
+    try:
+        for number in count():
+            shares = [told(each) for each in readers]
+            if "end" in shares:
+                break
+            batches.append([index for share in shares if isinstance(share, list) for index in share])
+            if number < 2:
+                arrive(folder, *clips[4 + 2 * number : 6 + 2 * number])
+                for each in readers:
+                    go_on(each)
+        assert shares == ["end"] * ranks
+    finally:
+        for each in readers:
+            each.kill()
+            each.communicate()
+    with viewcache.open(given, service="attach") as cache:
+        table = cache.sql("select epoch, video_id from draws order by epoch, position").to_pydict()
+    drawn: dict[int, list[int]] = {}
+    for epoch, video in zip(table["epoch"], table["video_id"], strict=True):
+        drawn.setdefault(epoch, []).append(video)
+    assert batches == [drawn[epoch][at : at + 2] for epoch in range(8) for at in range(0, len(drawn[epoch]), 2)]
+    assert all(len(set(videos)) == len(videos) for videos in drawn.values())
+    assert (len(drawn[0]), len(drawn[7])) == (4, 8)
 
 
 VICTIM = """

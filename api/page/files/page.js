@@ -2,6 +2,7 @@
 // Texts come from files and errors of strangers: they go into the page as text nodes and attributes, never as markup.
 
 const POLL_MS = 2000, WAIT_MS = 10000;
+const LEAST_POINTS = 7; // of a plot over time: a minute of the finest
 const MARKS = { ready: "✓ ready", "in time": "→ in time", late: "! late", unknown: "? not known" };
 let look = null, tag = "", timer = 0, asking = false, failures = 0;
 
@@ -212,7 +213,7 @@ function drawClients({ overview }) {
     return;
   }
   const rows = service.clients.map((client) => [
-    `${client.pid}`, client.program, moment(client.since), count(client.held),
+    `${client.pid}`, client.program + (client.job ? `, job ${client.job}` : ""), moment(client.since), count(client.held),
     client.seats.map((seat) => `${seat.task} ${seat.epoch}/${seat.iteration} as rank ${seat.rank} of ${seat.world}`
       + (seat.parts > 1 ? `, worker ${seat.part} of ${seat.parts}` : "")).join("; ")]);
   put("clients", el("p", {}, `The service is process ${service.pid}, since ${moment(service.since)}; it and its workers took ${duration(service.cpu_s)} of CPU.`),
@@ -275,13 +276,21 @@ function plot(title, series, words, most = 0) {
   return el("div", { class: "plot" }, el("h3", {}, title), image, legend, reads);
 }
 
+// The step before the first in which anything happened: a short run is not drawn as the sliver of a long plot.
+function firstStep(span) {
+  const all = [span.hits, span.misses, span.waited_s, span.loaded_s, span.evicted_bytes];
+  const begun = span.hits.findIndex((_, k) => all.some((values) => values[k] > 0));
+  return Math.max(0, Math.min(begun - 1, span.hits.length - LEAST_POINTS));
+}
+
 function drawHistory({ overview, samples }) {
   const wanted = Number(document.querySelector("input[name=span]:checked").value);
   const span = overview.spans.find((each) => each.span_s === wanted);
   const plots = [];
   if (span) {
     const at = (k) => span.end_s - (span.hits.length - 1 - k) * span.step_s;
-    const series = (name, values, by) => ({ name, points: values.map((value, k) => [at(k), value * by]) });
+    const begin = firstStep(span);
+    const series = (name, values, by) => ({ name, points: values.map((value, k) => [at(k), value * by]).slice(begin) });
     const rate = (value) => `${Number(value.toPrecision(2))}/s`;
     const per = 1 / span.step_s;
     plots.push(

@@ -1,14 +1,15 @@
--- Where is each task, and how much of what it still needs is ready?
+-- Where is each task, and how much of what it still needs is ready? One that has ended needs nothing; it comes last.
 select
     t.task, t.epochs, t.generations, p.rank, p.epoch, p.iteration, p.seconds_per_iteration as seconds_each,
-    v.clips as clips_to_come, v.ready as ready_to_come
+    v.clips as clips_to_come, v.ready as ready_to_come, t.generations > 0 and v.task_id is null as ended
 from tasks t
 left join progress p on p.task_id = t.task_id
 left join (
-    select w.task_id, cast(sum(w.clips) as bigint) as clips, cast(sum(w.ready) as bigint) as ready
+    select
+        w.task_id, cast(sum(w.clips) filter (where w.seq >= coalesce(q.seq, 0)) as bigint) as clips,
+        cast(sum(w.ready) filter (where w.seq >= coalesce(q.seq, 0)) as bigint) as ready
     from views w
     left join (select task_id, min(seq) as seq from progress group by task_id) q on q.task_id = w.task_id
-    where w.seq >= coalesce(q.seq, 0)
     group by w.task_id
 ) v on v.task_id = t.task_id
-order by t.task, p.rank
+order by ended, t.task, p.rank

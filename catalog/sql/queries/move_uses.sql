@@ -1,4 +1,4 @@
--- Give the clips of such positions the objects of their new videos.
+-- Give clips the objects of their new videos, where their uses are recorded.
 -- Given: moved (task_id bigint, epoch integer, position integer, sample integer, object_id bigint)
 update object_use set object_id = n.object_id
 from moved n

@@ -1,4 +1,5 @@
--- Where each task is: at its slowest reader, or at the start when it has not reported.
+-- Where each task is: at its slowest reader, or at the start when it has not reported. A reader that was not seen for
+-- ten minutes in which another one of the task was is gone, and needs nothing.
 --   task_id: number of the task
 --   task: name of the task
 --   seq: global number of the next iteration needed
@@ -7,5 +8,8 @@ select
     t.task_id, t.name as task, coalesce(min(p.seq), 0) as seq,
     coalesce(nullif(max(p.seconds_per_iteration), 0), 1) as seconds_per_iteration
 from task t
-left join task_progress p on p.task_id = t.task_id
+left join (
+    select task_id, seq, seconds_per_iteration, seen_at, max(seen_at) over (partition by task_id) as last_seen_at
+    from task_progress
+) p on p.task_id = t.task_id and p.seen_at >= p.last_seen_at - 600
 group by t.task_id, t.name

@@ -8,7 +8,7 @@
 --   videos_per_batch: videos in one iteration
 --   samples_per_video: clips of one video in one epoch
 --   frames_per_clip: frames of one clip before augmentation
---   frame_stride: source frames from one frame of a clip to the next
+--   frame_stride: source frames from one frame of a clip to the next; 0 for clips that are sampled by time
 --   seed: of its random numbers
 --   drop_last: whether an incomplete last batch is left out
 --   generations: how many have been planned

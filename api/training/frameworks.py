@@ -1,0 +1,172 @@
+"""What a loader's batches are made of: PyTorch's tensors, NumPy's arrays or JAX's; none needs another to be installed.
+
+A framework is imported when a loader asks for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput, MissingExtra
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["FRAMEWORKS", "LAYOUTS", "Framework"]
+
+LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
+"""Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""
+
+ReadArrays = Mapping[str, NDArray[Any]]
+"""``video`` (b,T,C,H,W), or (b,V,T,C,H,W) of several views, and further arrays with a row for each clip."""
+
+Finish = Callable[[Any], Any]
+"""Applies the operations that run at reading to the pixels."""
+
+
+class Framework(Protocol):
+    """Makes a loader's batches out of what was read."""
+
+    early: bool
+    """Whether a batch is made when it is read ahead, and not when it is handed out."""
+
+    def place(self) -> tuple[int, int]:
+        """Rank and world of this process, where nobody says them."""
+
+    def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
+        """The same arrays as the framework's, the pixels finished and in a layout."""
+
+
+class Torch:
+    """Tensors that share the memory that was read into, unless they go to a device."""
+
+    early = False
+
+    def __init__(self, device: "str | torch.device | None", pin_memory: bool) -> None:
+        """Make tensors on a device.
+
+        Raises:
+            MissingExtra: torch is not installed.
+            BadInput: there is no such device.
+        """
+        try:
+            import torch
+        except ImportError as missing:
+            raise MissingExtra("the loader needs PyTorch: pip install 'viewcache[torch]'") from missing
+        self._torch = torch
+        self._device = None if device is None else self._checked(device)
+        self._pin = pin_memory and torch.accelerator.is_available()
+
+    def register(self, kind: type) -> None:
+        """Let a DataLoader take objects of a class as an IterableDataset."""
+        self._torch.utils.data.IterableDataset.register(kind)
+
+    def _checked(self, device: "str | torch.device") -> "torch.device":
+        """The device, after a try: torch's own error would come with the first batch."""
+        try:
+            return self._torch.empty(0, device=device).device
+        except (AssertionError, RuntimeError) as error:
+            why = str(error).partition("\n")[0]
+            raise BadInput(f"device {str(device)!r} is none that this PyTorch can use: {why}") from error
+
+    def place(self) -> tuple[int, int]:
+        """As torch.distributed says, if it is initialized."""
+        distributed = self._torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return 0, 1
+
+    def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
+        """See `Framework.made`."""
+        tensors = {name: self._torch.from_numpy(array) for name, array in arrays.items()}
+        video = finish(tensors["video"])
+        tensors["video"] = video.permute(*_axes(video.ndim, layout))
+        if self._pin:
+            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+        if self._device is not None:
+            tensors = {name: tensor.to(self._device, non_blocking=self._pin) for name, tensor in tensors.items()}
+        return tensors
+
+
+class Arrays:
+    """NumPy's arrays, which share the memory that was read into."""
+
+    early = False
+
+    def __init__(self, device: object, pin_memory: bool) -> None:
+        """Make arrays.
+
+        Raises:
+            BadInput: a device or pinned memory is asked for, which NumPy does not have.
+        """
+        if device is not None or pin_memory:
+            raise BadInput(
+                f"device={device!r}, pin_memory={pin_memory}: NumPy's arrays lie in plain memory; leave both out, or "
+                "take framework='torch' or 'jax'"
+            )
+
+    def place(self) -> tuple[int, int]:
+        """The only one: NumPy knows nothing of ranks."""
+        return 0, 1
+
+    def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
+        """See `Framework.made`."""
+        return _finished(arrays, finish, layout)
+
+
+class Jax:
+    """JAX's arrays, sent to a device while earlier batches are learned from."""
+
+    early = True
+
+    def __init__(self, device: object, pin_memory: bool) -> None:
+        """Make arrays on a device.
+
+        Args:
+            device: a `jax.Device`, a `jax.sharding.Sharding`, a platform's name such as ``gpu``, or None for JAX's own
+                choice.
+            pin_memory: refused.
+
+        Raises:
+            MissingExtra: jax is not installed.
+            BadInput: there is no such device.
+        """
+        try:
+            self._jax = import_module("jax")
+        except ImportError as missing:
+            raise MissingExtra("framework='jax' needs JAX: pip install 'viewcache[jax]'") from missing
+        if pin_memory:
+            raise BadInput("pin_memory=True is for framework='torch'; JAX sends batches to the device ahead anyway")
+        try:
+            self._device = self._jax.devices(device)[0] if isinstance(device, str) else device
+            self._jax.device_put(np.zeros(1, np.uint8), self._device)
+        except (RuntimeError, TypeError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            raise BadInput(f"device {str(device)!r} is none that this JAX can use: {why}") from error
+
+    def place(self) -> tuple[int, int]:
+        """As jax.distributed says, if it is initialized."""
+        return self._jax.process_index(), self._jax.process_count()
+
+    def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
+        """See `Framework.made`. The copy is under way when this returns; the memory behind it is kept till then."""
+        sent: dict[str, Any] = self._jax.device_put(_finished(arrays, finish, layout), self._device)
+        return sent
+
+
+def _finished(arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
+    video = finish(arrays["video"])
+    return {**arrays, "video": video.transpose(_axes(video.ndim, layout))}
+
+
+def _axes(dimensions: int, layout: str) -> Sequence[int]:
+    """The clips' axes in the order of a layout, behind those of the batch and the views."""
+    lead = dimensions - 4
+    return (*range(lead), *(lead + axis for axis in LAYOUTS[layout]))
+
+
+FRAMEWORKS: dict[str, Callable[[Any, bool], Framework]] = {"torch": Torch, "numpy": Arrays, "jax": Jax}
+"""Name → what makes its batches, for a device and with or without pinned memory."""

@@ -1,0 +1,148 @@
+"""What differs between two definitions of a task, in the words of the configuration, and whether views stay the same.
+
+A definition holds more than what decides pixels: it is what a user wrote. Some keys may therefore change under a tag
+that was drawn: those after which every path that was read still shows what it showed.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from viewcache.errors import BadInput
+from viewcache.materializer.media.source import shown
+from viewcache.materializer.ops import get
+
+__all__ = ["changed_keys", "keeps_views"]
+
+MOST = 6
+"""Keys that are named."""
+MOST_CHARACTERS = 100
+"""Of a value."""
+
+_WRITTEN = {
+    "dataset.uri": "video_dataset_path",
+    "drop_last": "drop_last",
+    "seed": "seed",
+    "shuffle": "shuffle",
+    "epochs_per_generation": "cache.epochs_per_generation",
+}
+"""Place in a definition → the key, where it is another."""
+_ABSENT = object()
+_LABELS = ("labels", "label_column", "label_video_column")
+
+Settings = dict[str, Any]
+"""A definition, or a part of it."""
+
+
+def changed_keys(before: str, now: str) -> str:
+    """The keys that differ and both values of each, as ``sampling.spread (0.4 before, 0.5 now)``.
+
+    Args:
+        before: as the catalog has it; of an earlier release some keys may be missing that it did not have.
+        now: as `canonical` makes it, with or without what follows it.
+    """
+    found = [
+        f"{_written(place)} ({_value(place, old)} before, {_value(place, new)} now)"
+        for place, old, new in _differences("", _read(before), _read(now))
+    ]
+    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+    return ", ".join(found[:MOST]) + more
+
+
+def keeps_views(before: str, now: str) -> bool:
+    """Whether all that was drawn under one definition means the same under the other.
+
+    So it is where operations that run at reading come or go (`normalize`, `to_dtype`), which are no part of a view;
+    where labels are added to videos that had none; and between the policies for bad videos that draw from the same
+    videos, ``raise`` and ``replace``. In a dataset that grows, labels and that policy decide which videos join.
+    """
+    if before == now:  # most often
+        return True
+    old, new = _read(before), _read(now)
+    same_labels = all(old.get("dataset", {}).get(name) == new.get("dataset", {}).get(name) for name in _LABELS)
+    return (same_labels or _adds_labels(old, new)) and _views(old) == _views(new)
+
+
+def _adds_labels(old: Settings, new: Settings) -> bool:
+    if "dataset" not in old or "dataset" not in new:
+        return False
+    where = old["dataset"].get("where") or ""
+    return old["dataset"].get("labels") is None and "label" not in where.lower()
+
+
+def _views(settings: Settings) -> Settings:
+    """What of a definition decides views, beside labels that are already there."""
+    dataset = settings.get("dataset", {})
+    if dataset.get("input_source") != "streaming":
+        dataset = {name: value for name, value in dataset.items() if name not in _LABELS}
+        if dataset.get("on_bad_video") == "replace":
+            dataset["on_bad_video"] = "raise"
+    return settings | {"dataset": dataset, "steps": _without_read_ops(settings.get("steps", []))}
+
+
+def _without_read_ops(steps: Sequence[Settings]) -> list[Settings]:
+    """Steps as far as they make what is stored; such operations end the graph, so what is left is one, too."""
+    left = [step | {"ops": [each for each in step["ops"] if not _runs_at_reading(each)]} for step in steps]
+    while left and left[-1]["branch_type"] == "single" and not left[-1]["ops"] and steps[len(left) - 1]["ops"]:
+        left.pop()
+    return left
+
+
+def _runs_at_reading(call: Settings) -> bool:
+    try:
+        return all(get(name).stage == "read" for name in call)
+    except BadInput:  # an operation that is not installed any more
+        return False
+
+
+def _read(definition: str) -> Settings:
+    try:
+        settings, end = json.JSONDecoder().raw_decode(definition)
+    except ValueError:  # of an earlier release
+        return {"definition": definition}
+    epochs = re.search(r"epochs_per_generation=(\d+)", definition[end:])
+    found: Settings = _readable(settings | ({"epochs_per_generation": int(epochs[1])} if epochs else {}))
+    return found
+
+
+def _readable(value: Any) -> Any:
+    """An operation as it is written: its name, and its parameters by name."""
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"name", "params"}:
+        return {value["name"]: dict(value["params"])}
+    return {name: _readable(each) for name, each in value.items()}
+
+
+def _differences(place: str, old: object, new: object) -> Iterator[tuple[str, object, object]]:
+    if old == new:
+        return
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in dict.fromkeys((*old, *new)):
+            yield from _differences(f"{place}.{name}".lstrip("."), old.get(name, _ABSENT), new.get(name, _ABSENT))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _is_nested(old):
+        for number, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(f"{place}[{number}]", one, other)
+    else:
+        yield place, old, new
+
+
+def _is_nested(values: list[object]) -> bool:
+    return any(isinstance(each, dict) for each in values)
+
+
+def _written(place: str) -> str:
+    place = _WRITTEN.get(place, place.removeprefix("dataset."))
+    return re.sub(r"\.ops\b", ".config", re.sub(r"^steps\b", "augmentation", place))
+
+
+def _value(place: str, value: object) -> str:
+    if value is _ABSENT:
+        return "not set"
+    if place == "dataset.uri" and isinstance(value, str):
+        value = shown(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"

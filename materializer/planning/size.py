@@ -1,0 +1,50 @@
+"""How large a plan may be, and the most bytes that an object of it takes on disk."""
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import ConfigCode, ConfigError
+from viewcache.materializer.spec import TaskSpec
+from viewcache.store.blocks import OBJECT_BOUND
+
+__all__ = ["MOST_CLIPS", "check_size", "clip_bound"]
+
+MOST_CLIPS = 1 << 24
+"""Clips of one generation. While it is planned a clip takes about 400 bytes of memory, so this is below 7 GB."""
+
+METADATA_BOUND = 8192
+"""Bytes that an object's zarr.json, shard index and checksums may have at most, besides 16 a frame."""
+
+N = TypeVar("N", int, NDArray[np.float64])
+
+
+def clip_bound(clip_bytes: N, frames: N) -> N:
+    """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
+    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND + OBJECT_BOUND
+
+
+def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:
+    """Refuse a task whose generations would not fit into memory, before anything of it is recorded.
+
+    Args:
+        task: what is asked.
+        epochs_per_generation: k of the cache's settings.
+        videos: how many the task draws from.
+
+    Raises:
+        ConfigError: a generation has more than `MOST_CLIPS` clips; the message has the numbers.
+    """
+    epochs, samples = min(epochs_per_generation, task.epochs), task.sampling.samples_per_video
+    clips = epochs * videos * samples
+    if clips > MOST_CLIPS:
+        raise ConfigError(
+            ConfigCode.PLAN_TOO_LARGE,
+            f"task {task.name!r}: a generation of {epochs} epochs, {videos} videos and {samples} samples of each has "
+            f"{clips} clips; a plan holds at most {MOST_CLIPS}: lower cache.epochs_per_generation to at most "
+            f"{max(1, MOST_CLIPS // (videos * samples))}, or samples_per_video",
+            task.place.file,
+            task.place.line,
+            task.place.column,
+        )

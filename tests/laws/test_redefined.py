@@ -1,0 +1,78 @@
+"""Law 3 beside a configuration that changes: what changes no view needs no new tag, all else is refused as before."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tiny import AUGMENTATION, open_cache, pixels, same, single
+from viewcache.errors import BadInput
+
+NORMALIZED = [*AUGMENTATION, single({"normalize": {"mean": 0.4, "std": 0.2}}, of="a", into="b")]
+IN_ITS_STEP = [{**AUGMENTATION[0], "config": [*AUGMENTATION[0]["config"], {"to_dtype": "float32"}]}]  # type: ignore[misc]
+
+GREY = single("grayscale", {"normalize": {"mean": 0.4, "std": 0.2}}, of="a", into="b")
+TABLE = "labels.csv"
+
+
+def _with_table(keys: dict[str, object], folder: Path, videos: Path) -> dict[str, object]:
+    """The keys with a label table of these videos in place of its name."""
+    if keys.get("labels") != TABLE:
+        return keys
+    names = sorted(path.name for path in videos.iterdir())
+    rows = [f"{name},{'cat' if number % 2 else 'dog'}" for number, name in enumerate(names)]
+    (folder / TABLE).write_text("\n".join(["video,label", *rows]))
+    return keys | {"labels": str(folder / TABLE)}
+
+
+HARMLESS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "normalize comes": ({}, {"augmentation": NORMALIZED}),
+    "normalize goes": ({"augmentation": NORMALIZED}, {}),
+    "a dtype in the last step": ({}, {"augmentation": IN_ITS_STEP}),
+    "other numbers": (
+        {"augmentation": NORMALIZED},
+        {"augmentation": [*AUGMENTATION, single({"normalize": {"mean": 0.5, "std": 0.1}}, of="a", into="c")]},
+    ),
+    "bad videos are replaced": ({}, {"on_bad_video": "replace"}),
+    "bad videos are errors": ({"on_bad_video": "replace"}, {}),
+    "labels come": ({}, {"labels": TABLE}),
+    "all at once": ({}, {"augmentation": NORMALIZED, "labels": TABLE, "on_bad_video": "replace"}),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_what_changes_no_view(what: str, tmp_path: Path, videos: Path) -> None:
+    """A batch is read before, and all afterwards, also after the cache was closed again: as if nothing had changed."""
+    before, after = (_with_table(each, tmp_path, videos) for each in HARMLESS[what])
+    with open_cache(tmp_path / "whole", videos, **before) as cache:  # type: ignore[arg-type] # one of the keywords
+        truth = pixels(cache)
+    with open_cache(tmp_path / "own", videos, **before) as cache:  # type: ignore[arg-type] # the same
+        first = cache.read("train", 0, 0)
+    for _ in range(2):
+        with open_cache(tmp_path / "own", videos, **after) as cache:  # type: ignore[arg-type] # the same
+            assert np.array_equal(cache.read("train", 0, 0).video, first.video)
+            assert same(pixels(cache), truth)
+            if "labels" in after:
+                assert cache.classes("train") == ("cat", "dog")
+                assert cache.read("train", 0, 0).label.min() >= 0
+
+
+REFUSED: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "other labels": ({"labels": TABLE}, {}),
+    "bad videos are left out": ({}, {"on_bad_video": "skip"}),
+    "a condition on labels": ({"where": "label is null"}, {"where": "label is null", "labels": TABLE}),
+    "an operation that is stored": ({}, {"augmentation": [*AUGMENTATION, single("grayscale", of="a", into="b")]}),
+    "one behind it": ({"augmentation": NORMALIZED}, {"augmentation": [*AUGMENTATION, GREY]}),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_changes_views_is_refused(what: str, tmp_path: Path, videos: Path) -> None:
+    """It would give a path another meaning, or another order from here on; nothing is lost by trying."""
+    before, after = (_with_table(each, tmp_path, videos) for each in REFUSED[what])
+    with open_cache(tmp_path / "own", videos, **before) as cache:  # type: ignore[arg-type] # one of the keywords
+        first = cache.read("train", 0, 0)
+    with pytest.raises(BadInput, match=r"another definition now.*What differs: "):
+        open_cache(tmp_path / "own", videos, **after)  # type: ignore[arg-type] # the same
+    with open_cache(tmp_path / "own", videos, **before) as cache:  # type: ignore[arg-type] # the same
+        assert np.array_equal(cache.read("train", 0, 0).video, first.video)

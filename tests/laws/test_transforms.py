@@ -1,0 +1,159 @@
+"""Laws 3 and 4 for functions of one's own: a path has one meaning, whoever makes it, and in whatever order."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import viewcache
+from tests.tiny import config, single
+from viewcache.errors import Broken, ViewNotFound
+from viewcache.materializer.ops import registry
+from viewcache.ops import register, transform
+
+MODULE = """
+import numpy as np
+from viewcache.ops import transform
+
+@transform
+def grain(clip, rng, strength=20):
+    return np.clip(clip + rng.integers(-strength, strength + 1, clip.shape), 0, 255).astype(np.uint8)
+
+@transform
+def shuffled(clip):
+    np.random.shuffle(clip)
+    return clip
+
+@transform(random=False)
+def black_begin(clip):
+    clip[0] = 0
+    return clip
+
+@transform(random=False, size=16)
+def halved(clip):
+    return clip[..., ::2, ::2]
+
+@transform(random=False)
+def floats(clip):
+    return clip / 255
+
+OPS = [grain, shuffled, black_begin, halved, floats]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of these tests can be imported, here and by workers."""
+    (tmp_path / "clip_ops.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def given(store: Path, videos: Path, *operations: object, steps: object = None, **cache: object) -> dict[str, object]:
+    """A task whose clips, of 32x32, go through operations."""
+    first = single({"resize": {"shape": [32, 32]}}, *operations)
+    return config(
+        store, videos, cache={"op_modules": ["clip_ops"], **cache}, augmentation=[first] if steps is None else steps
+    )
+
+
+def read(what: dict[str, object], places: list[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    """Pixels of some batches, read in an order, and their keys."""
+    with registry.own_registrations(), viewcache.open(what) as cache:
+        return {place: cache.read("train", *place).video.tobytes() for place in places}
+
+
+PLACES = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("operations", [["grain"], ["shuffled"], [{"grain": {"strength": 3}}, "shuffled", "halved"]])
+def test_the_order_of_making_changes_nothing(operations: list[object], tmp_path: Path, videos: Path) -> None:
+    """Read backwards, by other workers and in another store, the batches are the same; drawn clips differ."""
+    forward = read(given(tmp_path / "one", videos, *operations), PLACES)
+    backward = read(given(tmp_path / "two", videos, *operations, workers=2), PLACES[::-1])
+    assert forward == backward
+    assert len(set(forward.values())) == len(PLACES)
+
+
+def test_what_is_made_is_what_the_function_makes(tmp_path: Path, videos: Path) -> None:
+    """Pixels are those of the clip before, through the function, with the recorded numbers."""
+    plain = given(tmp_path / "plain", videos)
+    with registry.own_registrations(), viewcache.open(plain) as cache:
+        before = cache.read("train", 0, 0).video
+    with registry.own_registrations(), viewcache.open(given(tmp_path / "own", videos, "grain")) as cache:
+        batch = cache.read("train", 0, 0)
+        recipes = cache.task("train").recipes(0, 0)
+    for clip, made, recipe in zip(before, batch.video, recipes, strict=True):
+        drawn: Any = recipe.steps[-1]["drawn"]
+        rng = np.random.default_rng((drawn["seed_high"] << 31) | drawn["seed_low"])
+        assert np.array_equal(made, np.clip(clip + rng.integers(-20, 21, clip.shape), 0, 255))
+
+
+def test_two_ways_from_one_clip(tmp_path: Path, videos: Path) -> None:
+    """A function that writes to its clip changes no other way's."""
+    steps = [
+        single({"resize": {"shape": [32, 32]}}),
+        {"branch_type": "multi", "inputs": ["a"], "outputs": ["x", "y"]},
+        single("black_begin", of="x", into="z"),
+        {"branch_type": "merge", "inputs": ["z", "y"], "outputs": ["m"], "merge": "stack"},
+        single("black_begin", {"flip": {"flip_prob": 1.0}}, of="m", into="n"),
+    ]
+    with registry.own_registrations(), viewcache.open(given(tmp_path / "plain", videos)) as cache:
+        before = cache.read("train", 0, 0).video
+    expected = before.copy()
+    expected[:, 0] = 0
+    for last, black in ((steps[:4], [True, False]), (steps, [True, True])):
+        store = tmp_path / f"ways{len(last)}"
+        with registry.own_registrations(), viewcache.open(given(store, videos, steps=last)) as cache:
+            got = cache.read("train", 0, 0).video
+        got = got[..., ::-1] if len(last) == 5 else got
+        for view, is_black in enumerate(black):
+            assert np.array_equal(got[:, view], expected if is_black else before)
+
+
+def test_single_frames_end_before_whole_clips(tmp_path: Path, videos: Path) -> None:
+    """A step that sees all frames together has no single ones; those before it have."""
+    steps = [
+        single({"resize": {"shape": [32, 32]}}),
+        single("grain", of="a", into="b"),
+        single("halved", of="b", into="c"),
+    ]
+    with registry.own_registrations(), viewcache.open(given(tmp_path / "own", videos, steps=steps)) as cache:
+        name = cache.read("train", 0, 0).videos[0]
+        assert cache.task("train").depths() == (1,)
+        assert cache.aug("train", name, 0, 1, epoch=0).shape == (3, 32, 32)
+        for depth in (2, 3):
+            with pytest.raises(ViewNotFound, match=f"step {depth} .*sees whole clips.*after steps 1"):
+                cache.aug("train", name, 0, depth, epoch=0)
+
+
+def test_what_is_no_clip_is_told(tmp_path: Path, videos: Path) -> None:
+    """A function that gives floats: the read fails and says what to do; the cache lives on."""
+    with (
+        registry.own_registrations(),
+        viewcache.open(given(tmp_path / "own", videos, "floats")) as cache,
+        pytest.raises(Broken, match=r"operation 'floats' gave float64 \(4, 3, 32, 32.*to_dtype"),
+    ):
+        cache.read("train", 0, 0)
+
+
+def test_what_is_registered_here_runs_in_threads(tmp_path: Path, videos: Path) -> None:
+    """As a notebook does: no module at all, and workers that are threads of the process that knows the function."""
+    what = given(tmp_path / "own", videos, "brighter", worker_kind="threads", op_modules=[])
+    with registry.own_registrations():
+        register(transform(lambda clip: clip | 1, name="brighter", random=False))
+        with viewcache.open(what) as cache:
+            assert (cache.read("train", 0, 0).video & 1).all()
+
+
+def test_threads_take_what_takes_a_generator(tmp_path: Path, videos: Path) -> None:
+    """Workers that are threads give the same pixels, or say why they cannot."""
+    threads = {"worker_kind": "threads"}
+    drawn = read(given(tmp_path / "threads", videos, "grain", **threads), PLACES[:1])
+    assert drawn == read(given(tmp_path / "processes", videos, "grain"), PLACES[:1])
+    with (
+        registry.own_registrations(),
+        viewcache.open(given(tmp_path / "own", videos, "shuffled", **threads)) as cache,
+        pytest.raises(Broken, match="'shuffled' draws from the generators of this process"),
+    ):
+        cache.read("train", 0, 0)

@@ -1,0 +1,74 @@
+"""The loader's batches as arrays of JAX; `test_frameworks` runs these tests in a process of their own."""
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.loader.small import BATCHES, EPOCHS, Tensors
+from viewcache.api.session.cache import Cache
+from viewcache.errors import BadInput
+
+
+def test_ranks_passes_and_states_are_the_same(cache: Cache, truth: list[Tensors]) -> None:
+    """One pass is one epoch, a state of another framework's loader leads on, and ranks share each batch."""
+    of_torch = cache.loader("train")
+    next(iter(of_torch))
+    loader = cache.loader("train", framework="jax")
+    loader.load_state_dict(of_torch.state_dict())
+    assert [(batch["epoch"], batch["iteration"]) for batch in loader] == [(0, 1)]
+    loader.set_epoch(3)
+    assert [batch["epoch"] for batch in loader] == [3] * BATCHES
+    shares = [next(iter(cache.loader("train", framework="jax", rank=rank, world=2))) for rank in range(2)]
+    video = np.concatenate([np.asarray(share["video"]) for share in shares])
+    assert np.array_equal(video, truth[0]["video"].numpy())
+
+
+def test_what_the_loop_keeps_does_not_change(cache: Cache, truth: list[Tensors]) -> None:
+    """Batches that are held on to have their bytes while the loader reads on into memory that is used again."""
+    kept = [batch["video"] for batch in cache.loader("train", framework="jax", prefetch=1).all_epochs()]
+    assert len(kept) == EPOCHS * BATCHES
+    for mine, theirs in zip(kept, truth, strict=True):
+        assert np.array_equal(np.asarray(mine), theirs["video"].numpy())
+
+
+def test_jax_batches_are_on_the_device_before_they_are_asked_for(
+    cache: Cache, truth: list[Tensors], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays of JAX on the device that was named, sent by the reading thread; pixels are those that were stored."""
+    senders = set[str]()
+    put = jax.device_put
+
+    def noted(*arguments: Any) -> Any:
+        senders.add(threading.current_thread().name)
+        return put(*arguments)
+
+    monkeypatch.setattr(jax, "device_put", noted)
+    (device,) = jax.devices("cpu")[:1]
+    loader = cache.loader("train", framework="jax", device="cpu", prefetch=1)
+    senders.clear()  # the loader has tried the device
+    for number, batch in enumerate(loader):
+        assert type(batch) is dict
+        assert isinstance(batch["video"], jax.Array)
+        assert batch["video"].devices() == {device}
+        assert batch["video"].dtype == np.uint8
+        assert np.array_equal(np.asarray(batch["video"]), truth[number]["video"].numpy())
+    assert senders == {"viewcache-loader"}
+    doubled = jax.jit(lambda one: jax.tree.map(lambda leaf: leaf * 2, one))(batch)
+    assert int(doubled["iteration"]) == 2 * (BATCHES - 1), "a batch goes through jit as it is"
+
+
+def test_the_two_lines_for_any_other_library(cache: Cache, truth: list[Tensors]) -> None:
+    """What docs/loader.md says: a NumPy batch and ``tree.map`` over it."""
+    for number, batch in enumerate(cache.loader("train", framework="numpy")):
+        arrays = jax.tree.map(jax.device_put, batch)
+        assert np.array_equal(np.asarray(arrays["video"]), truth[number]["video"].numpy())
+
+
+@pytest.mark.parametrize("options", [{"device": "tpu9"}, {"device": 3}, {"pin_memory": True}])
+def test_wrong_devices_of_jax_are_refused_at_once(cache: Cache, options: dict[str, Any]) -> None:
+    """Not at the first batch, and not by JAX's own error."""
+    with pytest.raises(BadInput, match=r"none that this JAX can use|framework='torch'"):
+        cache.loader("train", framework="jax", **options)
