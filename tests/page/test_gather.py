@@ -164,6 +164,7 @@ def test_a_change_is_seen_and_a_loss_is_told(used: Used, tmp_path: Path, videos:
     clock = Clock()
     watcher = Watcher(locate(str(store)), clock)
     first = watcher.latest()
+    watcher.close()  # its look is over before the cache changes
     with viewcache.open(described(store, videos), service="off") as cache:
         cache.read("train", 0, 1)
     clock.now += 100
