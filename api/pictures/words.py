@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from viewcache.materializer.ops.auto_augment import drawn_words
+
 __all__ = ["drawn_of", "said", "shape_of"]
 
 Step = Mapping[str, object]
@@ -54,6 +56,8 @@ def _phrase(step: Step) -> str:
             return f"{words} {drawn['sigma'] / _ONE:.2f}" if drawn["sigma"] else f"no {words}"
         case "erase":
             return f"{words} {_window(drawn)}" if drawn["h"] else f"no {words}"
+        case "rand_augment" | "auto_augment" | "trivial_augment_wide":
+            return f"{words}: {', '.join(filter(None, map(drawn_words, drawn.values()))) or 'nothing'}"
         case "inv_sample":
             return "backwards" if drawn["reverse"] else "not backwards"
         case _:  # one of the user's own, or one that draws nothing

@@ -12,6 +12,8 @@ In the order of work:
 - ``crop``: random, center, five, random-resized
 - ``geometry``: flip, rotate
 - ``color``: jitter, grayscale, blur, erase
+- ``primitives``: what the policies are made of, pixel for pixel as PIL
+- ``auto_augment``: random and learned policies
 - ``time``: order and choice of frames
 - ``read``: normalize and dtype, at read time
 - ``transforms``: a function, or another library's transform, as an operation

@@ -32,6 +32,7 @@ ENTRY_POINTS = "viewcache.ops"
 """Entry point group; each entry's name is the operation's name and its object an Op class or instance."""
 
 ELSEWHERE = {
+    "autoaugment": "auto_augment",
     "blur": "blur",
     "centercrop": "center_crop",
     "coarsedropout": "erase",
@@ -45,6 +46,7 @@ ELSEWHERE = {
     "horizontalflip": "flip",
     "normalize": "normalize",
     "normalizevideo": "normalize",
+    "randaugment": "rand_augment",
     "randombrightnesscontrast": "color_jitter",
     "randomcrop": "random_crop",
     "randomcropvideo": "random_crop",
@@ -60,6 +62,8 @@ ELSEWHERE = {
     "randomverticalflip": "flip",
     "tencrop": "ten_crop",
     "threecrop": "three_crop",
+    "trivialaugment": "trivial_augment_wide",
+    "trivialaugmentwide": "trivial_augment_wide",
     "uniformcrop": "three_crop",
     "uniformcropvideo": "three_crop",
     "resize": "resize",
@@ -78,7 +82,7 @@ ELSEWHERE = {
 }
 """What torchvision, Albumentations and PyTorchVideo call transforms, in lower case → our nearest operation."""
 
-_FAMILIES = ("resize", "crop", "geometry", "color", "time", "read")
+_FAMILIES = ("resize", "crop", "geometry", "color", "auto_augment", "time", "read")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

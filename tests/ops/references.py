@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["gaussian", "p_even", "p_uniform", "turned"]
+__all__ = ["gaussian", "p_even", "p_given", "p_uniform", "turned"]
 
 ndimage = import_module("scipy.ndimage")
 stats = import_module("scipy.stats")
@@ -14,6 +14,11 @@ stats = import_module("scipy.stats")
 def p_even(counts: ArrayLike) -> float:
     """How likely counts as uneven as these are if all cells are equally likely (chi-squared)."""
     return float(stats.chisquare(counts).pvalue)
+
+
+def p_given(counts: ArrayLike, expected: ArrayLike) -> float:
+    """How likely counts as far from the expected ones as these are (chi-squared)."""
+    return float(stats.chisquare(counts, expected).pvalue)
 
 
 def p_uniform(values: ArrayLike) -> float:

@@ -66,9 +66,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 def test_builtins_are_those_of_the_design() -> None:
     """The names of the built-in operations are a public interface; a new one is added here too."""
     assert builtin_names() == (
-        "blur", "center_crop", "color_jitter", "erase", "five_crop", "flip", "grayscale", "inv_sample", "normalize",
-        "random_crop", "random_resized_crop", "random_short_side", "resize", "rotate", "subsample", "ten_crop",
-        "three_crop", "to_dtype",
+        "auto_augment", "blur", "center_crop", "color_jitter", "erase", "five_crop", "flip", "grayscale", "inv_sample",
+        "normalize", "rand_augment", "random_crop", "random_resized_crop", "random_short_side", "resize", "rotate",
+        "subsample", "ten_crop", "three_crop", "to_dtype", "trivial_augment_wide",
     )  # fmt: skip
 
 
@@ -80,9 +80,11 @@ def test_builtins_declare_their_fingerprint() -> None:
 def test_unknown_names_list_the_known_and_the_nearest() -> None:
     """A misspelt operation gets the list of known ones and the nearest name."""
     with registry.own_registrations():  # other tests have operations of their own
-        with pytest.raises(BadInput, match=r"unknown op 'random_corp'; known: blur, .*; did you mean random_crop\?"):
+        with pytest.raises(
+            BadInput, match=r"unknown op 'random_corp'; known: auto_augment, .*; did you mean random_crop\?"
+        ):
             get("random_corp")
-        with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype$"):
+        with pytest.raises(BadInput, match=r"unknown op 'os.system'; known: .*to_dtype, trivial_augment_wide$"):
             get("os.system")
 
 
