@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.gate import Cancelled
+from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.finishing import Mixing
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 
 __all__ = ["TaskHandle", "TaskSeat", "TaskSource"]
@@ -185,8 +187,12 @@ class TaskHandle(Protocol):
             BadInput: the batch is too small for so many ranks.
         """
 
-    def finish(self, video: Any) -> Any:
-        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
+    @property
+    def mixer(self) -> Mixer | None:
+        """What mixes its batches when they are handed out; None if clips stay apart."""
+
+    def finish(self, video: Any, mixing: Mixing | None = None) -> Any:
+        """Apply the operations that run at reading (normalize, dtype, mixup); see `finished`."""
 
     def videos(self) -> Iterator[VideoInfo]:
         """All videos of the dataset, by name."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
+from viewcache.api.config.mixing import check_mixing
 from viewcache.api.config.op_workers import read_op_workers
 from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.sampling import check_samples, read_sampling
@@ -352,6 +353,7 @@ def _task(
     dataset = problems.part(partial(_dataset, entries, folder))
     steps = problems.part(partial(read_steps, entries))
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
+    problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: _keep_apart(tiers.value[0], dataset.value.uri, entries))
     problems.part(lambda: _trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))

@@ -17,9 +17,11 @@ from viewcache.catalog.records import VideoStatus
 from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.media.source import Stamp
-from viewcache.materializer.ops import ReadOp, get
+from viewcache.materializer.ops import get
 from viewcache.materializer.ops.fields import frozen
+from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers, check_shares, rank_share
+from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.store.client_tiers import Placed, TierRead
 from viewcache.store.format import ChunkTable
@@ -236,12 +238,14 @@ class AttachedTask:
         share = rank_share(count, samples, rank, world)
         return (share.stop - share.start, *self.clip_shape)
 
-    def finish(self, video: Any) -> Any:
-        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
-        for op, params in self._read_ops:
-            assert isinstance(op, ReadOp)  # the graph was checked
-            video = op.apply_batch(params, video)
-        return video
+    @property
+    def mixer(self) -> Mixer | None:
+        """What mixes its batches when they are handed out; None if clips stay apart."""
+        return mixer_of(self._read_ops, self.seed, self.name)
+
+    def finish(self, video: Any, mixing: Mixing | None = None) -> Any:
+        """Apply the operations that run at reading (normalize, dtype, mixup); see `finished`."""
+        return finished(self._read_ops, video, mixing)
 
     def fetched(
         self,

@@ -6,6 +6,7 @@ In the order of work:
 - ``places``: where a loader is, and which batches a pass reads
 - ``passes``: which epoch a pass of a DataLoader's workers reads
 - ``even``: fills up what a rank reads, so that all batches have one shape
+- ``mixing``: what a batch is mixed with, which may be another rank's, and the labels of both
 - ``frameworks``: batches of PyTorch's tensors, NumPy's arrays or JAX's
 - ``options``: options that people know from other loaders
 - ``loader``: batches for training: one pass is one epoch; ranks, resume, layouts

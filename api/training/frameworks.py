@@ -15,7 +15,7 @@ from viewcache.errors import BadInput, MissingExtra
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FRAMEWORKS", "LAYOUTS", "Framework"]
+__all__ = ["FRAMEWORKS", "LAYOUTS", "Finish", "Framework"]
 
 LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
 """Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""

@@ -8,14 +8,16 @@ import inspect
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import index
 from reprlib import repr as short_repr
 from typing import Any
 
 from viewcache.api.port import TaskSeat, TaskSource
 from viewcache.api.training.even import filled_up
-from viewcache.api.training.frameworks import FRAMEWORKS, LAYOUTS, Torch
+from viewcache.api.training.frameworks import FRAMEWORKS, LAYOUTS, Finish, Torch
 from viewcache.api.training.hand_over import HandOver
+from viewcache.api.training.mixing import MixedBatches, Mixture
 from viewcache.api.training.options import unknown_option
 from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, worker_here
 from viewcache.api.training.places import Place, Turns
@@ -35,6 +37,8 @@ class _ReadAhead:
     """A batch that was read ahead."""
 
     batch: Batch | dict[str, Any]
+    mixture: Mixture | None
+    """What it is mixed with; None where it is not mixed, or already is."""
     following: Place
 
 
@@ -48,7 +52,8 @@ class Loader:
     Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make),
     ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T),
     ``sample`` int64 (b,) ordinals of the clips among those of their video, and the numbers ``epoch`` and ``iteration``;
-    with ``even`` also ``valid`` bool (b,).
+    with ``even`` also ``valid`` bool (b,). A task that mixes clips adds ``label_mixed`` float32 (b,classes),
+    ``label_other`` int64 (b,) and ``lam`` float32 (b,).
     A batch counts as read when it is handed out. It is a `torch.utils.data.IterableDataset`, for
     `DataLoader(loader, batch_size=None)`; with workers where a service owns the cache.
     """
@@ -91,7 +96,8 @@ class Loader:
             MissingExtra: the framework is not installed.
             UnknownOption: there is no such option, as one of DataLoader's.
             BadInput: epochs, rank, world, layout, prefetch or framework are out of range, a rank would get an empty
-                batch, there is no such device, or ranks in several processes would have different orders.
+                batch, there is no such device, ranks in several processes would have different orders, or a task
+                mixes labels and it is not known how many classes there are.
             ViewNotFound: no such task, or more epochs than it has.
         """
         if unknown:
@@ -122,6 +128,8 @@ class Loader:
         self.even = even
         for videos in {handle.videos_per_batch} if even else handle.batch_sizes():
             check_shares(videos, self.world)
+        mixer = handle.mixer
+        self._mixed = None if mixer is None else MixedBatches(handle, mixer, self.rank, self.world)
         self._prefetch = prefetch
         # What makes (epoch, iteration) the same place for two loaders.
         self._same = {
@@ -374,7 +382,7 @@ class Loader:
                         raise item
                     finally:
                         del item  # its traceback refers to this frame
-                tensors, following = self._made(item.batch), item.following
+                tensors, following = self._made(item.batch, item.mixture), item.following
                 del item  # the buffer must be free again when the training loop lets go of the tensors
                 self._next = following  # handed out; python takes no interrupt between here and the yield
                 yield tensors
@@ -383,15 +391,19 @@ class Loader:
         finally:
             feed.end()
 
-    def _made(self, batch: Batch | dict[str, Any]) -> dict[str, Any]:
+    def _made(self, batch: Batch | dict[str, Any], mixture: Mixture | None) -> dict[str, Any]:
         """What is handed out: a plain dict, which any library walks through."""
         if isinstance(batch, dict):
             return batch
         handle = self._cache.task(self.task)
         arrays = {"video": batch.video, **{name: getattr(batch, name) for name in PER_CLIP}}
+        finish: Finish = handle.finish
+        if mixture is not None:
+            arrays |= mixture.labels(batch)
+            finish = partial(handle.finish, mixing=mixture.mixing)
         if self.even:
             arrays = filled_up(arrays, -(-handle.videos_per_batch // self.world) * handle.samples_per_video)
-        made = self._framework.made(arrays, handle.finish, self.layout)
+        made = self._framework.made(arrays, finish, self.layout)
         return made | {"epoch": batch.epoch, "iteration": batch.iteration}
 
     # The reading thread --------------------------------------------------------------------------------------------
@@ -410,14 +422,17 @@ class Loader:
             feed.put(error, self._is_open)
 
     def _read_from(self, seat: TaskSeat, feed: _Feed, turns: Turns) -> None:
-        buffers = Buffers()
+        buffers, buffers_before = Buffers(), Buffers()
         for epoch, iteration, following in turns.places(self.epochs, self._iterations):
             batch: Batch | dict[str, Any] | None = seat.read(epoch, iteration, buffers, feed)
+            mixture = None
+            if isinstance(batch, Batch) and self._mixed is not None:
+                mixture = self._mixed.mixture(self._cache.task(self.task), batch, buffers_before)
             if batch is not None and self._framework.early:
-                batch = self._made(batch)
-            if batch is None or not feed.put(_ReadAhead(batch, following), self._is_open):
+                batch, mixture = self._made(batch, mixture), None
+            if batch is None or not feed.put(_ReadAhead(batch, mixture, following), self._is_open):
                 return
-            del batch
+            del batch, mixture
         feed.put(None, self._is_open)
 
     def _is_open(self) -> bool:

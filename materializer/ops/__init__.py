@@ -16,6 +16,7 @@ In the order of work:
 - ``auto_augment``: random and learned policies
 - ``time``: order and choice of frames
 - ``read``: normalize and dtype, at read time
+- ``mix``: MixUp and CutMix, at read time
 - ``transforms``: a function, or another library's transform, as an operation
 """
 

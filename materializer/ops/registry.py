@@ -44,6 +44,7 @@ ELSEWHERE = {
     "grayscale": "grayscale",
     "hflip": "flip",
     "horizontalflip": "flip",
+    "mixvideo": "mix_video",
     "normalize": "normalize",
     "normalizevideo": "normalize",
     "randaugment": "rand_augment",
@@ -82,7 +83,7 @@ ELSEWHERE = {
 }
 """What torchvision, Albumentations and PyTorchVideo call transforms, in lower case → our nearest operation."""
 
-_FAMILIES = ("resize", "crop", "geometry", "color", "auto_augment", "time", "read")
+_FAMILIES = ("resize", "crop", "geometry", "color", "auto_augment", "time", "read", "mix")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

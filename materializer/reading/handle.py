@@ -18,7 +18,9 @@ from viewcache.errors import ViewNotFound
 from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.gate import Cancelled, Gate, gated
+from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.frames import Moment, SingleFrame
 from viewcache.materializer.reading.reader import Held, Reader
 from viewcache.materializer.reading.recipes import clip_recipes, rows_of_video
@@ -309,9 +311,14 @@ class OwnedTask:
         active, rows = self._reader.rows(epoch, iteration, rank, world)
         return (len(rows), *active.plan.shape)
 
-    def finish(self, video: Any) -> Any:
-        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
-        return self._reader.finish(video)
+    @property
+    def mixer(self) -> Mixer | None:
+        """What mixes its batches when they are handed out; None if clips stay apart."""
+        return mixer_of(self._reader.read_ops, self.seed, self.name)
+
+    def finish(self, video: Any, mixing: Mixing | None = None) -> Any:
+        """Apply the operations that run at reading (normalize, dtype, mixup); see `finished`."""
+        return finished(self._reader.read_ops, video, mixing)
 
     # Videos and frames ---------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,12 @@ from viewcache.catalog.records import IoSampleRow, ProgressRow
 from viewcache.errors import BadInput, Broken, Closed
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.gate import Cancelled
-from viewcache.materializer.ops import ReadOp, get
+from viewcache.materializer.ops import get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.accounts import Accounts
 from viewcache.materializer.reading.batch import Batch, Buffers, check_shares, rank_share
+from viewcache.materializer.reading.finishing import ReadOps
 from viewcache.materializer.reading.frames import Singles
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Fetched
@@ -403,10 +403,7 @@ class Reader:
             stalls=dict(reading.stalls),
         )
 
-    def finish(self, video: Any) -> Any:
-        """Apply the operations that run at reading (normalize, dtype) to (..., C, H, W), an array or a tensor."""
-        for call in self.task.graph.read_ops:
-            op = get(call.name)
-            assert isinstance(op, ReadOp)  # the graph was checked
-            video = op.apply_batch(call.params, video)
-        return video
+    @property
+    def read_ops(self) -> ReadOps:
+        """The task's operations that run at reading."""
+        return [(get(call.name), call.params) for call in self.task.graph.read_ops]

@@ -29,6 +29,9 @@ EXAMPLES: dict[str, list[object]] = {
     "inv_sample": [True, {"prob": 0.5}],
     "subsample": [{"step": 2}, {"frames": 3}],
     "normalize": [{"mean": [0.45, 0.45, 0.45], "std": 0.225}],
+    "mixup": [0.8, {"alpha": 0.2, "prob": 0.5, "num_classes": 400}],
+    "cutmix": [None],
+    "mix_video": [{"cutmix_prob": 0.3}],
     "to_dtype": ["float32", {"dtype": "float16", "scale": False}],
 }
 """Every built-in operation with values as a config would have them; a test fails if one is missing."""

@@ -66,9 +66,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 def test_builtins_are_those_of_the_design() -> None:
     """The names of the built-in operations are a public interface; a new one is added here too."""
     assert builtin_names() == (
-        "auto_augment", "blur", "center_crop", "color_jitter", "erase", "five_crop", "flip", "grayscale", "inv_sample",
-        "normalize", "rand_augment", "random_crop", "random_resized_crop", "random_short_side", "resize", "rotate",
-        "subsample", "ten_crop", "three_crop", "to_dtype", "trivial_augment_wide",
+        "auto_augment", "blur", "center_crop", "color_jitter", "cutmix", "erase", "five_crop", "flip", "grayscale",
+        "inv_sample", "mix_video", "mixup", "normalize", "rand_augment", "random_crop", "random_resized_crop",
+        "random_short_side", "resize", "rotate", "subsample", "ten_crop", "three_crop", "to_dtype",
+        "trivial_augment_wide",
     )  # fmt: skip
 
 
