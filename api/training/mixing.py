@@ -65,8 +65,7 @@ class MixedBatches:
         Raises:
             BadInput: it is not known how many classes there are.
         """
-        classes = handle.classes
-        self._classes = mixer.classes(len(classes), numbered=not classes)
+        self._classes = mixer.classes(len(handle.classes))
         self._mixer = mixer
         self._rank, self._world = rank, world
         self._samples = handle.samples_per_video

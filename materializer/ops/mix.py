@@ -72,9 +72,7 @@ class Mix:
         elif str(clip.dtype).endswith("uint8"):
             _mix_bytes(clip, partner, self.share)
         else:
-            lam = self.share / SHARES
-            clip *= lam
-            clip += partner * (1 - lam)
+            _mix_floats(clip, partner, self.share / SHARES)
 
 
 def _mix_bytes(clip: Any, partner: Any, share: int) -> None:
@@ -90,6 +88,16 @@ def _mix_bytes(clip: Any, partner: Any, share: int) -> None:
     wide = clip.shape[-1]
     own, other = clip.reshape(-1, wide), partner.reshape(-1, wide)
     cv2.addWeighted(own, share / SHARES, other, 1 - share / SHARES, 0, own)
+
+
+def _mix_floats(clip: Any, partner: Any, lam: float) -> None:
+    """Mix floats, in place, frame by frame: what lies between fits into the processor's cache."""
+    rest = partner[0] * 0
+    for frame, other in zip(clip, partner, strict=True):
+        rest[...] = other
+        rest *= 1 - lam
+        frame *= lam
+        frame += rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +122,20 @@ class Mixer:
             return Mix(SHARES)
         return self.op.draw(self.params, drawn)
 
-    def classes(self, names: int, *, numbered: bool) -> int:
+    def classes(self, names: int) -> int:
         """How many columns the mixed labels have.
 
         Args:
-            names: number of the dataset's text labels.
-            numbered: whether its labels are whole numbers.
+            names: number of the dataset's text labels; 0 if its labels are whole numbers.
 
         Raises:
             BadInput: ``num_classes`` is missing, or fewer than there are.
         """
         given = cast("int | None", dict(self.params)["num_classes"])
         where = f"{self.op.name} of task {self.task!r}"
-        if given is None and (numbered or not names):
+        if given is None and not names:
             raise BadInput(
-                f"{where}: labels are whole numbers, so say how many classes there are: "
+                f"{where}: the dataset has no labels that are text, so say how many classes there are: "
                 f"{self.op.name}: {{num_classes: …}}"
             )
         if given is not None and given < names:

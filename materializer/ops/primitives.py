@@ -59,12 +59,27 @@ def applied(primitive: int, value: int, frame: Frame, interpolation: str, fill: 
         interpolation: of ``INTERPOLATIONS``, for what moves pixels.
         fill: colour of what comes from outside the frame.
     """
+    if primitive in (Primitive.TRANSLATE_X, Primitive.TRANSLATE_Y):
+        return _translated(primitive, value, frame, fill)
     if primitive <= Primitive.ROTATE:
         return _moved(primitive, value, frame, interpolation, fill)
     return _COLORS[primitive](np.ascontiguousarray(frame), value)
 
 
 # Moving pixels -------------------------------------------------------------------------------------------------------
+
+
+def _translated(primitive: int, value: int, frame: Frame, fill: Fill) -> Frame:
+    along = 2 if primitive == Primitive.TRANSLATE_X else 1
+    by = max(-frame.shape[along], min(value, frame.shape[along]))
+    to, of = [slice(None)] * 3, [slice(None)] * 3
+    to[along], of[along] = (
+        (slice(by, None), slice(None, -by or None)) if by >= 0 else (slice(None, by), slice(-by, None))
+    )
+    out = np.empty(frame.shape, np.uint8)
+    out[:] = np.array(fill, np.uint8)[:, None, None]
+    out[tuple(to)] = frame[tuple(of)]
+    return out
 
 
 def _moved(primitive: int, value: int, frame: Frame, interpolation: str, fill: Fill) -> Frame:
@@ -111,10 +126,6 @@ def _inverse(primitive: int, value: int, height: int, width: int) -> tuple[int, 
             return one, value, _fixed(0.5 + value / one / 2), 0, one, half
         case Primitive.SHEAR_Y:
             return one, 0, half, value, one, _fixed(0.5 + value / one / 2)
-        case Primitive.TRANSLATE_X:
-            return one, 0, half - (value << 16), 0, one, half
-        case Primitive.TRANSLATE_Y:
-            return one, 0, half, 0, one, half - (value << 16)
     angle = math.radians(value / ANGLE_ONE)
     cosine, sine = math.cos(angle), math.sin(angle)
     middle_x, middle_y = width / 2, height / 2
@@ -211,13 +222,22 @@ def _auto_contrast(frame: Frame, _: int) -> Frame:
 def _equalize(frame: Frame, _: int) -> Frame:
     out = frame.copy()
     for plane in out:
-        counts = np.bincount(plane.ravel(), minlength=256)
+        counts = _counts(plane)
         last = int(np.flatnonzero(counts)[-1])
         step = (plane.size - int(counts[last])) // 255
         if step:
             below = np.cumsum(counts) - counts
             plane[...] = _looked_up(plane[None], _clipped((below + step // 2) // step))[0]
     return out
+
+
+def _counts(plane: Frame) -> NDArray[np.int64]:
+    """How many pixels have each value, (256,)."""
+    import cv2
+
+    if plane.size >= 1 << 24:  # OpenCV counts in float32
+        return np.bincount(plane.ravel(), minlength=256)
+    return cv2.calcHist([plane], [0], None, [256], [0, 256]).ravel().astype(np.int64)
 
 
 def _invert(frame: Frame, _: int) -> Frame:

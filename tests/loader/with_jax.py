@@ -1,13 +1,16 @@
 """The loader's batches as arrays of JAX; `test_frameworks` runs these tests in a process of their own."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+import viewcache
 from tests.loader.small import BATCHES, EPOCHS, Tensors
+from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput
 
@@ -72,3 +75,15 @@ def test_wrong_devices_of_jax_are_refused_at_once(cache: Cache, options: dict[st
     """Not at the first batch, and not by JAX's own error."""
     with pytest.raises(BadInput, match=r"none that this JAX can use|framework='torch'"):
         cache.loader("train", framework="jax", **options)
+
+
+def test_mixed_batches_are_those_of_numpy(videos: Path, tmp_path: Path) -> None:
+    """Clips and labels are mixed as without JAX, before they are sent to the device."""
+    steps = [*AUGMENTATION, single({"mixup": 0.8}, of="a", into="b")]
+    given = config(tmp_path / "store", videos, labels="folders", epochs=1, augmentation=steps)
+    with viewcache.open(given) as cache:
+        both = (cache.loader("train", framework=name) for name in ("jax", "numpy"))
+        for mine, theirs in zip(*both, strict=True):
+            assert mine.keys() == theirs.keys()
+            for name in ("video", "label_mixed", "label_other", "lam"):
+                assert np.array_equal(np.asarray(mine[name]), theirs[name])

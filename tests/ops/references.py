@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["gaussian", "p_even", "p_given", "p_uniform", "turned"]
+__all__ = ["beta_below", "gaussian", "p_even", "p_given", "p_uniform", "turned"]
 
 ndimage = import_module("scipy.ndimage")
 stats = import_module("scipy.stats")
@@ -24,6 +24,11 @@ def p_given(counts: ArrayLike, expected: ArrayLike) -> float:
 def p_uniform(values: ArrayLike) -> float:
     """How likely values as uneven as these are if they are uniform in [0, 1] (Kolmogorov-Smirnov)."""
     return float(stats.kstest(values, "uniform").pvalue)
+
+
+def beta_below(values: ArrayLike, alpha: float) -> NDArray[np.float64]:
+    """The probability that a number of Beta(alpha, alpha) is at most each of the values."""
+    return np.asarray(stats.beta.cdf(values, alpha, alpha), np.float64)
 
 
 def gaussian(plane: NDArray[np.float64], sigma: float, radius: int) -> NDArray[np.float64]:
