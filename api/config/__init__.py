@@ -15,6 +15,7 @@ In the order of work:
 - ``steps``: steps, branches and ops
 - ``op_workers``: `cache.op_workers`
 - ``sampling``: how many frames a clip has, and how far apart
+- ``mixing``: whether the clips of a task can be mixed
 - ``load``: files, text or a mapping to specs
 - ``settings``: those of a cache that is open, and what a configuration says otherwise
 - ``documents``: a configuration on its way to another process

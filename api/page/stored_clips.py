@@ -10,17 +10,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.config.find import Located
+from viewcache.api.pictures.words import said
 from viewcache.api.queries.ask import ask_all, question
 from viewcache.api.service.opening import ENVIRONMENT
 from viewcache.api.sheet import contact_sheet, jpeg
-from viewcache.errors import BadInput, ChunkDamaged, NotFound, ViewNotFound
+from viewcache.errors import BadInput, ChunkDamaged, NotFound, ViewcacheError, ViewNotFound
 from viewcache.materializer.spec import ServiceMode
 from viewcache.store import Stored
 from viewcache.store.reader import read_into, scan_object
@@ -59,6 +60,8 @@ class ClipOf:
     """planned, claimed, ready, failed or evicted."""
     is_stored: bool
     """Whether a copy lies in the local tier."""
+    recipe: tuple[str, ...] | None = None
+    """What was done to it, a phrase for each operation, as its copy says; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Batches:
         Raises:
             ViewNotFound: there is no such batch, or it is not planned yet.
         """
-        return [found.clip for found in self._batch(task, epoch, iteration, anew=True)]
+        return [self._told(found) for found in self._batch(task, epoch, iteration, anew=True)]
 
     def stored(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
         """A picture of a stored clip, as JPEG: some of its frames beside one another.
@@ -108,6 +111,16 @@ class Batches:
             if again.physical == found.physical:
                 raise
             return self._shown(again)  # it has left since the batch was described
+
+    def _told(self, found: _Found) -> ClipOf:
+        """A clip with its recipe, which its copy has beside the pixels: nothing is planned or drawn for a look."""
+        if not found.physical:
+            return found.clip
+        try:
+            attributes = scan_object(self._located.root, found.physical).meta.attributes
+            return replace(found.clip, recipe=_phrases(attributes.get("recipe")))
+        except ViewcacheError:  # damaged, or gone since; its picture says so
+            return found.clip
 
     def _shown(self, found: _Found) -> bytes:
         if not found.physical:
@@ -182,6 +195,14 @@ def _found(row: dict[str, object]) -> _Found:
         is_stored=row["physical"] is not None,
     )
     return _Found(clip, _text(row["physical"]))
+
+
+def _phrases(recipe: object) -> tuple[str, ...] | None:
+    """A recipe in words; None for one that is none, since a store may have come from anywhere."""
+    try:
+        return tuple(said(recipe)) if isinstance(recipe, list) else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _text(value: object) -> str:

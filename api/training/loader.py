@@ -128,8 +128,7 @@ class Loader:
         self.even = even
         for videos in {handle.videos_per_batch} if even else handle.batch_sizes():
             check_shares(videos, self.world)
-        mixer = handle.mixer
-        self._mixed = None if mixer is None else MixedBatches(handle, mixer, self.rank, self.world)
+        self._mixed = MixedBatches.of(handle, self.rank, self.world)
         self._prefetch = prefetch
         # What makes (epoch, iteration) the same place for two loaders.
         self._same = {
@@ -424,10 +423,8 @@ class Loader:
     def _read_from(self, seat: TaskSeat, feed: _Feed, turns: Turns) -> None:
         buffers, buffers_before = Buffers(), Buffers()
         for epoch, iteration, following in turns.places(self.epochs, self._iterations):
-            batch: Batch | dict[str, Any] | None = seat.read(epoch, iteration, buffers, feed)
-            mixture = None
-            if isinstance(batch, Batch) and self._mixed is not None:
-                mixture = self._mixed.mixture(self._cache.task(self.task), batch, buffers_before)
+            batch: Any = seat.read(epoch, iteration, buffers, feed)
+            mixture = self._mixed.mixture(batch, buffers_before) if batch is not None and self._mixed else None
             if batch is not None and self._framework.early:
                 batch, mixture = self._made(batch, mixture), None
             if batch is None or not feed.put(_ReadAhead(batch, mixture, following), self._is_open):

@@ -66,15 +66,21 @@ class MixedBatches:
             BadInput: it is not known how many classes there are.
         """
         self._classes = mixer.classes(len(handle.classes))
-        self._mixer = mixer
+        self._handle, self._mixer = handle, mixer
         self._rank, self._world = rank, world
         self._samples = handle.samples_per_video
 
-    def mixture(self, handle: TaskHandle, batch: Batch, buffers: Buffers) -> Mixture:
+    @classmethod
+    def of(cls, handle: TaskHandle, rank: int, world: int) -> "MixedBatches | None":
+        """Those of a task; None if it leaves clips apart."""
+        mixer = handle.mixer
+        return None if mixer is None else cls(handle, mixer, rank, world)
+
+    def mixture(self, batch: Batch, buffers: Buffers) -> Mixture:
         """What a batch that was read is mixed with. A partner of another rank is read now."""
-        samples, count = self._samples, len(batch.label)
+        handle, samples, count = self._handle, self._samples, len(batch.label)
         mix = self._mixer.mix(batch.epoch, batch.iteration)
-        other = self._rank_before(handle, batch) if count else None
+        other = self._rank_before(batch) if count else None
         if other is None:
             before, labels = batch.video[-samples:].copy(), batch.label[-samples:]
             video = batch.videos[-1] if count else ""
@@ -89,11 +95,11 @@ class MixedBatches:
             labels, video = described.label[-samples:], described.videos[-1]
         return Mixture(Mixing(mix, count, before), labels, video, self._classes)
 
-    def _rank_before(self, handle: TaskHandle, batch: Batch) -> tuple[int, int] | None:
+    def _rank_before(self, batch: Batch) -> tuple[int, int] | None:
         """The rank that reads the video before this rank's first, and how many clips it has; None if it is this one."""
         for back in range(1, self._world):
             rank = (self._rank - back) % self._world
-            clips = handle.shape(batch.epoch, batch.iteration, rank, self._world)[0]
+            clips = self._handle.shape(batch.epoch, batch.iteration, rank, self._world)[0]
             if clips:
                 return rank, clips
         return None

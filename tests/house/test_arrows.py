@@ -69,7 +69,7 @@ FOLDERS = {
         "audit": {"upkeep", "config"},
         "init": set[str](),
         "demo": {"service", "session", "queries"},
-        "page": {"config", "queries", "service"},
+        "page": {"config", "queries", "pictures", "service"},
         "cli": {
             "config",
             "queries",

@@ -123,6 +123,7 @@ def test_a_batch_is_looked_into(chromium: "Browser", page: PageServer, used: Use
         figure = tab.inner_text(f"#batch figure:nth-of-type({clip + 1})")
         assert "(8)" in figure
         assert "ready" in figure
+        assert re.search(r"resize to \d+x36 · random crop 32x32 at x \d+ y \d+", figure)
         tab.fill("input[name=iteration]", "999")
         tab.click("#which button:has-text('Show')")
         tab.wait_for_selector(f"#batch-says:has-text('no batch train/{epoch}/999')")
@@ -152,6 +153,8 @@ def test_it_goes_on_with_the_training(
             tab.click("#make")
         tab.wait_for_selector("#batch .strip:not(:has(img))", state="detached")
         seen(tab, "#batch img")
+        tab.wait_for_selector("#batch .recipe:empty", state="detached")
+        assert tab.locator("#batch .recipe:has-text('random crop')").count() == tab.locator("#batch figure").count()
         asked: list[str] = []
         tab.clock.install()
         tab.on("request", lambda request: asked.append(request.url))

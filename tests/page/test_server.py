@@ -20,6 +20,7 @@ from viewcache.api.cli.main import main
 from viewcache.api.config.find import locate
 from viewcache.api.page import server as serving
 from viewcache.api.page.server import PageServer
+from viewcache.api.page.stored_clips import _phrases
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.sheet import contact_sheet
 from viewcache.errors import BadInput, NotFound
@@ -244,6 +245,8 @@ def test_a_batch_is_described(page: PageServer, used: Used) -> None:
         assert set(np.diff(each["frames"])) == {2}
         assert each["label"] in ("cats", "dogs")
         assert each["video"].startswith(each["label"])
+        assert bool(each["recipe"]) == each["is_stored"]
+    assert [phrase.split()[0] for phrase in clips[clip]["recipe"]][:2] == ["resize", "random"]
 
 
 def test_stored_clips_are_shown_as_they_lie(page: PageServer, used: Used, videos: Path, tmp_path: Path) -> None:
@@ -344,3 +347,12 @@ def test_a_picture_that_takes_too_long_is_given_up(page: PageServer) -> None:
         assert status == 502
         assert "within" in message
     assert picture(page, f"/video.jpg?id={number}").shape == (48, 64, 3)
+
+
+NO_RECIPES = [None, "resize", [None], [{"op": "flip"}], [{"op": "resize", "drawn": {"h": "tall"}}]]
+
+
+@pytest.mark.parametrize("recipe", NO_RECIPES)
+def test_a_recipe_that_is_none_is_not_told(recipe: object) -> None:
+    """What stands in the place of a recipe in a store from anywhere breaks no look."""
+    assert _phrases(recipe) is None

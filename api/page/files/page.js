@@ -351,7 +351,10 @@ async function show(task, epoch, iteration, jump = false) {
     makeButton.hidden = true;
     says.textContent = "The service decodes and makes the missing clips, for this look alone; no reader is moved.";
     for (const each of figures) if (!each.clip.is_stored && mine === shown) await each.make();
-    if (mine === shown) says.textContent = "The missing clips were made.";
+    if (mine !== shown) return;
+    says.textContent = "The missing clips were made.";
+    const { answer: now } = await ask(`batch.json?${place}`);
+    if (now && mine === shown) now.clips.forEach((clip, k) => figures[k]?.tell(clip));
   };
 }
 
@@ -359,7 +362,13 @@ function clipFigure(clip, place, number) {
   const strip = el("div", { class: "strip", tabindex: 0, role: "group", "aria-label": `frames of clip ${number}` });
   const range = clip.frames.length ? `frames ${clip.frames[0]} to ${clip.frames[clip.frames.length - 1]} (${clip.frames.length})` : "frames not known";
   const at = clip.fps && clip.frames.length ? `, from ${(clip.frames[0] / clip.fps).toFixed(2)} s` : "";
-  const words = [clip.label && `label ${clip.label}`, `sample ${clip.sample}`, range + at, clip.shape.join("×"), clip.state].filter(Boolean).join(" · ");
+  const says = el("span");
+  const recipe = el("p", { class: "recipe" });
+  const tell = (now) => {
+    says.textContent = [now.label && `label ${now.label}`, `sample ${now.sample}`, range + at, now.shape.join("×"), now.state].filter(Boolean).join(" · ");
+    recipe.textContent = now.recipe ? now.recipe.join(" · ") || "as decoded" : "";
+  };
+  tell(clip);
   const load = async (url) => {
     const { blob, error } = await ask(url, true);
     if (error) { strip.replaceChildren(none(error)); return; }
@@ -370,8 +379,8 @@ function clipFigure(clip, place, number) {
   };
   if (clip.is_stored) load(`clip.jpg?${place}`);
   else strip.append(none(`Not stored in the folder: ${clip.state}.`));
-  const figure = el("figure", {}, el("figcaption", {}, el("strong", {}, `${number} · ${clip.video}`), el("br"), words), strip);
-  return { figure, clip, make: () => { strip.replaceChildren(none("Being made…")); return load(`clip.jpg?${place}&make=1`); } };
+  const figure = el("figure", {}, el("figcaption", {}, el("strong", {}, `${number} · ${clip.video}`), el("br"), says, recipe), strip);
+  return { figure, clip, tell, make: () => { strip.replaceChildren(none("Being made…")); return load(`clip.jpg?${place}&make=1`); } };
 }
 
 async function ask(url, picture = false) {
