@@ -22,7 +22,18 @@ from viewcache.materializer.ops import (
     static_size,
     transform,
 )
-from viewcache.materializer.ops.fields import Channels, Choice, Flag, Range, Real, Sides, Whole, WholeRange
+from viewcache.materializer.ops.fields import (
+    Channels,
+    Choice,
+    Flag,
+    Numbers,
+    Range,
+    Real,
+    Sides,
+    Text,
+    Whole,
+    WholeRange,
+)
 from viewcache.materializer.randomness import ONE, scaled
 
 __all__ = [
@@ -36,6 +47,7 @@ __all__ = [
     "Flag",
     "FrameOp",
     "NativeOp",
+    "Numbers",
     "Op",
     "Params",
     "Range",
@@ -45,6 +57,7 @@ __all__ = [
     "Sides",
     "Size",
     "StaticSize",
+    "Text",
     "TimeOp",
     "Whole",
     "WholeRange",

@@ -20,8 +20,8 @@ HEAVY = {
 
 DOORS = {
     "viewcache.ops": """
-        ONE REQUIRED Channels Choice ClipOp Draw Field Flag FrameOp NativeOp Op Params Range ReadOp
-        Real Rows Sides Size StaticSize TimeOp Whole WholeRange register scaled static_size
+        ONE REQUIRED Channels Choice ClipOp Draw Field Flag FrameOp NativeOp Numbers Op Params Range
+        ReadOp Real Rows Sides Size StaticSize Text TimeOp Whole WholeRange register scaled static_size
         transform
     """,
     "viewcache.sampling": "DependentSampler JobSampler",
