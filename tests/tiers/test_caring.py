@@ -33,8 +33,8 @@ def made(folder: Path, videos: Path, bucket: str) -> tuple[Located, int, int]:
     """A cache with everything made: where it is, and the copies in folder and bucket."""
     with viewcache.open(tiered(folder, videos, bucket)) as cache:
         make_all(cache, folder)
-        counts = len(cache.owner.ledger.copies(LOCAL)), len(cache.owner.ledger.copies(REMOTE))
-    return Located(str(folder), str(folder)), *counts
+        ledger = cache.owner.ledger
+    return Located(str(folder), str(folder)), len(ledger.copies(LOCAL)), len(ledger.copies(REMOTE))  # moves have ended
 
 
 def findings(located: Located) -> dict[str, str]:
