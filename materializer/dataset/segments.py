@@ -91,8 +91,8 @@ class Items:
         return {item: row for row, item in enumerate(self.ids.tolist())}
 
     @cached_property
-    def are_videos(self) -> bool:
-        """Whether there is one of each video, in their order."""
+    def one_each(self) -> bool:
+        """Whether there is one item of each video, in their order."""
         return np.array_equal(self.video, np.arange(len(self.videos)))
 
     def named(self, row: int) -> str:
@@ -211,6 +211,7 @@ class KnownItems:
         self._begin[part], self._frames[part] = first, count
         if self._by_time:
             there = np.flatnonzero(count > 0)
+            self.files.time(np.unique(file[there]))
             self._first_tick[part[there]] = self.files.ticks_at(file[there], first[there])
             self._last_tick[part[there]] = self.files.ticks_at(file[there], first[there] + count[there] - 1)
         self._seen[part] = seen

@@ -79,7 +79,7 @@ class GenerationPlan:
     @cached_property
     def video(self) -> NDArray[np.int64]:
         """(n,) row of ``videos`` of each clip; clips of several items may be of one video, and share its decode."""
-        return self.item if self.items.are_videos else self.items.video[self.item]
+        return self.item if self.items.one_each else self.items.video[self.item]
 
     @property
     def number(self) -> int:
@@ -146,7 +146,7 @@ class GenerationPlan:
             return timed_frames(start, sampling.offsets, item, self.items, self.context.ticks_of, on_short)
         first, frames = self.items.begin[item], self.items.frames[item]
         numbers = clip_frames(start - first, sampling.frames_per_video, sampling.frame_stride, frames, on_short)
-        return numbers if self.items.are_videos else numbers + first[:, None].astype(np.int32)
+        return numbers + first[:, None].astype(np.int32)
 
     def program(self, row: int) -> Program:
         """The program of one clip."""
