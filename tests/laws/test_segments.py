@@ -1,6 +1,9 @@
 """Segments keep the laws: a label table's rows are items, each drawn exactly once an epoch (docs/design/0042)."""
 
+import os
 import shutil
+import signal
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,14 +15,17 @@ import numpy as np
 import pytest
 
 import viewcache
+from tests import forked
 from tests.clips import encode, encode_family, real_clips
 from tests.laws.test_randomness import assert_even
 from tests.laws.test_same_bytes import converted
 from tests.plan.plans import all_even, task_of, videos_of
+from tests.streaming.arriving import LONG_AGO_S, aged, streaming
 from tests.tiny import AUGMENTATION, config, encode_folder, open_cache, pixels, same, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog.files import CatalogFiles
 from viewcache.errors import BadInput, BadVideo
+from viewcache.failpoints import VARIABLE
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.plan import plan_generation
 from viewcache.materializer.randomness import address_word
@@ -445,3 +451,48 @@ def test_real_clips_give_what_pyav_decodes(tmp_path: Path) -> None:
             decoded = sorted(container.decode(video=0), key=lambda frame: float(frame.time or 0))
             for k, number in enumerate(frames):
                 assert np.array_equal(batch.video[0, k], converted(decoded[number], 180, 320)), (name, number)
+
+
+# Killed, and growing -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("visit", [1, 3, 6])
+@pytest.mark.parametrize("place", ["journal.before-write", "journal.after-write"])
+def test_killed_while_segments_are_recorded(tmp_path: Path, hundred: Path, place: str, visit: int) -> None:
+    """Law 8: wherever the process ends, the next start gives each segment one number, and the batches of a whole run."""
+    (tmp_path / "whole").mkdir()
+    with opened(tmp_path / "whole", hundred, epochs=2) as cache:
+        wanted = pixels(cache)
+    given = config(tmp_path / "s", hundred, labels=table(tmp_path / "labels.csv", ROWS), epochs=2)
+    program = f"import viewcache\nviewcache.open({given!r}).read('train', 1, 0)"
+    environment = {**os.environ, VARIABLE: f"{place}:{visit}:kill"}
+    ended = forked.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    with opened(tmp_path, hundred, epochs=2) as cache:
+        assert same(pixels(cache), wanted)
+        numbers = sql(
+            cache, "select count(*), count(distinct item_id), count(distinct (video, start_s, end_s)) from items"
+        )
+    assert numbers == [(4 + 6, 10, 10)]
+
+
+def test_a_table_that_grows(tmp_path: Path, hundred: Path) -> None:
+    """In a dataset that grows, rows that are added while it is read join at the next generation, of old videos too."""
+    videos = Path(shutil.copytree(hundred, tmp_path / "v"))
+    for path in videos.iterdir():
+        aged(path, LONG_AGO_S)
+    rows: list[Row] = [("v0", 0, 1, "a"), ("v1", 1, 2, "a")]
+    given = streaming(tmp_path / "s", videos, labels=table(tmp_path / "labels.csv", rows), epochs=6)
+    with viewcache.open(given) as cache:
+        first = [(epoch, 0) for epoch in range(2)]
+        read = {place: cache.read("train", *place) for place in first}
+        cache.owner.look_ahead.wait_idle(60)
+        table(tmp_path / "labels.csv", [*rows, ("v0", 2, 3, "b"), ("v2", 0, 2, "b")])
+        drawn = len(sql(cache, "select distinct epoch from draws"))
+        read |= {(epoch, k): cache.read("train", epoch, k) for epoch in (4, 5) for k in range(2)}
+    found = items_of(read)
+    assert drawn <= 4
+    assert [set(found[epoch]) for epoch in (0, 1)] == [{("v0", 0, 1), ("v1", 1, 2)}] * 2
+    assert [sorted(found[epoch]) for epoch in (4, 5)] == [[("v0", 0, 1), ("v0", 2, 3), ("v1", 1, 2), ("v2", 0, 2)]] * 2
+    with viewcache.open(given) as cache:
+        assert same({place: cache.read("train", *place) for place in read}, read)
