@@ -459,7 +459,7 @@ def test_real_clips_give_what_pyav_decodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("visit", [1, 3, 6])
 @pytest.mark.parametrize("place", ["journal.before-write", "journal.after-write"])
 def test_killed_while_segments_are_recorded(tmp_path: Path, hundred: Path, place: str, visit: int) -> None:
-    """Law 8: wherever the process ends, the next start gives each segment one number, and the batches of a whole run."""
+    """Law 8: wherever the process ends, the next start numbers segments once, and gives the batches of a whole run."""
     (tmp_path / "whole").mkdir()
     with opened(tmp_path / "whole", hundred, epochs=2) as cache:
         wanted = pixels(cache)
