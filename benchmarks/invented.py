@@ -13,6 +13,7 @@ from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.recording import facts_table, key_found
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
@@ -129,7 +130,15 @@ def plan_of(
     first = number * epochs
     draws = np.stack([draw_epoch(seed, spec.name, epoch, len(videos)) for epoch in range(first, first + epochs)])
     return plan_generation(
-        spec, graph, videos, draws, seed=seed, number=number, first_epoch=first, grid=grid, ticks_of=all_even
+        spec,
+        graph,
+        Items.whole(videos),
+        draws,
+        seed=seed,
+        number=number,
+        first_epoch=first,
+        grid=grid,
+        ticks_of=all_even,
     )
 
 

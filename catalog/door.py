@@ -221,7 +221,7 @@ class Catalog(Leaving, Videos):
         return bool(self._query("is_drawn", task_id=task_id, epoch=epoch)["is_drawn"][0].as_py())
 
     def first_drawn(self, task_id: int) -> pa.Table:
-        """(video_id, epoch, label) of each video that a task has drawn: when first, and its label on record."""
+        """(video_id, epoch, label) of each item that a task has drawn: when first, and its label on record."""
         return self._query("first_drawn", task_id=task_id)
 
     def load_settled(self, task_id: int) -> dict[int, int]:

@@ -100,9 +100,10 @@ class VideoRow:
 
 @dataclass(frozen=True, slots=True)
 class VideoColumnRow:
-    """One further column of the labels table for one video; text always, number too when it reads as one."""
+    """One further column of the labels table for one item; text always, number too when it reads as one."""
 
     video_id: int
+    """Of a whole video; of a segment its ``item_id``."""
     name: str
     text_value: str | None = None
     number_value: float | None = None

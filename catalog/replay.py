@@ -222,6 +222,7 @@ def _steps(engine: Engine) -> Iterator[Step]:
         yield Step("insert_dataset", row)
         videos = engine.query("read_videos", {"dataset_id": row["dataset_id"]})
         yield from _parts("upsert_videos", videos)
+        yield from _parts("insert_items", engine.query("read_items", {"dataset_id": row["dataset_id"]}))
     for row in engine.query("read_groups").to_pylist():
         yield Step("insert_group", row)
     tasks = engine.query("read_tasks")

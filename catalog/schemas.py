@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from viewcache.errors import BadInput
 
-__all__ = ["COPY", "DRAW", "EDGE", "KEEP", "MOVE", "OBJECT", "SETTLED", "USE", "VIDEO", "conform", "empty"]
+__all__ = ["COPY", "DRAW", "EDGE", "ITEM", "KEEP", "MOVE", "OBJECT", "SETTLED", "USE", "VIDEO", "conform", "empty"]
 
 
 def _schema(**columns: str) -> pa.Schema:
@@ -79,7 +79,7 @@ FOUND = _schema(
 """What an object in the store tells of itself; its video is known by its content."""
 
 DRAW = _schema(task_id="bigint", epoch="integer", position="integer", video_id="bigint")
-"""The video at ``position`` of the order of ``epoch``."""
+"""The item at ``position`` of the order of ``epoch``: ``video_id`` is that of a whole video, or of a segment."""
 
 MOVE = _schema(task_id="bigint", epoch="integer", position="integer", sample="integer", object_id="bigint")
 """A use gets another object: its position got another video, or another video stands in for its clip."""
@@ -133,6 +133,18 @@ VIDEO = _schema(
     label="text null",
 )
 """``records.VideoRow`` in bulk, with its dataset."""
+
+ITEM = _schema(
+    item_id="bigint",
+    dataset_id="bigint",
+    video_id="bigint",
+    start_s="double null",
+    end_s="double null",
+    ordinal="integer",
+    label="text null",
+)
+"""A segment of a video, known for ever by its times, null where one is open, and its ordinal among equal ones. A whole
+video is an item too, whose id is the video's, and has no row: draws, stand-ins and further columns name items."""
 
 FACTS = pa.schema([field for field in VIDEO if field.name not in ("dataset_id", "name", "uri", "label")])
 """What was found of a registered file: of its content, not of its place in the dataset."""

@@ -97,6 +97,18 @@ Table(
     _may("number_value", Double),
 )
 
+Table(
+    "item",
+    metadata,
+    _need("item_id"),
+    _need("dataset_id"),
+    _need("video_id"),
+    _may("start_s", Double),
+    _may("end_s", Double),
+    _need("ordinal", Integer),
+    _may("label", Text),
+)
+
 Table("task_group", metadata, _need("group_id"), _need("dataset_id"), _key("group_id"))
 Table(
     "task",
@@ -275,6 +287,8 @@ POSTGRESQL_INDEXES = tuple(
         _index("dataset_by_uri", "dataset", "uri", unique=True),
         _index("video_by_uri", "video", "dataset_id", "uri", unique=True),
         _index("video_column_by_video", "video_column", "video_id", "name", unique=True),
+        _index("item_by_id", "item", "item_id", unique=True),
+        _index("item_by_dataset", "item", "dataset_id"),
         _index("task_by_name", "task", "name", unique=True),
         _index("generation_by_number", "generation", "task_id", "number", unique=True),
         _index("object_by_id", "object", "object_id", unique=True),

@@ -1,15 +1,17 @@
-"""What registering means: datasets, videos, tasks, draws; each function is the work of one transaction."""
+"""What registering means: datasets, videos, items, tasks, draws; each function is the work of one transaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from viewcache import errors
 from viewcache.catalog import schemas
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import SubstitutionRow, TaskRow, VideoColumnRow
+from viewcache.catalog.records import SubstitutionRow, TaskRow
 from viewcache.catalog.rows import from_table, to_table
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "forget_task",
     "record_draws",
     "register_dataset",
+    "register_items",
+    "set_item_labels",
     "set_labels",
     "set_video_columns",
     "settle_draws",
@@ -66,15 +70,48 @@ def upsert_videos(session: Session, dataset_id: int, videos: pa.Table) -> list[i
     return ids
 
 
+def register_items(session: Session, dataset_id: int, items: pa.Table) -> list[int]:
+    """The ids of segments; see ``Catalog.register_items``."""
+    known = session.run("read_items", {"dataset_id": dataset_id})
+    names, inverse = np.unique(np.concatenate([_identities(known), _identities(items)]), return_inverse=True)
+    ids = np.zeros(len(names), np.int64)
+    before, asked = np.split(inverse.reshape(-1), [known.num_rows])
+    ids[before] = known["item_id"].to_numpy()
+    fresh = np.flatnonzero(ids[asked] == 0)
+    if len(np.unique(asked)) != len(asked):
+        raise errors.BadInput("a segment was given twice; equal ones are told apart by their ordinals")
+    if len(fresh):
+        ids[asked[fresh]] = claim_ids(session, "video", len(fresh)) + np.arange(len(fresh))
+        new = {name: items[name].take(fresh) for name in ("video_id", "start_s", "end_s", "ordinal")}
+        new |= {"item_id": ids[asked[fresh]], "dataset_id": np.full(len(fresh), dataset_id)}
+        new |= {"label": pa.nulls(len(fresh), pa.string())}
+        session.run("insert_items", given=schemas.conform(pa.table(new), schemas.ITEM, "items"))
+    found: list[int] = ids[asked].tolist()
+    return found
+
+
+def _identities(items: pa.Table) -> NDArray[np.void]:
+    """(items,) what a segment is known by: its video, its times to the bit, its ordinal."""
+    times = [items[name].fill_null(np.nan).to_numpy().astype("<f8").view("<i8") for name in ("start_s", "end_s")]
+    columns = [items["video_id"].to_numpy(), *times, items["ordinal"].to_numpy()]
+    packed = np.ascontiguousarray(np.stack(columns, axis=1).astype("<i8"))
+    return packed.view("V32").reshape(-1)
+
+
+def set_item_labels(session: Session, labels: Mapping[int, str | None]) -> None:
+    """Give segments other labels."""
+    table = pa.table({"item_id": list(labels), "label": pa.array(list(labels.values()), pa.string())})
+    session.run("set_item_labels", given=table)
+
+
 def set_labels(session: Session, labels: Mapping[int, str | None]) -> None:
     """Give files other labels."""
     table = pa.table({"video_id": list(labels), "label": pa.array(list(labels.values()), pa.string())})
     session.run("set_labels", given=table)
 
 
-def set_video_columns(session: Session, rows: Sequence[VideoColumnRow]) -> None:
-    """Replace the further columns of the rows' videos."""
-    table = to_table(rows)
+def set_video_columns(session: Session, table: pa.Table) -> None:
+    """Replace the further columns of the rows' items."""
     session.run("delete_video_columns", given=table)
     session.run("insert_video_columns", given=table)
 

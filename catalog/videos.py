@@ -55,6 +55,24 @@ class Videos(ABC):
         if labels:
             self._call(lambda session: tasks.set_labels(session, labels))
 
+    def register_items(self, dataset_id: int, items: pa.Table) -> list[int]:
+        """The ids of segments, given out now where they are new; the same ones for ever.
+
+        Args:
+            dataset_id: of the videos.
+            items: (video_id, start_s, end_s, ordinal) of ``schemas.ITEM``, in the order in which ids are given out.
+        """
+        return self._call(lambda session: tasks.register_items(session, dataset_id, items)) if len(items) else []
+
+    def set_item_labels(self, labels: Mapping[int, str | None]) -> None:
+        """Record the labels of segments, by ``item_id``."""
+        if labels:
+            self._call(lambda session: tasks.set_item_labels(session, labels))
+
+    def load_items(self, dataset_id: int) -> pa.Table:
+        """The segments of a dataset's videos by id, ``schemas.ITEM``."""
+        return self._reading().query("read_items", {"dataset_id": dataset_id})
+
     def load_videos(self, dataset_id: int) -> pa.Table:
         """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
         return self._reading().query("read_videos", {"dataset_id": dataset_id})
@@ -79,13 +97,14 @@ class Videos(ABC):
         """(video_id, name, key, frames, width, height, rotation) of a dataset's files by video_id."""
         return self._reading().query("read_video_sizes", {"dataset_id": dataset_id})
 
-    def set_video_columns(self, rows: Sequence[VideoColumnRow]) -> None:
-        """Replace the further columns of the videos that appear in ``rows``."""
-        if rows:
-            self._call(lambda session: tasks.set_video_columns(session, rows))
+    def set_video_columns(self, rows: Sequence[VideoColumnRow] | pa.Table) -> None:
+        """Replace the further columns of the items that appear in ``rows``."""
+        if len(rows):
+            table = rows if isinstance(rows, pa.Table) else to_table(rows)
+            self._call(lambda session: tasks.set_video_columns(session, table))
 
     def load_video_columns(self, dataset_id: int) -> pa.Table:
-        """(video_id, name, text_value, number_value) of a dataset's videos."""
+        """(video_id, name, text_value, number_value) of a dataset's items; ``video_id`` is that of an item."""
         return self._reading().query("read_video_columns", {"dataset_id": dataset_id})
 
     @property

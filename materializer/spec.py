@@ -248,6 +248,9 @@ class DatasetSpec:
     """Path or URL of a CSV or Parquet table, ``folders`` (the parent folder's name is the label), or None."""
     label_video_column: str = "video"
     label_column: str = "label"
+    label_start_column: str = "start_s"
+    label_end_column: str = "end_s"
+    """A table with a column of one of these names has a row for each segment of a video."""
     where: str | None = None
     """SQL predicate over the dataset's columns (JOADER's predicate)."""
     on_bad_video: OnBadVideo = OnBadVideo.RAISE

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.audit.recorded import Drawn, Footage, RecordedClips, load_clips
+from viewcache.api.audit.recorded import Drawn, Footage, RecordedClips, are_whole, load_clips
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.materializer.planning.clip_starts import clip_starts
@@ -99,7 +99,7 @@ def diversity(catalog: Catalog, tasks: Sequence[TaskRow], footage: Mapping[int, 
         tasks: of it.
         footage: dataset id → its videos.
     """
-    drawn = (task for task in tasks if Drawn.of(task).starts)
+    drawn = (task for task in tasks if Drawn.of(task).starts and are_whole(catalog, task, footage[task.dataset_id]))
     planned = [each for each in (_planned(catalog, task) for task in drawn) if each.epochs]
     circles: list[list[_Planned]] = [[each] for each in planned]
     for group in dict.fromkeys(each.task.group_id for each in planned):

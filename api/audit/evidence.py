@@ -16,6 +16,7 @@ from viewcache.api.audit.recorded import (
     CropWindow,
     Drawn,
     Footage,
+    are_whole,
     clip_places,
     crop_places,
     load_clips,
@@ -154,9 +155,10 @@ def _clip_checks(catalog: Catalog, task: TaskRow, recipes: Recipes) -> list[Chec
     """Starts and crops; one generation is in memory at a time."""
     footage = recipes.footage[task.dataset_id]
     starts, rows, columns = ([np.empty(0)] for _ in range(3))
+    tested = Drawn.of(task).starts and are_whole(catalog, task, footage)
     for generation in catalog.load_generations(task.task_id):
         clips = load_clips(catalog, task, footage, generation.first_epoch, generation.last_epoch)
-        if Drawn.of(task).starts:
+        if tested:
             starts.append(clip_places(clips, footage, generation.number, generation.grid or task.frame_stride))
         y, x = crop_places(clips, recipes.windows)
         rows.append(y)

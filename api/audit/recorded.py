@@ -25,6 +25,7 @@ __all__ = [
     "CropWindow",
     "Footage",
     "RecordedClips",
+    "are_whole",
     "clip_places",
     "crop_places",
     "load_clips",
@@ -144,8 +145,13 @@ def load_clips(catalog: Catalog, task: TaskRow, footage: Footage, first_epoch: i
     return clips.subset(once)
 
 
+def are_whole(catalog: Catalog, task: TaskRow, footage: Footage) -> bool:
+    """Whether all that a task has drawn are whole videos: where a clip may start in a segment is not recorded."""
+    return bool(np.isin(catalog.first_drawn(task.task_id)["video_id"].to_numpy(), footage.ids).all())
+
+
 def whole_orders(catalog: Catalog, task: TaskRow) -> list[NDArray[np.int64]]:
-    """The orders of the epochs that are drawn to their end: ids of videos; an epoch that breaks law 1 is left out."""
+    """The orders of the epochs that are drawn to their end: ids of items; an epoch that breaks law 1 is left out."""
     drawn = catalog.load_draws(task.task_id, 0, int(np.iinfo(np.int32).max))
     epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
     settled = catalog.load_settled(task.task_id)

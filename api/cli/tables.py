@@ -38,10 +38,12 @@ def preview_lines(preview: "Preview") -> list[str]:
     """Task, graph and generation in words."""
     more = f" to {preview.last_epoch}" if preview.last_epoch > preview.first_epoch else ""
     kept, clips = preview.kept_clips, preview.summary.clips
+    of_videos = f"{preview.items} items of {preview.summary.videos} videos, {preview.segments} of them segments"
     return [
         *preview.graph,
         f"generation {preview.generation}: epoch {preview.first_epoch}{more}, {preview.iterations} batches an epoch, "
         f"clips of {'x'.join(map(str, preview.shape))} uint8",
+        *([f"an epoch draws {of_videos}"] if preview.segments else []),
         f"budget {size(preview.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%})",
     ]
 

@@ -74,12 +74,21 @@ DATASET = KeySection(
         Key(
             "labels",
             "url",
-            "A `.csv` or `.parquet` table with a row per video, or `folders`: the parent folder's name is the label.",
+            "A `.csv` or `.parquet` table with a row per video or segment, or `folders`: the parent folder's name is "
+            "the label.",
             None,
             "none",
         ),
         Key("label_video_column", "text", "Column of the table that names the video.", "video"),
         Key("label_column", "text", "Column of the table that is the label; further columns can be queried.", "label"),
+        Key(
+            "label_start_column",
+            "text",
+            "Column of the table that says where a row's segment of its video begins, in seconds. With it or the next "
+            "one a video may have several rows, each of which is drawn by itself; see docs/segments.md.",
+            "start_s",
+        ),
+        Key("label_end_column", "text", "The same of where the segment ends; its last frame is before that.", "end_s"),
         Key("where", "text", "SQL condition over the dataset's columns that chooses the videos.", None, "all videos"),
         Key("epochs", "integer", "Epochs that the task runs for.", 1, least=1, most=1_000_000),
         Key(

@@ -78,13 +78,12 @@ def _columns_of(table: Path, paths: Sequence[str]) -> Iterator[Labels]:
         label = next((lowered[name] for name in LABEL_COLUMNS if name in lowered), "")
         label = label or (others[0] if len(others) == 1 else "")
         try:
-            rows = labels_for(paths, str(table), video, label or "label")
+            said = labels_for(paths, str(table), video, label or "label")
         except ViewcacheError:
             continue  # the column names none of them, or one of them twice
-        named = [row for row in rows if row.named]
-        classes = len({row.label for row in named if row.label is not None})
+        classes = len({each for each in said.label if each is not None})
         rest = tuple(column for column in others if column != label)
-        yield Labels(str(table), video, label, rest, len(named), classes)
+        yield Labels(str(table), video, label, rest, len(set(said.video.tolist())), classes)
 
 
 def _head(table: Path) -> list[str]:

@@ -80,6 +80,7 @@ def _caption(task: TaskHandle, batch: Batch, k: int, recipe: ClipRecipe) -> list
     first = [
         batch.videos[k],
         class_of(task, int(batch.label[k])),
+        *([recipe.segment] if recipe.segment else []),
         f"sample {recipe.sample}",
         f"{times.min():.2f} s to {times.max():.2f} s",
         f"frames {frames.min()} to {frames.max()}",
@@ -94,6 +95,9 @@ def _facts(task: TaskHandle, batch: Batch, k: int, recipe: ClipRecipe) -> dict[s
         "label": label,
         "class": classes[label] if 0 <= label < len(classes) else None,
         "sample": recipe.sample,
+        "item": recipe.item,
+        "start_s": recipe.start_s,
+        "end_s": recipe.end_s,
         "frames": batch.frame[k].tolist(),
         "time_s": batch.time_s[k].tolist(),
         "recipe": list(recipe.steps),

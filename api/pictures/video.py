@@ -127,6 +127,7 @@ def _caption(task: TaskHandle, clip: _Clip, name: str) -> list[str]:
     ends = min(clip.recipe.frames), max(clip.recipe.frames)
     times = [task.describe_frame(FrameRequest(name, frame)).time_s for frame in ends]
     first = [
+        *([clip.recipe.segment] if clip.recipe.segment else []),
         f"sample {clip.recipe.sample}",
         f"{times[0]:.2f} s to {times[1]:.2f} s",
         f"frames {ends[0]} to {ends[1]}",
@@ -140,6 +141,9 @@ def _facts(clip: _Clip, video: VideoInfo) -> dict[str, object]:
     corners = None if clip.corners is None else (clip.corners * (video.width, video.height)).round(3).tolist()
     return {
         "sample": clip.recipe.sample,
+        "item": clip.recipe.item,
+        "start_s": clip.recipe.start_s,
+        "end_s": clip.recipe.end_s,
         "frames": list(clip.recipe.frames),
         "window": corners,
         "recipe": list(clip.recipe.steps),
@@ -150,7 +154,11 @@ def _film(task: TaskHandle, video: VideoInfo, title: str, clips: Sequence[_Clip]
     picks, fps = spaced(video.frames, MOST_PICTURES), video.fps or 25.0
 
     def words(number: int) -> list[str]:
-        now = ", ".join(f"sample {clip.recipe.sample}" for clip in clips if clip.is_at(number))
+        now = ", ".join(
+            " ".join(filter(None, (clip.recipe.segment, f"sample {clip.recipe.sample}")))
+            for clip in clips
+            if clip.is_at(number)
+        )
         return lined([f"frame {number} · about {number / fps:.2f} s" + (f" · {now}" if now else "")], LEAST_WIDTH)
 
     def pictures() -> Iterator[Pixels]:

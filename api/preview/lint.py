@@ -170,7 +170,8 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
             paths = [found.path for found in discover(dataset.uri)]
             key = "labels"
             if scan or (dataset.labels and is_local(dataset.labels)):
-                labels_for(paths, dataset.labels, dataset.label_video_column, dataset.label_column)
+                columns = dataset.label_start_column, dataset.label_end_column
+                labels_for(paths, dataset.labels, dataset.label_video_column, dataset.label_column, None, *columns)
         except _OF_THE_TASK as error:
             yield task.name, _refused(task, error, places.of(task, key))
             continue
@@ -250,10 +251,10 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
         yield _refused(spec, error, _place_of(spec, error, places))
         return
     sampling = spec.sampling
-    short = int((plan.videos.lengths(by_time=sampling.by_time) < sampling.span).sum())
-    if 2 * short > len(plan.videos):
+    short = int((plan.items.length < sampling.span).sum())
+    if 2 * short > len(plan.items):
         text = (
-            f"task {spec.name!r}: a clip spans {sampling.in_words(sampling.span)}, but {short} of {len(plan.videos)} "
+            f"task {spec.name!r}: a clip spans {sampling.in_words(sampling.span)}, but {short} of {len(plan.items)} "
             f"videos are shorter (on_short_video: {spec.dataset.on_short_video})"
         )
         yield Problem(Level.WARNING, "clip_longer_than_videos", text, spec.place)

@@ -10,6 +10,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.catalog import Catalog, records
@@ -60,6 +62,10 @@ class Preview:
     graph: tuple[str, ...]
     """The steps as a tree, one line each."""
     objects: tuple[KindPreview, ...]
+    items: int
+    """Drawn in an epoch: whole videos and segments of videos."""
+    segments: int
+    """How many of them are segments."""
     kept_clips: int
     """How many of its distinct clips are kept."""
     summary: Summary
@@ -222,6 +228,7 @@ def _opened(
 
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:
     plan, objects = task.generation(number).plan, _kinds(catalog, task, number)
+    drawn = plan.item[(plan.epoch == plan.first_epoch) & (plan.sample == 0)]
     budget = config.cache.local.budget_bytes
     minimum, clips = task.outline.batch_bound()
     if minimum > budget:
@@ -239,6 +246,8 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         shape=plan.shape,
         graph=tuple(graph_lines(task.spec, task.graph)),
         objects=objects,
+        items=len(drawn),
+        segments=int((np.isfinite(plan.items.start_s[drawn]) | np.isfinite(plan.items.end_s[drawn])).sum()),
         kept_clips=sum(each.kept for each in objects if each.kind == records.ObjectKind.CLIP),
         summary=task.summary(number),
         budget_bytes=config.cache.room_bytes,

@@ -139,6 +139,12 @@ class Fetched(Answer, tag="fetched"):
     """float64 (b,T)."""
     sample: bytes
     """int64 (b,)."""
+    item: bytes
+    """int64 (b,)."""
+    start_s: bytes
+    """float64 (b,)."""
+    end_s: bytes
+    """float64 (b,)."""
     waited_s: float
     stalls: dict[str, float]
 

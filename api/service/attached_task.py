@@ -226,7 +226,10 @@ class AttachedTask:
 
     def _recipes(self, ask: asks.Recipes) -> tuple[ClipRecipe, ...]:
         found = json.loads(self.client.ask(answers.Text, ask).value)
-        return tuple(ClipRecipe(video, sample, tuple(frames), tuple(steps)) for video, sample, frames, steps in found)
+        return tuple(
+            ClipRecipe(video, sample, item, start_s, end_s, tuple(frames), tuple(steps))
+            for video, sample, item, start_s, end_s, frames, steps in found
+        )
 
     def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
         """Shape of a batch, or of one rank's share; see `TaskHandle.shape`."""
@@ -300,6 +303,9 @@ class AttachedTask:
             frame=_array(fetched.frame, "<i8", (count, *video.shape[1:-3])),
             time_s=_array(fetched.time_s, "<f8", (count, *video.shape[1:-3])),
             sample=_array(fetched.sample, "<i8", (count,)),
+            item=_array(fetched.item, "<i8", (count,)),
+            start_s=_array(fetched.start_s, "<f8", (count,)),
+            end_s=_array(fetched.end_s, "<f8", (count,)),
             videos=fetched.videos,
             keys=fetched.keys,
             waited_s=fetched.waited_s,

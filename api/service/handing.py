@@ -180,6 +180,9 @@ def fetched_of(
         batch.frame.astype("<i8").tobytes(),
         batch.time_s.astype("<f8").tobytes(),
         batch.sample.astype("<i8").tobytes(),
+        batch.item.astype("<i8").tobytes(),
+        batch.start_s.astype("<f8").tobytes(),
+        batch.end_s.astype("<f8").tobytes(),
         batch.waited_s,
         dict(batch.stalls),
     )

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import astuple
 from math import inf
 from typing import Any, Protocol
 
@@ -290,7 +291,7 @@ class Verbs:
     def _recipes(self, _session: Session, ask: asks.Recipes, _cancelled: Cancelled) -> answers.Text:
         task = self._task(ask.task)
         found = task.recipes_of(ask.video, ask.epoch) if ask.video else task.recipes(ask.epoch, ask.iteration)
-        return answers.Text(json.dumps([[each.video, each.sample, each.frames, each.steps] for each in found]))
+        return answers.Text(json.dumps([astuple(each) for each in found]))
 
     def _parts(self, _session: Session, ask: asks.Parts, _cancelled: Cancelled) -> answers.Number:
         return answers.Number(self._task(ask.task).parts)

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 __all__ = ["filled_up"]
 
-_NOBODY = ("label", "label_other", "index", "sample")
+_NOBODY = ("label", "label_other", "index", "sample", "item")
 """What is -1 for a clip that is none: 0 would be one of the dataset's."""
 
 
 def filled_up(arrays: Mapping[str, NDArray[Any]], clips: int) -> dict[str, NDArray[Any]]:
     """Arrays with a row for each clip, filled up to so many rows, and ``valid``: (clips,) whether each row is a clip.
 
-    Filling is black pixels, time 0, frame 0, and -1 for labels, video and sample.
+    Filling is black pixels, time 0, frame 0, and -1 for labels, video, item and sample.
 
     Args:
         arrays: each (n, ...), n at most ``clips``; those that are full are not copied.

@@ -418,5 +418,8 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "frame": batch.frame.tolist(),
         "time_s": batch.time_s.tolist(),
         "sample": batch.sample.tolist(),
+        "item": batch.item.tolist(),
+        "start_s": batch.start_s.tolist(),
+        "end_s": [None if each == np.inf else each for each in batch.end_s.tolist()],  # JSON has no infinity
         "keys": list(batch.keys),
     }

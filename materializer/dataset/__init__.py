@@ -4,11 +4,11 @@ In the order of work:
 
 - ``discover``: the files of a folder, glob or URL
 - ``names``: a video's name from its path, and back
-- ``labels``: labels and further columns
+- ``labels``: a label table: labels, segments and further columns
 - ``predicate``: the SQL predicate, in a process with limits
 - ``scan``: look into files: their headers, or every packet
 - ``scan_worker``: the process that does it
-- ``videos``: the videos that a task draws from, as arrays
+- ``videos``: the videos that a plan is of, as arrays
 - ``stand_ins``: which video stands in for one that is bad or gone
 - ``headers``: read the headers of new files while others train already
 - ``clock``: when frames are shown, and which one is nearest to a time
@@ -18,9 +18,11 @@ In the order of work:
 - ``listing``: list a dataset, look into what is new, record both; which files were replaced
 - ``growing``: list a dataset that grows again, for each generation that is about to be drawn
 - ``classes``: the numbers of text labels
+- ``segments``: items, whole videos and segments of them: which frames each has
+- ``said``: which items a label table makes of the files, and what it says of each
 - ``columns``: what a label table says, as rows of the catalog
 - ``fit``: which videos fit a task in size, rate and length
-- ``dataset``: a task's videos: what may be drawn, and what stands in for bad ones
+- ``dataset``: a task's items: what may be drawn, and what stands in for bad ones
 """
 
 __all__: list[str] = []

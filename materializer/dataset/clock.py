@@ -13,7 +13,7 @@ from viewcache.materializer.media.facts import FrameTimes
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.sampling import TICKS_PER_S
 
-__all__ = ["even_pace", "last_tick", "nearest", "nearest_even", "ticks_of"]
+__all__ = ["even_pace", "frames_before_even", "last_tick", "nearest", "nearest_even", "ticks_of"]
 
 _LARGEST = 1 << 31
 """Of either number of a pace, so that products with a time stay whole numbers of 64 bits."""
@@ -65,3 +65,31 @@ def nearest(ticks: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.in
     after = np.minimum(np.searchsorted(shown, ticks), len(shown) - 1)
     before = np.maximum(after - 1, 0)
     return np.where(ticks - shown[before] <= np.abs(shown[after] - ticks), before, after)
+
+
+def frames_before_even(
+    seconds: NDArray[np.float64], frames: NDArray[np.int64], times: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How many frames of videos have a presentation time, to the bit that of `FrameTimes.times_s`, below another.
+
+    Args:
+        seconds: (n,) finite.
+        frames: (n,) of each video, at least 1.
+        times: (n, 4) first, step, numerator and denominator of `FrameTimes`.
+
+    Returns:
+        (n,) from 0 to ``frames``.
+    """
+    first, step, numerator, denominator = times.T
+    unit = numerator / denominator
+
+    def shown(number: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray((first + step * number) * unit, np.float64)
+
+    about = np.ceil((seconds / unit - first) / np.maximum(step, 1))
+    found = np.clip(about, 0, frames).astype(np.int64)
+    while (over := (found > 0) & (shown(found - 1) >= seconds)).any():  # a quotient is right to a frame
+        found -= over
+    while (under := (found < frames) & (shown(found) < seconds)).any():
+        found += under
+    return np.asarray(found)

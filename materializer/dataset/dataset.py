@@ -1,6 +1,9 @@
-"""A task's dataset while the cache is open: which of its files may be drawn, and what stands in for bad ones."""
+"""A task's dataset while the cache is open: which of its items may be drawn, and what stands in for bad ones.
 
-from collections.abc import Container, Mapping, Sequence
+An item is a whole video or a segment of one (`segments`). Ids are those of items; a whole video's is its own.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -15,8 +18,9 @@ from viewcache.materializer.dataset.classes import class_names, class_numbers, f
 from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.fit import Fit
-from viewcache.materializer.dataset.labels import labels_for
 from viewcache.materializer.dataset.predicate import matching
+from viewcache.materializer.dataset.said import known_items
+from viewcache.materializer.dataset.segments import Items, shown_segment
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.facts import Claims
@@ -32,7 +36,7 @@ _MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes", "pace",
 
 
 class Dataset:
-    """The videos of one task, sorted by name. Thread-safe."""
+    """The items of one task, sorted by name. Thread-safe."""
 
     def __init__(
         self, spec: DatasetSpec, sampling: SamplingSpec, files: Files, catalog: Catalog, drawn: pa.Table | None = None
@@ -53,22 +57,23 @@ class Dataset:
         self.spec = spec
         self._fit = Fit(spec, sampling, files)
         self.files = files
-        labelled = labels_for(files.paths, spec.labels, spec.label_video_column, spec.label_column, files.names)
-        self._columns = [each.columns for each in labelled]
-        self._labels = [each.label for each in labelled]
+        self.items, said = known_items(spec, files, catalog, by_time=sampling.by_time)
+        """Those that can be named: what may be drawn, and what may have been drawn before."""
+        self._said = said
         if spec.labels is not None:
-            record_labels(catalog, files, self._labels)
-        record_columns(catalog, files.dataset_id, dict(zip(files.ids.tolist(), self._columns, strict=True)))
+            record_labels(catalog, self.items, said)
+        record_columns(catalog, self.items, said)
+        labels = [said.labels[at] for at in np.flatnonzero(said.listed).tolist()]
         recorded = [] if drawn is None or spec.labels is None else drawn.to_pylist()
-        self._classes = class_names(
-            self._labels, first_epochs(recorded, dict(zip(files.ids.tolist(), self._labels, strict=True)))
-        )
-        self._chosen = self._where() & files.there
-        """(files,) whether the predicate selects each, of those that are there."""
+        label_of = dict(zip(self.items.ids[said.listed].tolist(), labels, strict=True))
+        self._classes = class_names(labels, first_epochs(recorded, label_of))
+        self._is_numbered = not self._classes and any(label is not None for label in labels)
+        self._chosen = self._where() & files.there[self.items.file]
+        """(items,) whether the predicate selects each, of those that are there."""
         if spec.grows:  # a video whose row is still to come waits for it, so that no batch has it without its label
-            self._chosen &= np.array([each.named for each in labelled], bool)
+            self._chosen &= said.named | (spec.labels is None)
         self._left_out_for: dict[int, str] = {}
-        """Row of a video that the task cannot use, though it can be decoded → why."""
+        """Row of an item that the task cannot use, though it can be decoded → why."""
 
     @property
     def dataset_id(self) -> int:
@@ -90,9 +95,9 @@ class Dataset:
         self.files.headers.wait()
         return [self._file(row) for row in np.flatnonzero(~self._fit.good()).tolist()]
 
-    def leave_out(self, video_id: int, why: str) -> None:
-        """Draw nothing of a video, though it can be decoded; before anybody draws."""
-        row = self.files.row_of[video_id]
+    def leave_out(self, item_id: int, why: str) -> None:
+        """Draw nothing of an item, though it can be decoded; before anybody draws."""
+        row = self.items.row_of[item_id]
         self._chosen[row] = False
         self._left_out_for[row] = why
 
@@ -102,60 +107,74 @@ class Dataset:
         return replace(file, error=error, status=VideoStatus.BAD if error else file.status)
 
     def _where(self) -> NDArray[np.bool_]:
-        if self.spec.where is None:
-            return np.ones(len(self.files), bool)
-        table = predicate_table(self.files, self._fit.good(), self._labels, self._columns)
-        return np.asarray(matching(table, self.spec.where), bool)
+        chosen = self._said.listed.copy()
+        if self.spec.where is not None:
+            table = predicate_table(self.items, self._fit.good(), self._said)
+            chosen[chosen] = matching(table, self.spec.where)
+        return chosen
 
     def candidates(self, task: TaskSpec) -> NDArray[np.int64]:
-        """Ids of the videos that an epoch draws from, by name; short and bad ones as the policies say.
+        """Ids of the items that an epoch draws from, by name; short and bad ones as the policies say.
 
         Raises:
-            BadVideo: a video is bad and the policy is ``raise``.
+            BadVideo: a video is bad, or has no frame in a segment, and the policy is ``raise``.
             BadInput: nothing is left to draw from.
         """
-        span, files = task.sampling.span, self.files
+        span, items = task.sampling.span, self.items
         if not self.files.there.any():
             raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
-        good = self._fit.good()
+        good = self._good()
         bad = np.flatnonzero(self._chosen & ~good)
         if len(bad) and self.spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise BadVideo(
-                f"{self._fit.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
+                f"{self._error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
             )
         selected = self._chosen.copy()
         if self.spec.on_bad_video == OnBadVideo.SKIP:
             selected &= good
         selected &= self._long_enough(span) | ~good
         if not (selected & self._usable(span)).any():
-            longest, needed = map(task.sampling.in_words, (int(self._fit.lengths().max()), span))
+            longest, needed = map(task.sampling.in_words, (int(self._lengths().max()), span))
             raise BadInput(
                 f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
                 f"{longest} where a clip spans {needed}"
             )
-        return files.ids[selected]
+        return items.ids[selected]
 
     @property
     def selects(self) -> int:
-        """How many videos the predicate selects, good and bad."""
+        """How many items the predicate selects, good and bad."""
         return int(self._chosen.sum())
 
     def overlaps(self, other: "Dataset") -> bool:
-        """Whether both select a video, good or bad, that they have in common."""
-        ids, theirs = self.files.ids[self._chosen], other.files.ids[other._chosen]
+        """Whether both select an item, good or bad, that they have in common."""
+        ids, theirs = self.base, other.base
         return np.array_equal(ids, theirs) or bool(np.isin(ids, theirs).any())  # equal for dozens of jobs
 
-    def _usable(self, span: int) -> NDArray[np.bool_]:
-        """(files,) whether a clip can be taken of each."""
-        return self._fit.good() & self._long_enough(span)
+    def _good(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """(items,) or (rows,) whether the video of each can be decoded, and has a frame of it, as far as is known."""
+        rows = np.arange(len(self.items)) if rows is None else rows
+        good = self._fit.good()[self.items.file[rows]]
+        there = np.flatnonzero(good)
+        good[there] = ~self.items.empty(rows[there])
+        return good
 
-    def _long_enough(self, span: int) -> NDArray[np.bool_]:
-        """(files,) whether each has a clip's span, or need not have it."""
-        skips = self.spec.on_short_video == OnShortVideo.SKIP
-        return self._fit.lengths() >= span if skips else np.ones(len(self.files), bool)
+    def _lengths(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """(items,) or (rows,) units from the first frame of each to its last, both included."""
+        return self.items.units(np.arange(len(self.items)) if rows is None else rows)[1]
+
+    def _usable(self, span: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """(items,) or (rows,) whether a clip can be taken of each."""
+        return self._good(rows) & self._long_enough(span, rows)
+
+    def _long_enough(self, span: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """(items,) or (rows,) whether each has a clip's span, or need not have it."""
+        if self.spec.on_short_video != OnShortVideo.SKIP:
+            return np.ones(len(self.items) if rows is None else len(rows), bool)
+        return self._lengths(rows) >= span
 
     def ticks(self, video_id: int) -> NDArray[np.int64]:
         """(frames,) when each frame of a video is shown, in ticks from the first.
@@ -165,19 +184,25 @@ class Dataset:
         """
         return self.files.ticks(self.files.row_of[video_id])
 
-    def is_usable(self, video_id: int, span: int) -> bool:
-        """Whether clips of a span can be taken of a video."""
-        return bool(self._usable(span)[self.files.row_of[video_id]])
+    def is_usable(self, item_id: int, span: int) -> bool:
+        """Whether clips of a span can be taken of an item."""
+        return bool(self._usable(span, np.array([self.items.row_of[item_id]]))[0])
 
-    def known_now(self, videos: Videos, video_id: int) -> Videos:
-        """The videos of a plan, one of them with what is known of it now."""
+    def known_now(self, items: Items, video_id: int) -> Items:
+        """The items of a plan, those of one video with what is known of it now."""
+        videos = items.videos
         at, row = videos.row_of[video_id], self.files.row_of[video_id]
         if self._fit.sampling.by_time:
             self.files.time(np.array([row]))
         columns = {name: getattr(videos, name).copy() for name in _MAY_CHANGE}
         for name, column in columns.items():
             column[at] = getattr(self.files, name)[row]
-        return replace(videos, **columns)
+        mine = np.flatnonzero(items.video == at)
+        units = self.items.units(np.array([self.items.row_of[each] for each in items.ids[mine].tolist()]))
+        spans = {name: getattr(items, name).copy() for name in ("first", "length", "begin", "frames")}
+        for column, values in zip(spans.values(), units, strict=True):
+            column[mine] = values
+        return replace(items, videos=replace(videos, **columns), **spans)
 
     def resolve_draws(
         self,
@@ -186,44 +211,50 @@ class Dataset:
         first_epoch: int,
         order: NDArray[np.int64],
         stand_ins: Mapping[tuple[int, int], int],
+        also: Iterable[int] = (),
         *,
         by_video: bool = False,
-    ) -> tuple[Videos, NDArray[np.int64], list[SubstitutionRow]]:
-        """Turn drawn ids into rows of the videos at hand, with another video where one is bad or gone.
+    ) -> tuple[Items, NDArray[np.int64], list[SubstitutionRow]]:
+        """Turn drawn ids into rows of the items at hand, with another item where one is bad or gone.
 
         Args:
             task: whose draws.
             seed: of its random numbers.
             first_epoch: epoch of ``order[0]``.
-            order: (epochs, videos) ids.
-            stand_ins: (epoch, position) → ``video_id`` of what replaced the video of that place before. It stays
-                there as long as it is usable, also when the drawn video is back: batches that were read stay the same.
-            by_video: positions may still change, so what stands in for a video depends on the video instead.
+            order: (epochs, positions) ids.
+            stand_ins: (epoch, position) → id of what replaced the item of that place before. It stays there as long as
+                it is usable, also when the drawn one is back: batches that were read stay the same.
+            also: ids of items that stand in for single clips by record.
+            by_video: positions may still change, so what stands in for an item depends on the item instead.
 
         Returns:
-            The usable videos, (epochs, videos) rows of them, and a record of each policy that was used, but for
+            The usable items, (epochs, positions) rows of them, and a record of each policy that was used, but for
             stand-ins that are on record.
 
         Raises:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
         """
-        usable = np.flatnonzero(self._chosen & self._usable(task.sampling.span))
-        videos = self._arrays(usable)
+        at = np.flatnonzero(self._chosen & self._usable(task.sampling.span))
+        if self._has_segments:
+            named = np.isin(self.items.ids, order) | np.isin(self.items.ids, [*stand_ins.values(), *also])
+            past = np.flatnonzero(named & ~self._said.listed & self.files.there[self.items.file])
+            at = np.sort(np.concatenate([at, past[self._usable(task.sampling.span, past)]]))
+        items = self._items(at)
         largest = int(order.max(initial=0))
-        row_of = np.full(max(largest, int(videos.ids.max(initial=0))) + 1, -1, np.int64)
-        row_of[videos.ids] = np.arange(len(videos))
+        row_of = np.full(max(largest, int(items.ids.max(initial=0))) + 1, -1, np.int64)
+        row_of[items.ids] = np.arange(len(items))
         rows = row_of[order]
         records = self._left_out(task, first_epoch, order)
-        for (epoch, position), video_id in stand_ins.items():
-            rows[epoch - first_epoch, position] = videos.row_of.get(video_id, -1)
-        may = self.may_stand_in(videos.ids, task.sampling.span)
-        for at, position in np.argwhere(rows < 0).tolist():
-            place, video_id = (first_epoch + at, position), int(order[at, position])
-            record = self._filled(task, seed, place, video_id, stand_ins.get(place, video_id), may, by_video=by_video)
+        for (epoch, position), item_id in stand_ins.items():
+            rows[epoch - first_epoch, position] = items.row_of.get(item_id, -1)
+        may = self.may_stand_in(items.ids, task.sampling.span)
+        for number, position in np.argwhere(rows < 0).tolist():
+            place, item_id = (first_epoch + number, position), int(order[number, position])
+            record = self._filled(task, seed, place, item_id, stand_ins.get(place, item_id), may, by_video=by_video)
             assert record.replacement_id is not None  # who cannot be replaced is an error
-            rows[at, position] = videos.row_of[record.replacement_id]
+            rows[number, position] = items.row_of[record.replacement_id]
             records.append(record)
-        return videos, rows, records
+        return items, rows, records
 
     def resolve_batch(
         self,
@@ -239,42 +270,59 @@ class Dataset:
         """The same for positions of one epoch, ``first`` and those behind it; no other video needs to be known.
 
         Returns:
-            Ids of the videos that give the clips, whose headers are read by now, and the records.
+            Ids of the items that give the clips, whose headers are read by now, and the records.
 
         Raises:
             BadVideo: as `resolve_draws`.
         """
-        wanted = [stand_ins.get((epoch, position), video_id) for position, video_id in enumerate(drawn, first)]
-        self.files.headers.look(row for each in wanted if (row := self.files.row_of.get(each)) is not None)
+        wanted = [stand_ins.get((epoch, position), item_id) for position, item_id in enumerate(drawn, first)]
+        self.files.headers.look(self.file_rows(wanted))
         found, records = [], []
-        for position, (video_id, usual) in enumerate(zip(drawn, wanted, strict=True), first):
+        for position, (item_id, usual) in enumerate(zip(drawn, wanted, strict=True), first):
             each = usual
             if not self.gives(each, task.sampling.span):
-                may = self.may_stand_in(self.files.ids, task.sampling.span)
-                record = self._filled(task, seed, (epoch, position), video_id, each, may, by_video=by_video)
+                may = self.may_stand_in(self.items.ids, task.sampling.span)
+                record = self._filled(task, seed, (epoch, position), item_id, each, may, by_video=by_video)
                 assert record.replacement_id is not None  # who cannot be replaced is an error
                 records.append(record)
                 each = record.replacement_id
             found.append(each)
         return found, records
 
+    def file_rows(self, ids: Iterable[int]) -> list[int]:
+        """Rows of the files of those of some items that are there."""
+        row_of, file = self.items.row_of, self.items.file
+        return [int(file[row]) for each in ids if (row := row_of.get(each)) is not None]
+
     # Stand-ins -----------------------------------------------------------------------------------------------------
 
-    def gives(self, video_id: int, span: int) -> bool:
-        """Whether clips of a span can be taken of a video, as far as is known; its header is read if nobody has."""
-        row = self.files.row_of.get(video_id)
-        if row is None or not self._chosen[row]:
+    def gives(self, item_id: int, span: int) -> bool:
+        """Whether clips of a span can be taken of an item, as far as is known; a header is read if nobody has."""
+        row = self.items.row_of.get(item_id)
+        if row is None or not (self._chosen[row] or self.is_past(item_id)):
             return False
-        self.files.headers.look([row])
-        return self.is_usable(video_id, span)
+        self.files.headers.look([int(self.items.file[row])])
+        return self.is_usable(item_id, span)
+
+    def is_past(self, item_id: int) -> bool:
+        """Whether an item is no more in the label table, while its file is there: what was drawn of it stays."""
+        row = self.items.row_of.get(item_id)
+        if row is None or not self._has_segments or self._said.listed[row]:
+            return False
+        return bool(self.files.there[self.items.file[row]])
+
+    @cached_property
+    def _has_segments(self) -> bool:
+        """Whether a label table has, or had, segments."""
+        return len(self.items) > len(self.files)
 
     @property
     def base(self) -> NDArray[np.int64]:
-        """Ids of the videos that the predicate selects, good and bad, in the order of names: stand-ins are of these."""
-        return np.asarray(self.files.ids[self._chosen])
+        """Ids of the items that the predicate selects, good and bad, in the order of names: stand-ins are of these."""
+        return np.asarray(self.items.ids[self._chosen])
 
     def may_stand_in(self, ids: NDArray[np.int64], span: int) -> NDArray[np.bool_]:
-        """(base,) whether each is one of some videos, and nothing is known against a clip of that span."""
+        """(base,) whether each is one of some items, and nothing is known against a clip of that span."""
         return np.asarray(self._usable(span)[self._chosen] & np.isin(self.base, ids))
 
     def stand_in(
@@ -286,7 +334,7 @@ class Dataset:
         may: NDArray[np.bool_],
         tried: Container[int] = (),
     ) -> int | None:
-        """The video that stands in at a place, see `stand_in_for`; its header is read if nobody has.
+        """The item that stands in at a place, see `stand_in_for`; its header is read if nobody has.
 
         ``may`` is from `may_stand_in`, and is corrected by what headers say.
         """
@@ -301,63 +349,88 @@ class Dataset:
         task: TaskSpec,
         seed: int,
         place: tuple[int, int],
-        video_id: int,
+        item_id: int,
         missing: int,
         may: NDArray[np.bool_],
         *,
         by_video: bool,
     ) -> SubstitutionRow:
-        """What fills a place, by the policy: of the drawn video, or of one that stood in for it and is ``missing``.
+        """What fills a place, by the policy: of the drawn item, or of one that stood in for it and is ``missing``.
 
         The drawn one may be back when its stand-in is gone.
 
         Raises:
-            BadVideo: the policy is ``raise``, or there is no other video.
+            BadVideo: the policy is ``raise``, or there is no other item.
         """
         (epoch, position), why = place, self._why_not(missing, task.sampling.span)
-        replacement = video_id if missing != video_id and may[self.base == video_id].any() else None
+        replacement = item_id if missing != item_id and may[self.base == item_id].any() else None
         if replacement is None and self.spec.on_bad_video != OnBadVideo.RAISE:
-            address = substitute_place(position, video_id, by_video=by_video)
+            address = substitute_place(position, item_id, by_video=by_video)
             replacement = self.stand_in(task, seed, epoch, address, may, (missing,))
         if replacement is None or self.spec.on_bad_video == OnBadVideo.RAISE:
             raise BadVideo(
                 f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
                 "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
             )
-        return SubstitutionRow(0, epoch, position, -1, video_id, "replace", why, replacement)
+        return SubstitutionRow(0, epoch, position, -1, item_id, "replace", why, replacement)
 
     def _left_out(self, task: TaskSpec, first_epoch: int, order: NDArray[np.int64]) -> list[SubstitutionRow]:
-        """One row for each video that a ``skip`` policy keeps out of the generation.
+        """One row for each item that a ``skip`` policy keeps out of the generation.
 
         One that is whole and was merely added later is not skipped.
         """
-        span, files, good = task.sampling.span, self.files, self._fit.good()
+        span, items, good = task.sampling.span, self.items, self._good()
         skipped = self._chosen & ~self._usable(span) & (good | (self.spec.on_bad_video == OnBadVideo.SKIP))
-        skipped &= ~np.isin(files.ids, order)
-        ids = files.ids[skipped].tolist()
+        skipped &= ~np.isin(items.ids, order)
+        ids = items.ids[skipped].tolist()
         return [SubstitutionRow(0, first_epoch, -1, -1, each, "skip", self._why_not(each, span)) for each in ids]
 
-    def _why_not(self, video_id: int, span: int) -> str:
-        files = self.files
-        row = files.row_of.get(video_id)
+    def _error(self, row: int) -> str:
+        """Why nothing can be taken of an item; empty if something can."""
+        file = int(self.items.file[row])
+        error = self._fit.error(file)
+        if error or not self.items.empty(np.array([row]))[0]:
+            return error
+        times = self.files.times_s(file, np.array([0, self.files.frames[file] - 1]))
+        assert times is not None  # by which it was found that it has none
+        segment = shown_segment(float(self.items.start_s[row]), float(self.items.end_s[row]))
+        return (
+            f"{shown(self.files.uris[file])} has no frame in its segment{segment}: they are shown from {times[0]:g} s "
+            f"to {times[1]:g} s"
+        )
+
+    def _why_not(self, item_id: int, span: int) -> str:
+        files, row = self.files, self.items.row_of.get(item_id)
         if row is None:
-            return f"{shown(files.gone.get(video_id, f'video {video_id}'))} is not in {shown(self.spec.uri)} any more"
-        if error := self._fit.error(row):
+            return f"{shown(files.gone.get(item_id, f'video {item_id}'))} is not in {shown(self.spec.uri)} any more"
+        if error := self._error(row):
             return error
         if why := self._left_out_for.get(row):
             return why
-        if not files.there[row]:
-            return f"{shown(files.uris[row])} is gone, or is another file than when it joined"
-        if not self._chosen[row]:
-            return f"{files.uris[row]} is not selected by where: {self.spec.where!r} any more"
-        length = self._fit.sampling.in_words(int(self._fit.lengths()[row]))
-        return f"{files.uris[row]} has {length} where a clip spans {self._fit.sampling.in_words(span)}"
+        file = int(self.items.file[row])
+        segment = shown_segment(float(self.items.start_s[row]), float(self.items.end_s[row]))
+        if not files.there[file]:
+            return f"{shown(files.uris[file])} is gone, or is another file than when it joined"
+        if not self._chosen[row] and not self.is_past(item_id):
+            return f"{files.uris[file]}{segment} is not selected by where: {self.spec.where!r} any more"
+        length = self._fit.sampling.in_words(int(self._lengths(np.array([row]))[0]))
+        return f"{files.uris[file]}{segment} has {length} where a clip spans {self._fit.sampling.in_words(span)}"
 
-    def videos(self, video_ids: Sequence[int]) -> Videos:
-        """What is known now of some videos, in this order."""
-        return self._arrays(np.array([self.files.row_of[each] for each in video_ids], np.int64))
+    def too_little(self, item_id: int, span: int) -> str:
+        """Why no clip can be taken of a segment of a video that can be decoded; empty for all else."""
+        row = self.items.row_of[item_id]
+        if self.items.is_whole[row] or not self._fit.good()[self.items.file[row]]:
+            return ""
+        return self._why_not(item_id, span)
 
-    def _arrays(self, rows: NDArray[np.int64]) -> Videos:
+    def items_of(self, ids: Sequence[int]) -> Items:
+        """What is known now of some items, in this order."""
+        return self._items(np.array([self.items.row_of[each] for each in ids], np.int64))
+
+    def _items(self, rows: NDArray[np.int64]) -> Items:
+        return self.items.taken(rows, self._videos)
+
+    def _videos(self, rows: NDArray[np.int64]) -> Videos:
         files = self.files
         at = rows.tolist()
         if self._fit.sampling.by_time:
@@ -390,10 +463,10 @@ class Dataset:
         self.files.headers.look([row])
         return self._file(row)
 
-    def by_name(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def by_name(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The same ids in the order of names; those of files that are gone last."""
-        there = self.files.ids[np.isin(self.files.ids, video_ids)]
-        return np.concatenate([there, np.setdiff1d(video_ids, there)])
+        there = self.items.ids[np.isin(self.items.ids, ids)]
+        return np.concatenate([there, np.setdiff1d(ids, there)])
 
     def names(self) -> list[str]:
         """Names of all files, sorted."""
@@ -421,14 +494,23 @@ class Dataset:
     @property
     def is_numbered(self) -> bool:
         """Whether its labels are whole numbers, which stand for themselves."""
-        return not self._classes and any(label is not None for label in self._labels)
+        return self._is_numbered
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
-        """(files,) class numbers; -1 where there is no label."""
-        return class_numbers(self._labels, self._classes)
+        """(items,) class numbers; -1 where there is no label."""
+        said, out = self._said, np.full(len(self.items), -1, np.int64)
+        listed = np.flatnonzero(said.listed)
+        out[listed] = class_numbers([said.labels[at] for at in listed.tolist()], self._classes)
+        for at in np.flatnonzero(~said.listed).tolist():  # what the table does not name any more has its last label
+            label = said.recorded[at]
+            if label is not None and label in self._classes:
+                out[at] = self._classes.index(label)
+            elif label is not None and self._is_numbered and label.lstrip("-").isdecimal():
+                out[at] = int(label)
+        return out
 
-    def labels(self, video_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The class number of each video; -1 where it has no label."""
-        row_of = self.files.row_of
-        return self._numbers[[row_of[each] for each in video_ids.tolist()]]
+    def labels(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The class number of each item; -1 where it has no label."""
+        row_of = self.items.row_of
+        return self._numbers[[row_of[each] for each in ids.tolist()]]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
-from viewcache.materializer.dataset.clock import even_pace, last_tick, ticks_of
+from viewcache.materializer.dataset.clock import even_pace, frames_before_even, last_tick, ticks_of
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.headers import Headers, Looked
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
@@ -296,6 +296,40 @@ class Files:
         if not isinstance(index, VideoIndex):
             raise BadVideo(f"{self.uris[row]}: its header does not tell when frames are shown")
         return ticks_of(index)
+
+    def ticks_at(self, rows: NDArray[np.int64], frames: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) when one frame of each of some videos is shown, in ticks from the first; raises as `ticks`."""
+        pace = self.pace[rows]
+        even = pace[:, 0] > 0
+        out = np.zeros(len(rows), np.int64)
+        out[even] = frames[even] * pace[even, 0] // pace[even, 1]
+        for at in np.flatnonzero(~even).tolist():
+            out[at] = self.ticks(int(rows[at]))[frames[at]]
+        return out
+
+    def frames_before(self, rows: NDArray[np.int64], seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+        """(n,) how many frames of each of some videos have a presentation time below so many seconds, see `times_s`.
+
+        Raises:
+            BadVideo: nobody has looked at its packets, and its header does not tell.
+        """
+        frames = self.frames[rows]
+        times = np.stack([self._times[name][rows] for name in _TIMES], axis=1)
+        even = (times[:, 1] >= 0) & (times[:, 3] > 0)
+        out = np.where(seconds == np.inf, frames, 0)
+        asked = np.isfinite(seconds) & (frames > 0)
+        at = np.flatnonzero(asked & even)
+        out[at] = frames_before_even(seconds[at], frames[at], times[at])
+        for each in np.flatnonzero(asked & ~even).tolist():
+            shown = self.times_s(int(rows[each]), np.arange(frames[each]))
+            if shown is None:
+                raise BadVideo(f"{self.uris[rows[each]]}: its header does not tell when frames are shown")
+            out[each] = np.searchsorted(shown, seconds[each])
+        return out
+
+    def known_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n, 2) what changes when more is known of videos: how many frames each has, and where its index lies."""
+        return np.stack([self.frames[rows], self._index_at[rows]], axis=1)
 
     def time(self, rows: NDArray[np.int64]) -> None:
         """Set ``pace`` and ``last`` of some videos, those that can be decoded and whose header was read."""

@@ -1,38 +1,59 @@
-"""Labels and further columns of a dataset's videos, from a CSV or Parquet table or from folder names.
+"""Labels, segments and further columns of a dataset's videos, from a CSV or Parquet table or from folder names.
 
-Rows are matched to videos by path, by path without extension, or by file name where that is unique.
+Rows are matched to videos by path, by path without extension, or by file name where that is unique. A table is read and
+kept by columns: one of hundreds of thousands of segments takes no more than as many videos do.
 """
 
 import csv
 import io
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.dataset.names import escape, names_for, stem
 from viewcache.materializer.media.source import is_local, local_path, shown
 
-__all__ = ["Labelled", "Value", "labels_for"]
+__all__ = ["END", "START", "Labels", "Value", "has_segments", "labels_for"]
 
 Value = str | int | float | bool | None
+_Columns = dict[str, list[Value]]
+"""A table: every column has one value a row."""
 
 LABEL = "label"
 """Default name of the column with the label."""
+START, END = "start_s", "end_s"
+"""Default names of the columns that make a row a segment of its video."""
 
 MOST_BYTES = 1 << 30
 """Of a table: more than any list of videos takes, less than what a machine that reads it has."""
+MOST_ROWS = 10_000_000
+"""Of a table: a small Parquet file may announce any number of rows."""
+
+
+LONGEST_HEAD = 1 << 20
+"""Bytes of the first line of a CSV, with the names of its columns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
-    """What a table says about one video."""
+class Labels:
+    """What a table says of a dataset's videos: one entry for each of its n rows that names one, in its order."""
 
-    label: Value = None
-    columns: dict[str, Value] = field(default_factory=dict)
-    """All further columns, by name."""
-    named: bool = True
-    """Whether the table has a row for it."""
+    video: NDArray[np.int64]
+    """(n,) the place of each row's video among the paths."""
+    label: Sequence[Value]
+    """(n) of each row."""
+    columns: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    """All further columns, by name; (n) values each."""
+    segments: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    """(n,) where the segment of each row begins and where it ends, in seconds; -inf and inf where the table leaves that
+    open. None for a table of one row a video."""
 
 
 def labels_for(
@@ -41,8 +62,10 @@ def labels_for(
     video_column: str = "video",
     label_column: str = LABEL,
     names: Sequence[str] | None = None,
-) -> list[Labelled]:
-    """Labels of a dataset's videos.
+    start_column: str = START,
+    end_column: str = END,
+) -> Labels:
+    """What is said of a dataset's videos.
 
     Args:
         paths: relative paths of the videos.
@@ -50,54 +73,143 @@ def labels_for(
         video_column: the column that names the video.
         label_column: the column that holds the label; the default one may be missing.
         names: of the videos, as `names_for` gives them; None = as if all were new.
+        start_column: the column that says where a row's segment begins, in seconds; the default one may be missing.
+        end_column: the same of where it ends.
 
     Returns:
-        One entry per path; empty, and not ``named``, for videos that the table does not name.
+        The rows that name one of the videos; others are for another part of the dataset.
 
     Raises:
         DatasetNotFound: the table is not there.
-        BadInput: it cannot be read, lacks the video column, names a video twice, or names none of the videos.
+        BadInput: it cannot be read, lacks a column, names none of the videos, has a segment that is none, or names a
+            video twice without saying which segments of it.
     """
     if labels is None:
-        return [Labelled()] * len(paths)
+        return Labels(np.empty(0, np.int64), ())
     if labels == "folders":
-        return [Labelled(path.rsplit("/", 2)[-2] if "/" in path else None) for path in paths]
-    rows = _rows(labels)
-    if not rows:
-        raise BadInput(f"{shown(labels)} has no rows; leave labels out for a dataset without labels")
-    if video_column not in rows[0]:
-        raise BadInput(f"{shown(labels)} has no column {video_column!r}; it has {', '.join(map(repr, rows[0]))}")
-    if label_column not in rows[0] and label_column != LABEL:
-        # Only the default may be missing, in a table of further columns: a name that was written is meant.
-        raise BadInput(f"{shown(labels)} has no column {label_column!r}; it has {', '.join(map(repr, rows[0]))}")
+        parents = [path.rsplit("/", 2)[-2] if "/" in path else None for path in paths]
+        return Labels(np.arange(len(paths)), parents)
+    table, name = _read(labels), shown(labels)
+    if not table or not next(iter(table.values())):
+        raise BadInput(f"{name} has no rows; leave labels out for a dataset without labels")
+    # Only the defaults may be missing, in a table of further columns: a name that was written is meant.
+    asked = {video_column} | ({label_column, start_column, end_column} - {LABEL, START, END})
+    for column in sorted(asked - table.keys()):
+        raise BadInput(f"{name} has no column {column!r}; it has {', '.join(map(repr, table))}")
     meanings = _meanings(paths, names_for(paths) if names is None else names)
-    return _matched(paths, meanings, rows, shown(labels), video_column, label_column)
-
-
-def _matched(
-    paths: Sequence[str],
-    meanings: Mapping[str, int],
-    rows: list[dict[str, Value]],
-    name: str,
-    video_column: str,
-    label_column: str,
-) -> list[Labelled]:
-    out: list[Labelled | None] = [None] * len(paths)
-    for number, row in enumerate(rows, 1):
-        video = str(row[video_column]).removeprefix("./").replace("\\", "/")
-        at = meanings.get(video)
-        if at is None:
-            continue
-        if out[at] is not None:
-            raise BadInput(f"{name}: row {number} names {paths[at]!r} again ({video!r}); one row a video")
-        others = {column: value for column, value in row.items() if column not in (video_column, label_column)}
-        out[at] = Labelled(row.get(label_column), others)
-    if not any(out):
+    called = [str(value).removeprefix("./").replace("\\", "/") for value in table[video_column]]
+    video = np.array([meanings.get(each, -1) for each in called], np.int64)
+    mine = np.flatnonzero(video >= 0)
+    if not len(mine):
         raise BadInput(
-            f"{name}: none of its {len(rows)} rows names a video of the dataset; column {video_column!r} has "
-            f"{str(rows[0][video_column])!r}, the first video is {paths[0]!r}"
+            f"{name}: none of its {len(video)} rows names a video of the dataset; column {video_column!r} has "
+            f"{called[0]!r}, the first video is {paths[0]!r}"
         )
-    return [each or Labelled(named=False) for each in out]
+    segments = _segments(table, start_column, end_column, name)
+    if segments is None:
+        _refuse_second_rows(video[mine], mine, paths, called, name)
+    special = (video_column, label_column, *((start_column, end_column) if segments else ()))
+    rows = mine.tolist()
+
+    def of(column: list[Value]) -> list[Value]:
+        return column if len(rows) == len(column) else [column[row] for row in rows]
+
+    return Labels(
+        video[mine],
+        of(table[label_column]) if label_column in table else [None] * len(mine),
+        {column: of(values) for column, values in table.items() if column not in special},
+        None if segments is None else (segments[0][mine], segments[1][mine]),
+    )
+
+
+def has_segments(labels: str | None, start_column: str = START, end_column: str = END) -> bool:
+    """Whether the rows of a label table are segments; its names of columns are looked at, and nothing else.
+
+    A table that cannot be read has none: who reads it whole says what is wrong.
+    """
+    if labels is None or labels == "folders":
+        return False
+    version = None
+    if is_local(labels):
+        try:
+            found = os.stat(local_path(labels))
+        except OSError:
+            return False
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        version = found.st_mtime_ns, found.st_size
+    return not {start_column, end_column}.isdisjoint(_names_of_columns(labels, version))
+
+
+@lru_cache(maxsize=64)
+def _names_of_columns(labels: str, _version: object) -> frozenset[str]:
+    """The columns of a version of a table; of a remote one, as they were when it was looked at first."""
+    import fsspec
+
+    try:
+        with fsspec.open(local_path(labels) if is_local(labels) else labels, "rb") as file:
+            if file.read(4) == b"PAR1":
+                import pyarrow.parquet as parquet
+
+                file.seek(0)
+                return frozenset(map(str, parquet.read_schema(file).names))
+            file.seek(0)
+            head = file.readline(LONGEST_HEAD).decode("utf-8-sig")
+            return frozenset(next(csv.reader([head]), []))
+    except (OSError, ValueError, ImportError, csv.Error):
+        return frozenset()
+
+
+def _segments(
+    table: _Columns, start_column: str, end_column: str, name: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Where each row's segment begins and ends; None if the table has neither column."""
+    if start_column not in table and end_column not in table:
+        return None
+    count = len(next(iter(table.values())))
+    start = _seconds(table, start_column, count, -np.inf, name)
+    end = _seconds(table, end_column, count, np.inf, name)
+    wrong = np.flatnonzero(start >= end)
+    if len(wrong):
+        row = int(wrong[0])
+        raise BadInput(
+            f"{name}: the segment of row {row + 1} begins at {start[row]:g} s and ends at {end[row]:g} s; it must end "
+            "after it begins"
+        )
+    return start, end
+
+
+def _seconds(table: _Columns, column: str, count: int, missing: float, name: str) -> NDArray[np.float64]:
+    """A column of seconds; ``missing`` where a cell is empty."""
+    out = np.full(count, missing)
+    for row, value in enumerate(table.get(column, ())):
+        if value is None:
+            continue
+        try:
+            seconds = float(value) if not isinstance(value, bool) else np.nan
+        except ValueError:
+            seconds = np.nan
+        if not np.isfinite(seconds):
+            raise BadInput(
+                f"{name}: {column} of row {row + 1} is {value!r}; it must be a number of seconds, or empty for where "
+                "the video begins or ends"
+            )
+        out[row] = seconds
+    return out
+
+
+def _refuse_second_rows(
+    video: NDArray[np.int64], rows: NDArray[np.int64], paths: Sequence[str], called: Sequence[str], name: str
+) -> None:
+    _, first = np.unique(video, return_index=True)
+    again = np.setdiff1d(np.arange(len(video)), first)
+    if len(again):
+        at = int(again[0])
+        row = int(rows[at])
+        raise BadInput(
+            f"{name}: row {row + 1} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a video, or say "
+            f"in columns {START} and {END} which segment of it each row is"
+        )
 
 
 def _meanings(paths: Sequence[str], names: Sequence[str]) -> dict[str, int]:
@@ -125,7 +237,7 @@ def _meanings(paths: Sequence[str], names: Sequence[str]) -> dict[str, int]:
     return meanings
 
 
-def _rows(labels: str) -> list[dict[str, Value]]:
+def _read(labels: str) -> _Columns:
     data = _bytes(labels)
     try:
         if data[:4] == b"PAR1":
@@ -135,6 +247,11 @@ def _rows(labels: str) -> list[dict[str, Value]]:
         raise
     except (ValueError, csv.Error, OSError, UnicodeDecodeError, KeyError, ArithmeticError) as bad:
         raise BadInput(f"{shown(labels)} is neither a UTF-8 CSV nor a Parquet table ({bad})") from bad
+
+
+def _refuse_many(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise BadInput(f"the table has {rows} rows; at most {MOST_ROWS} are read: divide the dataset")
 
 
 def _bytes(labels: str) -> bytes:
@@ -159,32 +276,35 @@ def _bytes(labels: str) -> bytes:
     return data
 
 
-def _parquet(data: bytes) -> list[dict[str, Value]]:
+def _parquet(data: bytes) -> _Columns:
     import pyarrow.parquet as parquet
 
-    table = parquet.read_table(io.BytesIO(data))
-    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_pylist()]
+    file = parquet.ParquetFile(io.BytesIO(data))
+    _refuse_many(file.metadata.num_rows)
+    table = file.read()
+    return {str(name): [_plain(value) for value in table[name].to_pylist()] for name in table.column_names}
 
 
 def _plain(value: object) -> Value:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def _csv(text: str) -> list[dict[str, Value]]:
+def _csv(text: str) -> _Columns:
     """Read a CSV whose first row names the columns; a column of whole numbers, or of numbers, becomes numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     head = next(reader, [])
     if len(set(head)) != len(head):
         raise BadInput(f"the table names a column twice: {', '.join(head)}")
     rows = [row for row in reader if row]
+    _refuse_many(len(rows))
     for number, row in enumerate(rows, 2):
         if len(row) != len(head):
             raise BadInput(f"row {number} of the table has {len(row)} fields, the first row {len(head)}")
-    columns = [_typed([row[k] for row in rows]) for k in range(len(head))]
-    return [dict(zip(head, values, strict=True)) for values in zip(*columns, strict=True)]
+    cells = zip(*rows, strict=True) if rows else ([] for _ in head)
+    return {name: _typed(column) for name, column in zip(head, cells, strict=True)}
 
 
-def _typed(cells: list[str]) -> list[Value]:
+def _typed(cells: Sequence[str]) -> list[Value]:
     for kind in (int, float):
         try:
             return [kind(cell) if cell else None for cell in cells]

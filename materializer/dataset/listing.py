@@ -23,6 +23,7 @@ from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.discover import Found, discover
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.labels import has_segments
 from viewcache.materializer.dataset.names import names_for
 from viewcache.materializer.dataset.recording import Batches, key_found, record_found, video_key, write_found_indexes
 from viewcache.materializer.dataset.scan import scan
@@ -57,7 +58,9 @@ def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
     dataset = task.dataset
     if probe is None:
         # Who shares a dataset that grows sees it grow at the same place, so it is looked into in one way for all.
-        by_header = ProbeMode.TIMES if task.sampling.by_time or dataset.grows else ProbeMode.LAZY
+        columns = dataset.label_start_column, dataset.label_end_column
+        timed = task.sampling.by_time or dataset.grows or has_segments(dataset.labels, *columns)
+        by_header = ProbeMode.TIMES if timed else ProbeMode.LAZY
         probe = by_header if dataset.probe == ProbeMode.LAZY else dataset.probe
     listed = DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=probe)
     return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed

@@ -1,4 +1,4 @@
-"""The videos that a task draws from, as arrays."""
+"""The videos that a plan is of, as arrays."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -14,7 +14,7 @@ __all__ = ["Videos"]
 
 @dataclass(frozen=True)  # no slots: row_of is cached
 class Videos:
-    """The videos that a task draws from, sorted by name; arrays of length n."""
+    """The videos that a plan is of, each once; arrays of length n."""
 
     ids: NDArray[np.int64]
     """``video_id`` in the catalog."""
@@ -41,9 +41,10 @@ class Videos:
         """Number of videos."""
         return len(self.ids)
 
-    def lengths(self, *, by_time: bool) -> NDArray[np.int64]:
-        """(n,) from the first frame of each to its last, both included: in ticks, or in frames."""
-        return self.last + 1 if by_time else self.frames
+    def taken(self, rows: NDArray[np.int64]) -> "Videos":
+        """Some of them."""
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        return Videos(**{name: _taken(column, rows) for name, column in columns.items()})
 
     def joined(self, more: "Videos") -> "Videos":
         """These and, behind them, some more."""
@@ -59,6 +60,11 @@ class Videos:
     def row_of_key(self) -> dict[str, int]:
         """Content key → position in the arrays."""
         return {key: row for row, key in enumerate(self.keys)}
+
+
+def _taken(column: Any, rows: NDArray[np.int64]) -> Any:
+    """Some values of a tuple or an array."""
+    return tuple(column[row] for row in rows.tolist()) if isinstance(column, tuple) else column[rows]
 
 
 def _chained(one: Any, other: Any) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.clock import nearest, nearest_even
-from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.spec import OnShortVideo
 
 __all__ = ["MOST_STARTS", "Ticks", "timed_frames"]
@@ -27,8 +27,8 @@ MOST_STARTS = 1 << 31
 def timed_frames(
     start: NDArray[np.int64],
     offsets: tuple[int, ...],
-    video: NDArray[np.int64],
-    videos: Videos,
+    item: NDArray[np.int64],
+    items: Items,
     ticks_of: Ticks,
     on_short: str,
 ) -> NDArray[np.int32]:
@@ -37,29 +37,33 @@ def timed_frames(
     Args:
         start: (n,) ticks from the first frame of the video.
         offsets: (F,) ticks from the start.
-        video: (n,) rows of ``videos``.
-        videos: of the clips.
+        item: (n,) rows of ``items``.
+        items: of the clips.
         ticks_of: asked for videos whose frames are not evenly spaced.
-        on_short: what happens past the end of a short video, as for `clip_frames`.
+        on_short: what happens past the end of a short item, as for `clip_frames`.
 
     Returns:
-        int32 (n, F), each number within its video, never falling but where a short video starts again.
+        int32 (n, F), each number within its item, never falling but where a short one starts again.
 
     Raises:
-        BadInput: a short video was not left out under ``skip``.
+        BadInput: a short item was not left out under ``skip``.
     """
-    times = start[:, None] + np.array(offsets, np.int64)
-    frames, last = videos.frames[video], videos.last[video]
+    first, last = items.first[item, None], items.length[item, None] - 1
+    times = (start[:, None] - first) + np.array(offsets, np.int64)
     if on_short == OnShortVideo.LOOP:
+        frames = items.frames[item, None]
         period = last + np.maximum(last // np.maximum(frames - 1, 1), 1)
-        times = np.where(times > last[:, None], times % period[:, None], times)
-    elif on_short == OnShortVideo.SKIP and np.any(times > last[:, None]):
+        times = np.where(times > last, times % period, times)
+    elif on_short == OnShortVideo.SKIP and np.any(times > last):
         raise BadInput(f"clip of {len(offsets)} frames: a video is shorter; leave such videos out")
+    times += first
+    videos, video = items.videos, items.video[item]
     even = videos.pace[video, 0] > 0
     out = np.zeros(times.shape, np.int64)
-    out[even] = nearest_even(times[even], frames[even], videos.pace[video[even]])
+    out[even] = nearest_even(times[even], videos.frames[video[even]], videos.pace[video[even]])
     uneven = np.flatnonzero(~even)
     for row in distinct(video[uneven]).tolist():
         mine = uneven[video[uneven] == row]
         out[mine] = nearest(times[mine], ticks_of(int(videos.ids[row])))
-    return out.astype(np.int32)
+    begin = items.begin[item, None]
+    return np.clip(out, begin, begin + items.frames[item, None] - 1).astype(np.int32)

@@ -19,7 +19,12 @@ _NOT_DEFINING = {
     StepSpec: ("name",),
 }
 _LEFT_OUT: dict[type, dict[str, object]] = {
-    DatasetSpec: {"join": Join.GENERATION, "on_low_fps": OnLowFps.REPEAT},
+    DatasetSpec: {
+        "join": Join.GENERATION,
+        "on_low_fps": OnLowFps.REPEAT,
+        "label_start_column": "start_s",
+        "label_end_column": "end_s",
+    },
     SamplingSpec: {"fps": None, "clips": ClipSelection.RANDOM},
     TaskSpec: {"shuffle": True},
 }

@@ -152,7 +152,8 @@ def clip_stand_ins(
         (epoch, position, sample), video_id, usual = clip, drawn(clip), each.replacement_id
         assert video_id is not None  # by the choice above
         assert usual is not None
-        if usual not in there or not dataset.gives(usual, spec.sampling.span):
+        stays = usual in there or dataset.is_past(usual)
+        if not stays or not dataset.gives(usual, spec.sampling.span):
             place = substitute_place(position, video_id, by_video=by_video)
             other = dataset.stand_in(spec, seed, epoch, place, may, tried[clip] | {video_id})
             if other is None:
@@ -207,29 +208,29 @@ def with_substitutes(
         return int(order.ids[plan.row(*clip) // samples]) if clip[1] < order.positions else None
 
     task = plan.task
-    found, records = clip_stand_ins(known, drawn, dataset, task, seed, task_id, plan.videos.ids, by_video=by_video)
+    found, records = clip_stand_ins(known, drawn, dataset, task, seed, task_id, plan.items.ids, by_video=by_video)
     records = [*uncovered(whole, found, samples), *records]
     if not found:
         return plan, records
     rows = np.array([plan.row(*clip) for clip in found])
-    return plan.substituted(rows, np.array([plan.videos.row_of[each] for each in found.values()])), records
+    return plan.substituted(rows, np.array([plan.items.row_of[each] for each in found.values()])), records
 
 
 def short_uses(plan: GenerationPlan, task_id: int) -> list[SubstitutionRow]:
     """A row for each time a short video is clamped or looped."""
     sampling = plan.task.sampling
     span = sampling.span
-    lengths = plan.videos.lengths(by_time=sampling.by_time)
-    short = np.flatnonzero((lengths[plan.video] < span) & (plan.sample == 0))
+    lengths = plan.items.length
+    short = np.flatnonzero((lengths[plan.item] < span) & (plan.sample == 0))
     return [
         SubstitutionRow(
             task_id=task_id,
             epoch=int(plan.epoch[row]),
             position=int(plan.position[row]),
             sample=-1,
-            video_id=int(plan.videos.ids[plan.video[row]]),
+            video_id=int(plan.items.ids[plan.item[row]]),
             policy=str(plan.task.dataset.on_short_video),
-            reason=f"{sampling.in_words(int(lengths[plan.video[row]]))}, a clip spans {sampling.in_words(span)}",
+            reason=f"{sampling.in_words(int(lengths[plan.item[row]]))}, a clip spans {sampling.in_words(span)}",
         )
         for row in short.tolist()
     ]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.planning.clip_keys import clip_keys
@@ -36,7 +37,7 @@ __all__ = ["GenerationPlan", "plan_batch", "plan_generation"]
 class GenerationPlan:
     """The clips of consecutive epochs of one task, in the order in which they are needed.
 
-    Arrays have length n = epochs x videos x samples, less what ``drop_last`` drops.
+    Arrays have length n = epochs x items x samples, less what ``drop_last`` drops.
     """
 
     context: "_PlanContext"
@@ -45,13 +46,13 @@ class GenerationPlan:
     epoch: NDArray[np.int64]
     iteration: NDArray[np.int64]
     position: NDArray[np.int64]
-    """Place of the video in its epoch's order, as planned; until that is settled, `ActiveGeneration` knows better."""
+    """Place of the item in its epoch's order, as planned; until that is settled, `ActiveGeneration` knows better."""
     sample: NDArray[np.int64]
-    video: NDArray[np.int64]
-    """Row of ``videos``."""
+    item: NDArray[np.int64]
+    """Row of ``items``."""
     start: NDArray[np.int64]
-    """In units of the sampling: the first frame, of which frame j of the clip is ``j * stride`` further; or ticks. Both
-    are treated by ``on_short_video`` past the end."""
+    """In units of the sampling, counted from the video's first: a frame, of which frame j of the clip is ``j * stride``
+    further; or ticks. Both are treated by ``on_short_video`` past the end of the item."""
     resolved: Resolved
     shape: tuple[int, ...]
     """Of every clip: (T,C,H,W) or (V,T,C,H,W)."""
@@ -66,9 +67,19 @@ class GenerationPlan:
         return self.context.task
 
     @property
+    def items(self) -> Items:
+        """What ``item`` indexes."""
+        return self.context.items
+
+    @property
     def videos(self) -> Videos:
         """What ``video`` indexes."""
-        return self.context.videos
+        return self.context.items.videos
+
+    @cached_property
+    def video(self) -> NDArray[np.int64]:
+        """(n,) row of ``videos`` of each clip; clips of several items may be of one video, and share its decode."""
+        return self.item if self.items.one_each else self.items.video[self.item]
 
     @property
     def number(self) -> int:
@@ -129,12 +140,13 @@ class GenerationPlan:
 
     def frames(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
         """Source frames of clips: int32 (len(rows), F)."""
-        sampling, start, video = self.task.sampling, self.start[rows], self.video[rows]
+        sampling, start, item = self.task.sampling, self.start[rows], self.item[rows]
         on_short = self.task.dataset.on_short_video
         if sampling.by_time:
-            return timed_frames(start, sampling.offsets, video, self.videos, self.context.ticks_of, on_short)
-        frames = self.videos.frames[video]
-        return clip_frames(start, sampling.frames_per_video, sampling.frame_stride, frames, on_short)
+            return timed_frames(start, sampling.offsets, item, self.items, self.context.ticks_of, on_short)
+        first, frames = self.items.begin[item], self.items.frames[item]
+        numbers = clip_frames(start - first, sampling.frames_per_video, sampling.frame_stride, frames, on_short)
+        return numbers + first[:, None].astype(np.int32)
 
     def program(self, row: int) -> Program:
         """The program of one clip."""
@@ -143,36 +155,36 @@ class GenerationPlan:
     def clip(self, row: int) -> Clips:
         """Where the random numbers of one clip have their addresses."""
         one = slice(row, row + 1)
-        return self.context.clips(self.epoch[one], self.sample[one], self.seq[one], self.video[one])
+        return self.context.clips(self.epoch[one], self.sample[one], self.seq[one], self.item[one])
 
     def substituted(
-        self, rows: NDArray[np.int64], videos: NDArray[np.int64], among: Videos | None = None
+        self, rows: NDArray[np.int64], items: NDArray[np.int64], among: Items | None = None
     ) -> "GenerationPlan":
-        """The same plan with other videos for some clips, rows of ``among``; all other clips keep their keys.
+        """The same plan with other items for some clips, rows of ``among``; all other clips keep their keys.
 
-        ``among`` begins with the videos of the plan; None = it is these.
+        ``among`` begins with the items of the plan; None = it is these.
         """
-        context = self.context if among is None else replace(self.context, videos=among)
-        return self._patched(context, rows, videos)
+        context = self.context if among is None else replace(self.context, items=among)
+        return self._patched(context, rows, items)
 
-    def corrected(self, videos: Videos, rows: NDArray[np.int64]) -> "GenerationPlan":
+    def corrected(self, items: Items, rows: NDArray[np.int64]) -> "GenerationPlan":
         """The same plan where something else is known of the videos of some clips; all other clips keep their keys."""
-        return self._patched(replace(self.context, videos=videos), rows, self.video[rows])
+        return self._patched(replace(self.context, items=items), rows, self.item[rows])
 
     def reordered(
-        self, task: TaskSpec, videos: Videos, rows: NDArray[np.int64], epochs: range, number: int, joined: int
+        self, task: TaskSpec, items: Items, rows: NDArray[np.int64], epochs: range, number: int, joined: int
     ) -> "GenerationPlan":
         """The plan of a task of the same definition, whose order is another one; nothing is decided again.
 
         Args:
             task: whose plan it is.
-            videos: the same, by what is known of them now.
+            items: the same, by what is known of them now.
             rows: this plan's row of each of its clips, in its order; see `rows_like`.
             epochs: of the task, those that ``rows`` are of.
             number: the task's number of the generation.
             joined: epoch of the group in which the task had its first.
         """
-        context = replace(self.context, task=task, videos=videos, number=number, joined=joined)
+        context = replace(self.context, task=task, items=items, number=number, joined=joined)
         context = replace(context, first_epoch=epochs.start, epochs=len(epochs))
         samples = task.sampling.samples_per_video
         shape = len(epochs), len(rows) // len(epochs) // samples, samples
@@ -180,22 +192,22 @@ class GenerationPlan:
         epoch += epochs.start
         iteration = position // task.sampling.videos_per_batch
         seq = epoch * context.iterations + iteration
-        video, start, resolved = self.video[rows], self.start[rows], self.resolved.taken(rows)
-        plan = GenerationPlan(context, seq, epoch, iteration, position, sample, video, start, resolved, self.shape)
+        item, start, resolved = self.item[rows], self.start[rows], self.resolved.taken(rows)
+        plan = GenerationPlan(context, seq, epoch, iteration, position, sample, item, start, resolved, self.shape)
         plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
         return plan
 
-    def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], videos: NDArray[np.int64]) -> "GenerationPlan":
+    def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
         """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
-        part = context.plan(self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows], videos)
+        part = context.plan(self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows], items)
         if part.shape != self.shape:
-            name = context.videos.names[int(videos[0])]
+            name = context.items.named(int(items[0]))
             raise BadInput(
                 f"task {self.task.name!r}: clips of one batch must have one size, but {name!r} gives {part.shape} and "
                 f"others {self.shape}; end with a crop, or a resize to a shape"
             )
-        video, start, keys = self.video.copy(), self.start.copy(), self.keys.copy()
-        video[rows], start[rows], keys[rows] = videos, part.start, part.keys
+        item, start, keys = self.item.copy(), self.start.copy(), self.keys.copy()
+        item[rows], start[rows], keys[rows] = items, part.start, part.keys
         resolved = self.resolved.patched(rows, part.resolved)
         plan = GenerationPlan(
             context,
@@ -204,7 +216,7 @@ class GenerationPlan:
             self.iteration,
             self.position,
             self.sample,
-            video,
+            item,
             start,
             resolved,
             self.shape,
@@ -232,7 +244,7 @@ class GenerationPlan:
 def plan_generation(
     task: TaskSpec,
     graph: AbstractGraph,
-    videos: Videos,
+    items: Items,
     draws: NDArray[np.int64],
     *,
     seed: int,
@@ -249,8 +261,8 @@ def plan_generation(
     Args:
         task: what is asked.
         graph: its checked steps.
-        videos: what it draws from.
-        draws: int64 (epochs, videos): rows of ``videos`` in the order of each epoch.
+        items: what it draws from.
+        draws: int64 (epochs, positions): rows of ``items`` in the order of each epoch.
         seed: of the random numbers.
         number: the generation's number.
         first_epoch: epoch of ``draws[0]``.
@@ -273,7 +285,7 @@ def plan_generation(
     iteration = position // sampling.videos_per_batch
     group_generation = number if group_generation is None else group_generation
     context = _PlanContext(
-        task, graph, videos, seed, number, first_epoch, epochs, per_epoch, grid, ticks_of, joined, group_generation
+        task, graph, items, seed, number, first_epoch, epochs, per_epoch, grid, ticks_of, joined, group_generation
     )
     return context.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
 
@@ -281,7 +293,7 @@ def plan_generation(
 def plan_batch(
     task: TaskSpec,
     graph: AbstractGraph,
-    videos: Videos,
+    items: Items,
     draws: NDArray[np.int64],
     *,
     seed: int,
@@ -300,12 +312,12 @@ def plan_batch(
     Args:
         task: what is asked.
         graph: its checked steps.
-        videos: what it draws from.
-        draws: (positions of the batch,) rows of ``videos`` in its order.
+        items: what it draws from.
+        draws: (positions of the batch,) rows of ``items`` in its order.
         seed: of the random numbers.
         number: the generation's number.
         epochs: of the generation.
-        positions: videos in an epoch.
+        positions: items in an epoch.
         epoch: of the batch.
         iteration: of the batch.
         ticks_of: as for `plan_generation`.
@@ -324,7 +336,7 @@ def plan_batch(
     context = _PlanContext(
         task,
         graph,
-        videos,
+        items,
         seed,
         number,
         epochs.start,
@@ -346,7 +358,7 @@ class _PlanContext:
 
     task: TaskSpec
     graph: AbstractGraph
-    videos: Videos
+    items: Items
     seed: int
     number: int
     first_epoch: int
@@ -363,26 +375,27 @@ class _PlanContext:
         return address_word(self.task.name) if self.task.sampling.coordination == Coordination.INDEPENDENT else None
 
     def clips(
-        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], video: NDArray[np.int64]
+        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], seq: NDArray[np.int64], item: NDArray[np.int64]
     ) -> Clips:
-        """The addresses of the clips at the given places, of the given rows of ``videos``."""
-        videos = self.videos
+        """The addresses of the clips at the given places, of the given rows of ``items``."""
+        items, videos = self.items, self.items.videos
+        video = items.video[item]
         size = videos.height[video], videos.width[video]
         independent = self.independent or 0
-        return Clips(self.seed, videos.words[video], epoch + self.joined, sample, seq, *size, independent, self.joined)
+        return Clips(self.seed, items.words[item], epoch + self.joined, sample, seq, *size, independent, self.joined)
 
     def _starts(
-        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], video: NDArray[np.int64], lengths: NDArray[np.int64]
+        self, epoch: NDArray[np.int64], sample: NDArray[np.int64], item: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The first unit of clips."""
-        sampling = self.task.sampling
+        """The first unit of clips, counted from that of their items."""
+        sampling, lengths = self.task.sampling, np.minimum(self.items.length, MOST_STARTS)[item]
         if sampling.clips != ClipSelection.RANDOM:
             places = places_of(self.task.steps)
             clips = sampling.samples_per_video // places
             return fixed_starts(lengths, sample, span=sampling.span, clips=clips, places=places)
         return clip_starts(
             self.seed,
-            self.videos.words[video],
+            self.items.words[item],
             self.group_generation,
             epoch + self.joined,
             sample,
@@ -399,33 +412,31 @@ class _PlanContext:
         iteration: NDArray[np.int64],
         position: NDArray[np.int64],
         sample: NDArray[np.int64],
-        video: NDArray[np.int64],
+        item: NDArray[np.int64],
     ) -> GenerationPlan:
-        """Decide the clips at the given places, of the given rows of ``videos``."""
-        sampling, videos = self.task.sampling, self.videos
+        """Decide the clips at the given places, of the given rows of ``items``."""
         seq = epoch * self.iterations + iteration
-        lengths = np.minimum(videos.lengths(by_time=sampling.by_time), MOST_STARTS)
-        start = self._starts(epoch, sample, video, lengths[video])
-        resolved = resolve(self.graph, sampling.frames_per_video, self.clips(epoch, sample, seq, video))
-        shape = _one_shape(self.task, resolved, videos, video)
-        return GenerationPlan(self, seq, epoch, iteration, position, sample, video, start, resolved, shape)
+        start = self.items.first[item] + self._starts(epoch, sample, item)
+        resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, sample, seq, item))
+        shape = _one_shape(self.task, resolved, self.items, item)
+        return GenerationPlan(self, seq, epoch, iteration, position, sample, item, start, resolved, shape)
 
 
-def _one_shape(task: TaskSpec, resolved: Resolved, videos: Videos, video: NDArray[np.int64]) -> tuple[int, ...]:
+def _one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np.int64]) -> tuple[int, ...]:
     """The shape that all clips have, or an error that names two that differ."""
     height, width = resolved.shape
     if not len(height):
         raise BadInput(
-            f"task {task.name!r}: no clips to make: there are {len(videos)} videos to draw, and drop_last leaves out a "
+            f"task {task.name!r}: no clips to make: there are {len(items)} videos to draw, and drop_last leaves out a "
             f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
         )
     odd = np.flatnonzero((height != height[0]) | (width != width[0]))
     if len(odd):
         a, b = 0, int(odd[0])
         raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one size, but {videos.names[video[a]]!r} gives "
-            f"{height[a]}x{width[a]} and {videos.names[video[b]]!r} gives {height[b]}x{width[b]}; end with a crop, or "
-            "a resize to a shape"
+            f"task {task.name!r}: clips of one batch must have one size, but {items.named(int(item[a]))!r} gives "
+            f"{height[a]}x{width[a]} and {items.named(int(item[b]))!r} gives {height[b]}x{width[b]}; end with a crop, "
+            "or a resize to a shape"
         )
     leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
     if len(leads) > 1:

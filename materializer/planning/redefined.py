@@ -29,7 +29,7 @@ _WRITTEN = {
 }
 """Place in a definition → the key, where it is another."""
 _ABSENT = object()
-_LABELS = ("labels", "label_column", "label_video_column")
+_LABELS = ("labels", "label_column", "label_video_column", "label_start_column", "label_end_column")
 
 Settings = dict[str, Any]
 """A definition, or a part of it."""

@@ -201,7 +201,8 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
     sampling = plan.task.sampling
     regular = np.zeros(len(rows), bool)
     if not sampling.by_time:
-        regular = plan.start[rows] + sampling.span <= plan.videos.frames[plan.video[rows]]
+        items, item = plan.items, plan.item[rows]
+        regular = plan.start[rows] + sampling.span <= items.begin[item] + items.frames[item]
     lists: list[NDArray[np.int32] | None] = [None] * len(rows)
     for k, frames in zip(np.flatnonzero(~regular).tolist(), plan.frames(rows[~regular]), strict=True):
         lists[k] = frames

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.spec import TaskSpec
 
@@ -28,27 +28,27 @@ def asks_for(task: TaskSpec, what: str) -> bool:
 
 
 def rows_like(
-    plan: GenerationPlan, videos: Videos, draws: NDArray[np.int64], group_epoch: int
+    plan: GenerationPlan, items: Items, draws: NDArray[np.int64], group_epoch: int
 ) -> NDArray[np.int64] | None:
     """The rows of a plan that have the clips of another order.
 
     Args:
         plan: of a task of the same definition, all of whose positions are planned.
-        videos: what the other one draws from.
-        draws: int64 (epochs, videos): its order, as rows of ``videos``.
+        items: what the other one draws from.
+        draws: int64 (epochs, positions): its order, as rows of ``items``.
         group_epoch: the group's epoch of ``draws[0]``.
 
     Returns:
-        (epochs x videos x samples,) rows in that order; None if the plan does not have all of them.
+        (epochs x positions x samples,) rows in that order; None if the plan does not have all of them.
     """
     (epochs, count), samples = draws.shape, plan.task.sampling.samples_per_video
     first = group_epoch - plan.first_epoch - plan.context.joined
     if first < 0 or first + epochs > plan.context.epochs or len(plan) != plan.context.epochs * count * samples:
         return None
-    standing = plan.video.reshape(plan.context.epochs, count, samples)[first : first + epochs]
-    if (standing != standing[:, :, :1]).any() or not _are_same(plan.videos, videos, plan.task):
-        return None  # another video stands in for one clip, or more is known of a video by now
-    position_of = np.full((epochs, len(videos)), -1)
+    standing = plan.item.reshape(plan.context.epochs, count, samples)[first : first + epochs]
+    if (standing != standing[:, :, :1]).any() or not _are_same(plan.items, items, plan.task):
+        return None  # another one stands in for one clip, or more is known of a video by now
+    position_of = np.full((epochs, len(items)), -1)
     np.put_along_axis(position_of, standing[:, :, 0], np.arange(count)[None, :], axis=1)
     position = np.take_along_axis(position_of, draws, axis=1)
     if (position < 0).any():
@@ -57,10 +57,11 @@ def rows_like(
     return np.asarray((place[:, :, None] * samples + np.arange(samples)).reshape(-1))
 
 
-def _are_same(videos: Videos, others: Videos, task: TaskSpec) -> bool:
-    """Whether the same is known of two plans' videos, as far as it decides clips."""
-    if videos is others:
+def _are_same(items: Items, others: Items, task: TaskSpec) -> bool:
+    """Whether the same is known of two plans' items, as far as it decides clips."""
+    if items is others:
         return True
     deciding = "ids", "frames", "height", "width", *(("pace", "last") if task.sampling.by_time else ())
-    columns = ((getattr(videos, name), getattr(others, name)) for name in deciding)
-    return videos.keys == others.keys and all(np.array_equal(mine, theirs) for mine, theirs in columns)
+    columns = [(getattr(items.videos, name), getattr(others.videos, name)) for name in deciding]
+    columns += [(getattr(items, name), getattr(others, name)) for name in ("ids", "first", "length")]
+    return items.videos.keys == others.videos.keys and all(np.array_equal(mine, theirs) for mine, theirs in columns)

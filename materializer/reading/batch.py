@@ -17,7 +17,7 @@ from viewcache.materializer.shown import html_table
 
 __all__ = ["PER_CLIP", "Batch", "Buffers", "check_rank", "check_shares", "rank_share"]
 
-PER_CLIP = ("label", "index", "frame", "time_s", "sample")
+PER_CLIP = ("label", "index", "frame", "time_s", "sample", "item", "start_s", "end_s")
 """Fields of a batch that are arrays with a row for each clip, beside its pixels."""
 
 _NAMED = 4
@@ -42,7 +42,13 @@ class Batch:
     time_s: NDArray[np.float64]
     """(b,T) presentation times in seconds."""
     sample: NDArray[np.int64]
-    """(b,) ordinal of each clip among those of its video in the epoch."""
+    """(b,) ordinal of each clip among those of its item in the epoch."""
+    item: NDArray[np.int64]
+    """(b,) ``item_id`` of each clip: of a segment, or ``index`` where a whole video is drawn."""
+    start_s: NDArray[np.float64]
+    """(b,) where the segment begins in seconds, as the label table says; 0 where it leaves that open."""
+    end_s: NDArray[np.float64]
+    """(b,) where it ends; infinity where the table leaves that open."""
     videos: tuple[str, ...] = ()
     """(b) names of the videos."""
     keys: tuple[str, ...] = ()

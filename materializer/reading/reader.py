@@ -381,6 +381,7 @@ class Reader:
     ) -> Batch:
         videos = plan.video[rows]
         dataset, ids = self.task.dataset, plan.videos.ids[videos]
+        items, item = plan.items, plan.item[rows]
         frames = np.empty(out.shape[:-3], np.int64)
         times = np.empty(out.shape[:-3], np.float64)
         planned = zip(rows, plan.frames(np.array(rows, np.int64)), ids.tolist(), strict=True)
@@ -392,11 +393,14 @@ class Reader:
             epoch=reading.epoch,
             iteration=reading.iteration,
             video=out,
-            label=dataset.labels(ids),
+            label=dataset.labels(items.ids[item]),
             index=ids,
             frame=frames,
             time_s=times,
             sample=plan.sample[rows],
+            item=items.ids[item],
+            start_s=np.where(np.isfinite(items.start_s[item]), items.start_s[item], 0.0),
+            end_s=items.end_s[item],
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),
             keys=keys,
             waited_s=reading.waited_s,

@@ -1,6 +1,7 @@
 """What was decided for clips: their source frames, and every operation with what was drawn for it."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 
@@ -18,6 +19,9 @@ def clip_recipes(plan: GenerationPlan, rows: Sequence[int]) -> tuple[ClipRecipe,
         ClipRecipe(
             video=plan.videos.names[int(plan.video[row])],
             sample=int(plan.sample[row]),
+            item=int(plan.items.ids[plan.item[row]]),
+            start_s=_unless_open(float(plan.items.start_s[plan.item[row]])),
+            end_s=_unless_open(float(plan.items.end_s[plan.item[row]])),
             frames=tuple(source_frames(grow(plan.program(row), frames, plan.drawn(row))).ravel().tolist()),
             steps=tuple(plan.program(row).describe(plan.drawn(row))),
         )
@@ -25,8 +29,12 @@ def clip_recipes(plan: GenerationPlan, rows: Sequence[int]) -> tuple[ClipRecipe,
     )
 
 
+def _unless_open(seconds: float) -> float | None:
+    return seconds if isfinite(seconds) else None
+
+
 def rows_of_video(plan: GenerationPlan, video_id: int, epoch: int) -> list[int]:
-    """The clips of a video in an epoch; none where it is not drawn."""
+    """The clips of a video, or of its segments, in an epoch; none where it is not drawn."""
     place = plan.videos.row_of.get(video_id, -1)
     rows: list[int] = np.flatnonzero((plan.video == place) & (plan.epoch == epoch)).tolist()
     return rows

@@ -84,11 +84,24 @@ class ClipRecipe:
     video: str
     """Its video's name."""
     sample: int
-    """Ordinal of the clip among the video's clips in its epoch."""
+    """Ordinal of the clip among its item's clips in its epoch."""
+    item: int
+    """``item_id``: of a segment, or the video's own where it is drawn as a whole."""
+    start_s: float | None
+    """Where the segment begins, in seconds; None where the video does."""
+    end_s: float | None
+    """Where it ends; None where the video does."""
     frames: tuple[int, ...]
     """Source frames, in the order of the clip; of several views one after the other."""
     steps: tuple[dict[str, object], ...]
     """What is done to them, with what was drawn for it; see `Program.describe`."""
+
+    @property
+    def segment(self) -> str:
+        """Its segment of the video in words; empty where it is drawn as a whole."""
+        begin = "" if self.start_s is None else f"from {self.start_s:g} s"
+        end = "" if self.end_s is None else f"to {self.end_s:g} s"
+        return f"segment {begin} {end}".replace("  ", " ").strip() if begin or end else ""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ class PlannedClips(Makeable):
 
     @abstractmethod
     def drawn_id(self, row: int) -> int:
-        """The video that was drawn for a row's place, whichever gives the clip."""
+        """The item that was drawn for a row's place, whichever gives the clip."""
 
     @abstractmethod
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
@@ -59,6 +59,10 @@ class PlannedClips(Makeable):
     def video(self, row: int) -> str:
         """Content key of the video that a row's clip is of."""
         return self.plan.videos.keys[int(self.plan.video[row])]
+
+    def item_id(self, row: int) -> int:
+        """The catalog's id of the item that a row's clip is of."""
+        return int(self.plan.items.ids[int(self.plan.item[row])])
 
     def video_id(self, row: int) -> int:
         """The catalog's id of the video that a row's clip is of."""
@@ -155,7 +159,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         return self.planned_index(epoch, position) * self.samples + sample
 
     def drawn_id(self, row: int) -> int:
-        """The video that was drawn for a row's place, whichever gives the clip."""
+        """The item that was drawn for a row's place, whichever gives the clip."""
         return int(self.order.ids[row // self.samples])
 
     def planned_index(self, epoch: int, position: int) -> int:

@@ -46,7 +46,7 @@ class OrderGroup(Protocol[SomeTask]):
         """Plans of a generation's epochs that tasks of the same definition have, and their rows' objects."""
 
     def newest_drawn(self, group_generation: int) -> int | None:
-        """The largest ``video_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
+        """The largest ``item_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
 
     def matching_generations(
         self, task: SomeTask, number: int, *, joined: bool = False

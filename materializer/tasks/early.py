@@ -27,7 +27,7 @@ from viewcache.materializer.spec import OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.batch_work import BatchWork
 from viewcache.materializer.tasks.drawn import DrawnGeneration
 from viewcache.materializer.tasks.numbering import Numbering
-from viewcache.materializer.tasks.replacing import with_videos
+from viewcache.materializer.tasks.replacing import with_items
 
 __all__ = ["Early"]
 
@@ -122,7 +122,7 @@ class Early:
         self._recent.clear()
 
     def candidates(self) -> NDArray[np.int64]:
-        """Ids of the videos that an epoch has, by name: drawn ones if the first epoch is drawn; draws nothing.
+        """Ids of the items that an epoch has, by name: drawn ones if the first epoch is drawn; draws nothing.
 
         Raises:
             BadVideo: one is known to be bad, none is drawn, and the policy is ``raise``.
@@ -164,10 +164,9 @@ class Early:
         """The first of some videos that can be decoded: so many as a batch has, of which one is known."""
         task = self._task
         dataset, sampling = task.dataset, task.spec.sampling
-        row_of = dataset.files.row_of
         for at in range(0, len(ids), LOOKED_AT):
             part = ids[at : at + LOOKED_AT].tolist()
-            dataset.files.headers.look([row_of[each] for each in part if each in row_of])
+            dataset.files.headers.look(dataset.file_rows(part))
             found = [each for each in part if dataset.gives(each, sampling.span)]
             if found:
                 return found[: sampling.videos_per_batch]
@@ -202,7 +201,7 @@ class Early:
             spec,
             seed,
             task.task_id,
-            dataset.files.ids,
+            dataset.items.ids,
             by_video=together,
         )
         trial = self.trial()
@@ -213,7 +212,7 @@ class Early:
             plan = self._plan(epoch, iteration, drawn, ids)
             if single:
                 rows = [(position - first) * samples + sample for _, position, sample in single]
-                plan = with_videos(plan, rows, list(single.values()), dataset)
+                plan = with_items(plan, rows, list(single.values()), dataset)
             self._check_shape(plan, trial)
             object_ids = np.zeros(len(plan), np.int64)
             self._numbering.some(plan, np.arange(len(plan)), object_ids)
@@ -241,19 +240,18 @@ class Early:
 
     def _prefer(self, epoch: int, first: int, ahead: NDArray[np.int64]) -> None:
         """Let the headers of videos be read in the order in which a reader needs them, from where it is."""
-        files, before = self._task.dataset.files, self._preferred
-        if len(files.headers) and (before is None or before[0] != epoch or first < before[1]):
+        dataset, before = self._task.dataset, self._preferred
+        if len(dataset.files.headers) and (before is None or before[0] != epoch or first < before[1]):
             self._preferred = epoch, first
-            row_of = files.row_of
-            files.headers.prefer(row_of[each] for each in ahead.tolist() if each in row_of)
+            dataset.files.headers.prefer(dict.fromkeys(dataset.file_rows(ahead.tolist())))
 
     def _plan(self, epoch: int, iteration: int, drawn: DrawnGeneration, ids: Sequence[int]) -> GenerationPlan:
         task = self._task
-        videos, rows = np.unique(np.array(ids, np.int64), return_inverse=True)
+        items, rows = np.unique(np.array(ids, np.int64), return_inverse=True)
         return plan_batch(
             task.spec,
             task.graph,
-            task.dataset.videos(videos.tolist()),
+            task.dataset.items_of(items.tolist()),
             rows.reshape(-1),
             seed=task.seed,
             number=drawn.number,
@@ -269,7 +267,7 @@ class Early:
 
     def _check_shape(self, plan: GenerationPlan, trial: GenerationPlan) -> None:
         if plan.shape != trial.shape:
-            name, other = plan.videos.names[int(plan.video[0])], trial.videos.names[int(trial.video[0])]
+            name, other = plan.items.named(int(plan.item[0])), trial.items.named(int(trial.item[0]))
             raise BadInput(
                 f"task {self._task.spec.name!r}: clips of one batch must have one size, but {name!r} gives "
                 f"{plan.shape} and {other!r} gives {trial.shape}; end with a crop, or a resize to a shape"

@@ -146,7 +146,7 @@ class Group:
         return found
 
     def newest_drawn(self, group_generation: int) -> int | None:
-        """The largest ``video_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
+        """The largest ``item_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
         drawn: list[int] = []
         for task in list(self._tasks.values()):
             number = group_generation - task.skipped

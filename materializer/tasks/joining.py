@@ -30,7 +30,7 @@ class DrawingGroup(Protocol):
     """What is asked of the tasks that draw together."""
 
     def newest_drawn(self, group_generation: int) -> int | None:
-        """The largest ``video_id`` that one of them has drawn of a generation; None if none has."""
+        """The largest ``item_id`` that one of them has drawn of a generation; None if none has."""
 
 
 class JoiningTask(Protocol):
@@ -74,7 +74,7 @@ class Joining:
         self._next = 0
         """The first generation that is not known to be drawn."""
         self._told: set[int] = set()
-        """Videos that do not go with those that were drawn."""
+        """Items that do not go with those that were drawn."""
 
     def before(self, number: int) -> None:
         """A generation is about to be read or planned: it is drawn now if it is not, of what is there by now.
@@ -108,7 +108,7 @@ class Joining:
         task, group = self._task, self._task.group
         with growing.lock:
             newest = None if group is None else group.newest_drawn(task.group_generation_of(number))
-            if newest is None or newest > growing.files.ids.max():
+            if newest is None or newest > task.dataset.items.ids.max():
                 growing.list()
             self._take_in(growing.files)
             candidates = task.dataset.candidates(task.spec)
@@ -153,11 +153,11 @@ class Joining:
         if not seen.any() or seen.all():
             return
         odd = task.outline.misfits(dataset, usable[~seen], int(usable[seen][0]))
-        for video_id, why in odd.items():
+        for item_id, why in odd.items():
             if task.spec.dataset.on_bad_video == OnBadVideo.RAISE:
                 raise BadVideo(f"{why}; or remove it, or set on_bad_video: skip")
-            dataset.leave_out(video_id, why)
-            if video_id not in self._told:
-                self._told.add(video_id)
+            dataset.leave_out(item_id, why)
+            if item_id not in self._told:
+                self._told.add(item_id)
                 _log.warning("%s", why, extra={"action": "misfit"})
                 self._catalog.add_events([EventRow("error", task.task_id, detail=f"misfit: {why}")])

@@ -77,11 +77,13 @@ class Outline:
         return self._shape
 
     def most_iterations(self) -> int:
-        """Batches that an epoch has at most; of a dataset that grows as many as all its files would give."""
-        task, files = self._task, self._task.dataset.files
+        """Batches that an epoch has at most; of a dataset that grows as many as all its items would give."""
+        task, dataset = self._task, self._task.dataset
         if not task.spec.dataset.grows:
             return task.iterations(0)
-        return iterations(len(files) + len(files.gone), task.spec.sampling.videos_per_batch, drop_last=False)
+        return iterations(
+            len(dataset.items) + len(dataset.files.gone), task.spec.sampling.videos_per_batch, drop_last=False
+        )
 
     def batch_sizes(self) -> set[int]:
         """How many videos a batch of the first epoch has: the usual number, and that of the last batch.
@@ -125,11 +127,11 @@ class Outline:
 
     def _plan(self, dataset: Dataset, ids: NDArray[np.int64], *, spare: bool) -> GenerationPlan:
         task = self._task
-        videos, draws, _ = dataset.resolve_draws(task.spec, task.seed, 0, ids[None], {})
+        items, draws, _ = dataset.resolve_draws(task.spec, task.seed, 0, ids[None], {})
         return plan_generation(
             task.spec,
             task.graph,
-            videos,
+            items,
             draws,
             seed=task.seed,
             number=0,
@@ -140,22 +142,21 @@ class Outline:
         )
 
     def misfits(self, dataset: Dataset, ids: NDArray[np.int64], like: int) -> dict[int, str]:
-        """Which videos would give clips of another shape than one that was drawn, or none; each with the reason.
+        """Which items would give clips of another shape than one that was drawn, or none; each with the reason.
 
         Args:
             dataset: of the task, which it may not have taken in yet.
-            ids: of videos that can be decoded.
+            ids: of items that can be decoded.
             like: the one that was drawn.
         """
-        files = dataset.files
-        rows = [files.row_of[each] for each in ids.tolist()]
+        files, rows = dataset.files, dataset.file_rows(ids.tolist())
         sizes = list(zip(files.height[rows].tolist(), files.width[rows].tolist(), strict=True))
         for at in {size: at for at, size in enumerate(sizes) if size not in self._shapes}.values():
             self._shapes[sizes[at]] = self._shape_of(dataset, ids[at : at + 1])
         shape = self._shape_of(dataset, np.array([like]))
         return {
-            video_id: f"{files.uris[row]}: {_unlike(self._shapes[size], shape)}"
-            for video_id, row, size in zip(ids.tolist(), rows, sizes, strict=True)
+            item_id: f"{files.uris[row]}: {_unlike(self._shapes[size], shape)}"
+            for item_id, row, size in zip(ids.tolist(), rows, sizes, strict=True)
             if self._shapes[size] != shape
         }
 

@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.draws import short_uses, stand_ins, with_substitutes
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -59,11 +58,12 @@ class Planner:
         """
         spec, epochs, known = self.spec, drawn.epochs, drawn.known
         ids, settled = drawn.order.ids.reshape(len(epochs), -1), drawn.order.settled
-        videos, draws, used = self.dataset.resolve_draws(
-            spec, self.seed, epochs.start, ids, stand_ins(known), by_video=together
+        of_clips = [each.replacement_id for each in known if each.sample >= 0 and each.replacement_id is not None]
+        items, draws, used = self.dataset.resolve_draws(
+            spec, self.seed, epochs.start, ids, stand_ins(known), of_clips, by_video=together
         )
         used = [replace(row, task_id=self.task_id) for row in used]
-        found = self._like(twins, videos, draws, drawn) if together and not _of_clips(known) else None
+        found = self._like(twins, items, draws, drawn) if together and not of_clips else None
         if found is not None:
             plan, object_ids = found
             order = Order(ids, settled)
@@ -71,7 +71,7 @@ class Planner:
             plan = plan_generation(
                 spec,
                 self.graph,
-                videos,
+                items,
                 draws,
                 seed=self.seed,
                 number=drawn.number,
@@ -93,18 +93,13 @@ class Planner:
         return active
 
     def _like(
-        self, twins: Iterable[Twin], videos: Videos, draws: NDArray[np.int64], drawn: DrawnGeneration
+        self, twins: Iterable[Twin], items: Items, draws: NDArray[np.int64], drawn: DrawnGeneration
     ) -> Twin | None:
         """The first of some plans that has all clips, in this task's order."""
         for plan, object_ids in twins:
-            rows = rows_like(plan, videos, draws, drawn.first_epoch + drawn.joined)
+            rows = rows_like(plan, items, draws, drawn.first_epoch + drawn.joined)
             if rows is not None and plan.context.grid == drawn.grid:
-                mine = plan.reordered(self.spec, videos, rows, drawn.epochs, drawn.number, drawn.joined)
+                mine = plan.reordered(self.spec, items, rows, drawn.epochs, drawn.number, drawn.joined)
                 self.numbering.twin(mine, object_ids[rows])
                 return mine, object_ids[rows]
         return None
-
-
-def _of_clips(known: Iterable[SubstitutionRow]) -> bool:
-    """Whether other videos stand in for single clips, by record."""
-    return any(each.sample >= 0 and each.replacement_id is not None for each in known)

@@ -22,18 +22,16 @@ from viewcache.materializer.spec import OnBadVideo, TaskSpec
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
 
-__all__ = ["Replacing", "with_videos"]
+__all__ = ["Replacing", "with_items"]
 
 
-def with_videos(
-    plan: GenerationPlan, rows: Sequence[int], video_ids: Sequence[int], dataset: Dataset
-) -> GenerationPlan:
-    """The same plan with these videos for some clips; all other clips keep their keys."""
-    videos = plan.videos
-    new = [each for each in dict.fromkeys(video_ids) if each not in videos.row_of]
+def with_items(plan: GenerationPlan, rows: Sequence[int], ids: Sequence[int], dataset: Dataset) -> GenerationPlan:
+    """The same plan with these items for some clips; all other clips keep their keys."""
+    items = plan.items
+    new = [each for each in dict.fromkeys(ids) if each not in items.row_of]
     if new:
-        videos = videos.joined(dataset.videos(new))
-    return plan.substituted(np.array(rows), np.array([videos.row_of[each] for each in video_ids]), videos)
+        items = items.joined(dataset.items_of(new))
+    return plan.substituted(np.array(rows), np.array([items.row_of[each] for each in ids]), items)
 
 
 class Replacing:
@@ -56,7 +54,7 @@ class Replacing:
         self._task_id = task_id
         self._seed = seed
         self._tried: dict[tuple[int, int, int], set[int]] = {}
-        """Place of a clip → ids of the videos that could not give it."""
+        """Place of a clip → ids of the items that could not give it."""
 
     def substitute(
         self,
@@ -88,10 +86,10 @@ class Replacing:
         if self._spec.dataset.on_bad_video == OnBadVideo.RAISE or len(dataset.base) < 2:
             raise BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
         plan, records, chosen = clips.plan, [], []
-        among = plan.videos.ids if isinstance(clips, ActiveGeneration) else dataset.files.ids
+        among = plan.items.ids if isinstance(clips, ActiveGeneration) else dataset.items.ids
         may = dataset.may_stand_in(among, self._spec.sampling.span)
         for row in rows:
-            (epoch, position, sample), failed = clips.place(row), clips.video_id(row)
+            (epoch, position, sample), failed = clips.place(row), clips.item_id(row)
             place = substitute_place(position, clips.drawn_id(row), by_video=by_video)
             tried = self._tried.setdefault((epoch, place, sample), set())
             tried |= {failed, clips.drawn_id(row)}
@@ -113,11 +111,11 @@ class Replacing:
         self,
         clips: PlannedClips,
         rows: Sequence[int],
-        video_ids: Sequence[int],
+        ids: Sequence[int],
         guard: Callable[[], AbstractContextManager[object]],
         records: Sequence[SubstitutionRow] = (),
     ) -> None:
-        plan = with_videos(clips.plan, rows, video_ids, self._dataset())
+        plan = with_items(clips.plan, rows, ids, self._dataset())
         object_ids = clips.object_ids.copy()
         self._numbering.some(plan, np.array(rows), object_ids)
         if isinstance(clips, ActiveGeneration):
@@ -133,10 +131,16 @@ class Replacing:
         """
         plan, dataset = clips.plan, self._dataset()
         rows = np.flatnonzero(plan.video == plan.videos.row_of.get(video_id, -1))
-        if not len(rows) or not dataset.is_usable(video_id, self._spec.sampling.span):
+        span = self._spec.sampling.span
+        unusable = [
+            each for each in np.unique(plan.items.ids[plan.item[rows]]).tolist() if not dataset.is_usable(each, span)
+        ]
+        if unusable and (why := dataset.too_little(unusable[0], span)):
+            return why
+        if not len(rows) or unusable:
             return ""  # who makes its clips finds that it cannot give them, which is the policy's case
         try:
-            plan = plan.corrected(dataset.known_now(plan.videos, video_id), rows)
+            plan = plan.corrected(dataset.known_now(plan.items, video_id), rows)
         except BadInput as error:
             return str(error)
         object_ids = clips.object_ids.copy()

@@ -11,7 +11,7 @@ import pytest
 
 from viewcache.catalog.confined import QueryLimits
 from viewcache.errors import BadInput, DatasetNotFound, QueryRefused
-from viewcache.materializer.dataset.labels import labels_for
+from viewcache.materializer.dataset.labels import Labels, Value, labels_for
 from viewcache.materializer.dataset.predicate import matching
 
 PATHS = ["cats/a.mp4", "cats/b.mp4", "dogs/a.mkv", "dogs/c d.mp4"]
@@ -24,10 +24,23 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
+def by_video(count: int, said: Labels) -> list[tuple[Value, dict[str, Value]]]:
+    """Label and further columns of each of so many videos, as a table of one row a video has them."""
+    out: list[tuple[Value, dict[str, Value]]] = [(None, {}) for _ in range(count)]
+    for at, video in enumerate(said.video.tolist()):
+        out[video] = said.label[at], {name: values[at] for name, values in said.columns.items()}
+    return out
+
+
+def labels_of(count: int, said: Labels) -> list[Value]:
+    """The label of each of so many videos."""
+    return [label for label, _ in by_video(count, said)]
+
+
 def test_folder_names() -> None:
     """The parent folder is the label; a video at the top has none."""
-    assert [each.label for each in labels_for([*PATHS, "x.mp4"], "folders")] == ["cats", "cats", "dogs", "dogs", None]
-    assert [each.label for each in labels_for(PATHS, None)] == [None] * 4
+    assert labels_of(5, labels_for([*PATHS, "x.mp4"], "folders")) == ["cats", "cats", "dogs", "dogs", None]
+    assert labels_of(4, labels_for(PATHS, None)) == [None] * 4
 
 
 def test_csv(tmp_path: Path) -> None:
@@ -35,16 +48,16 @@ def test_csv(tmp_path: Path) -> None:
     table = written(
         tmp_path, "video,label,weight,note\ncats/a.mp4,1,0.5,x\n./dogs/a,2,,y\ndogs.-c.20d,3,2,\nb.mp4,4,1,z\n"
     )
-    got = labels_for(PATHS, table)
-    assert [each.label for each in got] == [1, 4, 2, 3]
-    assert got[2].columns == {"weight": None, "note": "y"}
-    assert got[3].columns == {"weight": 2.0, "note": None}
+    got = by_video(4, labels_for(PATHS, table))
+    assert [label for label, _ in got] == [1, 4, 2, 3]
+    assert got[2][1] == {"weight": None, "note": "y"}
+    assert got[3][1] == {"weight": 2.0, "note": None}
 
 
 def test_names_that_could_mean_two(tmp_path: Path) -> None:
     """A file name that two videos share labels neither."""
     table = written(tmp_path, "video,label\na.mp4,1\nb.mp4,2\na,3\n")
-    assert [each.label for each in labels_for([*PATHS, "x/a.mp4"], table)] == [None, 2, None, None, None]
+    assert labels_of(5, labels_for([*PATHS, "x/a.mp4"], table)) == [None, 2, None, None, None]
 
 
 def test_parquet_and_other_columns(tmp_path: Path) -> None:
@@ -52,9 +65,9 @@ def test_parquet_and_other_columns(tmp_path: Path) -> None:
     table = pa.table({"id": ["cats/a", "cats/b"], "class": ["x", "y"], "ok": [True, False], "n": [1, 2]})
     path = tmp_path / "t.parquet"
     pyarrow.parquet.write_table(table, path)
-    got = labels_for(PATHS, str(path), "id", "class")
-    assert [each.label for each in got] == ["x", "y", None, None]
-    assert got[0].columns == {"ok": True, "n": 1}
+    got = by_video(4, labels_for(PATHS, str(path), "id", "class"))
+    assert [label for label, _ in got] == ["x", "y", None, None]
+    assert got[0][1] == {"ok": True, "n": 1}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +192,7 @@ def test_a_label_column_that_is_not_there_is_refused(tmp_path: Path) -> None:
     table = written(tmp_path, "video,class\ncats/a.mp4,1\n")
     with pytest.raises(BadInput, match="has no column 'clas'; it has 'video', 'class'"):
         labels_for(PATHS, str(table), label_column="clas")
-    assert labels_for(PATHS, str(table))[0].columns == {"class": 1}
+    assert by_video(4, labels_for(PATHS, str(table)))[0][1] == {"class": 1}
 
 
 def test_a_twin_that_comes_later_does_not_take_a_label(tmp_path: Path) -> None:
@@ -188,4 +201,4 @@ def test_a_twin_that_comes_later_does_not_take_a_label(tmp_path: Path) -> None:
     table.write_text("video,label\ncats/a,1\nb,2\n")
     paths = ["cats/a.mkv", "cats/a.mp4", "dogs/b.mkv", "dogs/b.mp4"]
     names = ["cats.-a..mkv", "cats.-a", "dogs.-b", "dogs.-b..mp4"]
-    assert [each.label for each in labels_for(paths, str(table), names=names)] == [None, 1, 2, None]
+    assert labels_of(4, labels_for(paths, str(table), names=names)) == [None, 1, 2, None]

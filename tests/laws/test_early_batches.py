@@ -238,7 +238,7 @@ def test_a_file_that_is_replaced_before_its_header_is_read(tmp_path: Path, large
         task.dataset.files.headers.wait()
         file = task.dataset.one("v5")
         assert file.stamp.mtime_ns == (videos / "v5.mp4").stat().st_mtime_ns
-        assert file.key in task.dataset.videos([file.video_id]).keys
+        assert file.key in task.dataset.items_of([file.video_id]).videos.keys
     assert digests(tmp_path / "s", videos) == digests(tmp_path / "fresh", videos)
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from tests.tiny import AUGMENTATION
 from viewcache.api.config.load import load
 from viewcache.materializer import randomness
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
@@ -92,7 +93,15 @@ def plan_of(
     first = number * epochs
     draws = np.stack([draw_epoch(seed, spec.name, epoch, len(videos)) for epoch in range(first, first + epochs)])
     return plan_generation(
-        spec, graph, videos, draws, seed=seed, number=number, first_epoch=first, grid=grid, ticks_of=all_even
+        spec,
+        graph,
+        Items.whole(videos, by_time=spec.sampling.by_time),
+        draws,
+        seed=seed,
+        number=number,
+        first_epoch=first,
+        grid=grid,
+        ticks_of=all_even,
     )
 
 

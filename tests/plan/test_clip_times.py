@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.plan.plans import all_even, videos_of
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.clock import even_pace, last_tick, nearest, nearest_even
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.media.facts import FrameTimes
 from viewcache.materializer.planning.clip_times import timed_frames
 from viewcache.materializer.sampling import TICKS_PER_S, SamplingSpec
@@ -73,34 +74,34 @@ def test_what_has_no_pace() -> None:
 )
 def test_clips_keep_within_their_video(fps: float, count: int, frames: int, start: int, on_short: str) -> None:
     """Frames are of the video, and rise unless a short one starts again."""
-    given = videos_of(1, frames=frames)
+    given = Items.whole(videos_of(1, frames=frames), by_time=True)
     sampling = SamplingSpec(1, count, fps=fps)
-    start = start % max(1, int(given.last[0]) + 2 - sampling.span)
+    start = start % max(1, int(given.videos.last[0]) + 2 - sampling.span)
     found = timed_frames(np.array([start]), sampling.offsets, np.zeros(1, int), given, all_even, on_short)
     assert found.shape == (1, count)
     assert found.min() >= 0
     assert found.max() < frames
-    if on_short == OnShortVideo.CLAMP or start + sampling.span <= given.last[0] + 1:
+    if on_short == OnShortVideo.CLAMP or start + sampling.span <= given.videos.last[0] + 1:
         assert (np.diff(found[0]) >= 0).all()
 
 
 def test_a_short_video_starts_again() -> None:
     """At its rate: three frames, one every 1,000 ticks, looped."""
-    given, sampling = videos_of(1, frames=3), SamplingSpec(1, 8, fps=30)
+    given, sampling = Items.whole(videos_of(1, frames=3), by_time=True), SamplingSpec(1, 8, fps=30)
     found = timed_frames(np.zeros(1, int), sampling.offsets, np.zeros(1, int), given, all_even, OnShortVideo.LOOP)
     assert found[0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
 
 
 def test_a_short_video_that_was_not_left_out() -> None:
     """The caller's mistake is an error, not a clip that ends early."""
-    given, sampling = videos_of(1, frames=3), SamplingSpec(1, 8, fps=30)
+    given, sampling = Items.whole(videos_of(1, frames=3), by_time=True), SamplingSpec(1, 8, fps=30)
     with pytest.raises(BadInput, match="a video is shorter"):
         timed_frames(np.zeros(1, int), sampling.offsets, np.zeros(1, int), given, all_even, "skip")
 
 
 def test_a_grid_of_times_is_one_of_frames() -> None:
     """A task of half the rate that starts on the same grid needs no frame that the other does not."""
-    given = videos_of(1, frames=300)
+    given = Items.whole(videos_of(1, frames=300), by_time=True)
     fast, slow = SamplingSpec(1, 40, fps=12), SamplingSpec(1, 10, fps=6)
     for shift in range(10):
         start = 1234 + shift * fast.pitch

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.tiny import config
 from viewcache.api.session.cache import Cache
 
-__all__ = ["LONG_AGO_S", "arrive", "epoch_of", "names_of", "streaming"]
+__all__ = ["LONG_AGO_S", "aged", "arrive", "epoch_of", "names_of", "streaming"]
 
 LONG_AGO_S = 1_000.0
 """Seconds since a file was written: longer than `settle`, also than what is given to one that cannot be read."""

@@ -9,10 +9,13 @@ with chosen as (
     where u.task = $task and u.epoch = $epoch and u.iteration = $iteration
 )
 select
-    c.position, c.sample, o.key, o.state, o.shape, o.video, v.label, v.fps, k.physical, f.frames
+    c.position, c.sample, o.key, o.state, o.shape, o.video, case when d.video_id = o.video_id then i.label else v.label end
+    as label, v.fps, k.physical, f.frames
 from chosen c
 join objects o on o.object_id = c.object_id
 left join videos v on v.video_id = o.video_id
+left join draws d on d.task = $task and d.epoch = $epoch and d.position = c.position
+left join items i on i.item_id = d.item_id
 left join copies k on k.object_id = c.object_id and k.tier = 'local'
 left join (
     select r.object_id, string_agg(cast(r.frame as text), ' ' order by r.ordinal) as frames

@@ -1,10 +1,11 @@
--- Which of some videos are drawn for certain, and by which tasks.
+-- Which of some videos are drawn for certain, or a segment of them, and by which tasks.
 -- Given: changed (video_id bigint)
 -- Columns: task_id bigint, task text, video_id bigint
-select distinct w.task_id, t.name as task, w.video_id
+select distinct w.task_id, t.name as task, c.video_id
 from draw w
-join changed c on c.video_id = w.video_id
+left join item i on i.item_id = w.video_id
+join changed c on c.video_id = coalesce(i.video_id, w.video_id)
 join task t on t.task_id = w.task_id
 left join settled s on s.task_id = w.task_id and s.epoch = w.epoch
 where w.position < coalesce(s.positions, w.position + 1)
-order by w.task_id, w.video_id
+order by w.task_id, c.video_id

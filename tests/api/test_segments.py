@@ -1,0 +1,89 @@
+"""Segments where people look: plans, pictures, single frames, SQL conditions, and what verify says of them."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.api.test_show import words
+from tests.tiny import config, encode_folder, pixels
+from viewcache.api.audit.verify import verify
+from viewcache.api.cli.tables import preview_lines
+from viewcache.api.config.find import Located
+from viewcache.api.config.load import load
+from viewcache.api.preview.plan import previews
+
+ROWS = "video,start_s,end_s,label,split\n" + "".join(
+    f"v{k},{start},{start + 1},{label},{split}\n"
+    for k in range(4)
+    for start, label, split in ((0, "run", "a"), (0.5, "jump", "b"), (2, "sit", "a"))
+)
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five videos of 100 frames, one of which has no row."""
+    return encode_folder(tmp_path_factory.mktemp("looked"), {f"v{k}.mp4": 100 for k in range(5)})
+
+
+@pytest.fixture
+def described(tmp_path: Path, videos: Path) -> dict[str, object]:
+    """A task of thirteen items."""
+    table = tmp_path / "labels.csv"
+    table.write_text(ROWS)
+    return config(tmp_path / "s", videos, labels=str(table), epochs=12)
+
+
+def test_a_plan_tells_items(described: dict[str, object]) -> None:
+    """How many items of how many videos an epoch draws, and how many of them are segments."""
+    (preview,) = previews(load(described), [0]).tasks
+    assert (preview.items, preview.segments, preview.summary.videos) == (13, 12, 5)
+    assert "an epoch draws 13 items of 5 videos, 12 of them segments" in preview_lines(preview)
+
+
+def test_pictures_tell_segments(described: dict[str, object]) -> None:
+    """A batch's and a video's captions and facts have the segment of each clip."""
+    with viewcache.open(described) as cache:
+        batch = cache.read("train", 0, 0)
+        facts = words(cache.show("train", 0, 0))
+        shown = [(each["item"], each["start_s"], each["end_s"]) for each in facts]
+        assert [item for item, *_ in shown] == batch.item.tolist()
+        assert [start or 0.0 for _, start, _ in shown] == batch.start_s.tolist()
+        film = words(cache.show("train", epoch=0, video="v1"))
+        assert Counter((each["start_s"], each["end_s"]) for each in film) == {
+            (0.0, 1.0): 2,
+            (0.5, 1.5): 2,
+            (2.0, 3.0): 2,
+        }
+        assert cache.aug("train", "v1", 10, 1, epoch=0).shape == (3, 32, 32)
+
+
+def test_conditions_choose_rows(tmp_path: Path, videos: Path, described: dict[str, object]) -> None:
+    """`where` sees each row's own columns and its times; further columns are in SQL by item."""
+    given = config(tmp_path / "w", videos, labels=str(tmp_path / "labels.csv"), where="split = 'a' and end_s <= 1.5")
+    with viewcache.open(given) as cache:
+        found = {
+            (name, start)
+            for batch in pixels(cache).values()
+            for name, start in zip(batch.videos, batch.start_s, strict=True)
+        }
+        assert found == {(f"v{k}", 0.0) for k in range(4)}
+        counted = (
+            "select count(*), count(distinct c.item_id) from video_columns c join items i on i.item_id = c.item_id"
+        )
+        rows = cache.sql(f"{counted} where c.name = 'split' and i.start_s is not null").to_pylist()
+        assert [tuple(row.values()) for row in rows] == [(12, 12)]
+
+
+def test_verify_knows_segments(tmp_path: Path, described: dict[str, object]) -> None:
+    """Orders are tested by item; starts, of which it is not recorded where they might have been, are not."""
+    with viewcache.open(described) as cache:
+        pixels(cache)
+    found = verify(Located(str(tmp_path / "s"), str(tmp_path / "s"), load(described)))
+    assert (found.draws, found.damaged, found.orphans) == ((), (), ())
+    assert found.epochs == 12
+    assert found.evidence.errors == ()
+    (task,) = found.evidence.tasks
+    assert {check.about.split()[0]: check.n for check in task.checks}["start"] == 0
+    assert found.evidence.diversity == ()
