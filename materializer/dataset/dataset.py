@@ -17,22 +17,18 @@ from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.dataset.classes import class_names, class_numbers, first_epochs
 from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
 from viewcache.materializer.dataset.files import Files, VideoFile
-from viewcache.materializer.dataset.fit import Fit
+from viewcache.materializer.dataset.fit import Fit, ItemFit
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.said import known_items
-from viewcache.materializer.dataset.segments import Items, shown_segment
+from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
-from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.sampling import SamplingSpec
-from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnShortVideo, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, OnBadVideo, TaskSpec
 
 __all__ = ["Dataset"]
-
-_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes", "pace", "last")
-"""What is known of a video by its header and may turn out otherwise."""
 
 
 class Dataset:
@@ -59,6 +55,7 @@ class Dataset:
         self.files = files
         self.items, said = known_items(spec, files, catalog, by_time=sampling.by_time)
         """Those that can be named: what may be drawn, and what may have been drawn before."""
+        self._of_items = ItemFit(self._fit, self.items)
         self._said = said
         if spec.labels is not None:
             record_labels(catalog, self.items, said)
@@ -125,19 +122,19 @@ class Dataset:
             raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
             raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
-        good = self._good()
+        good = self._of_items.good()
         bad = np.flatnonzero(self._chosen & ~good)
         if len(bad) and self.spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise BadVideo(
-                f"{self._error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
+                f"{self._of_items.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
             )
         selected = self._chosen.copy()
         if self.spec.on_bad_video == OnBadVideo.SKIP:
             selected &= good
-        selected &= self._long_enough(span) | ~good
-        if not (selected & self._usable(span)).any():
-            longest, needed = map(task.sampling.in_words, (int(self._lengths().max()), span))
+        selected &= self._of_items.long_enough(span) | ~good
+        if not (selected & self._of_items.usable(span)).any():
+            longest, needed = map(task.sampling.in_words, (int(self._of_items.lengths().max()), span))
             raise BadInput(
                 f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
                 f"{longest} where a clip spans {needed}"
@@ -154,28 +151,6 @@ class Dataset:
         ids, theirs = self.base, other.base
         return np.array_equal(ids, theirs) or bool(np.isin(ids, theirs).any())  # equal for dozens of jobs
 
-    def _good(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """(items,) or (rows,) whether the video of each can be decoded, and has a frame of it, as far as is known."""
-        rows = np.arange(len(self.items)) if rows is None else rows
-        good = self._fit.good()[self.items.file[rows]]
-        there = np.flatnonzero(good)
-        good[there] = ~self.items.empty(rows[there])
-        return good
-
-    def _lengths(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """(items,) or (rows,) units from the first frame of each to its last, both included."""
-        return self.items.units(np.arange(len(self.items)) if rows is None else rows)[1]
-
-    def _usable(self, span: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """(items,) or (rows,) whether a clip can be taken of each."""
-        return self._good(rows) & self._long_enough(span, rows)
-
-    def _long_enough(self, span: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
-        """(items,) or (rows,) whether each has a clip's span, or need not have it."""
-        if self.spec.on_short_video != OnShortVideo.SKIP:
-            return np.ones(len(self.items) if rows is None else len(rows), bool)
-        return self._lengths(rows) >= span
-
     def ticks(self, video_id: int) -> NDArray[np.int64]:
         """(frames,) when each frame of a video is shown, in ticks from the first.
 
@@ -186,23 +161,7 @@ class Dataset:
 
     def is_usable(self, item_id: int, span: int) -> bool:
         """Whether clips of a span can be taken of an item."""
-        return bool(self._usable(span, np.array([self.items.row_of[item_id]]))[0])
-
-    def known_now(self, items: Items, video_id: int) -> Items:
-        """The items of a plan, those of one video with what is known of it now."""
-        videos = items.videos
-        at, row = videos.row_of[video_id], self.files.row_of[video_id]
-        if self._fit.sampling.by_time:
-            self.files.time(np.array([row]))
-        columns = {name: getattr(videos, name).copy() for name in _MAY_CHANGE}
-        for name, column in columns.items():
-            column[at] = getattr(self.files, name)[row]
-        mine = np.flatnonzero(items.video == at)
-        units = self.items.units(np.array([self.items.row_of[each] for each in items.ids[mine].tolist()]))
-        spans = {name: getattr(items, name).copy() for name in ("first", "length", "begin", "frames")}
-        for column, values in zip(spans.values(), units, strict=True):
-            column[mine] = values
-        return replace(items, videos=replace(videos, **columns), **spans)
+        return bool(self._of_items.usable(span, np.array([self.items.row_of[item_id]]))[0])
 
     def resolve_draws(
         self,
@@ -234,12 +193,12 @@ class Dataset:
         Raises:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
         """
-        at = np.flatnonzero(self._chosen & self._usable(task.sampling.span))
+        at = np.flatnonzero(self._chosen & self._of_items.usable(task.sampling.span))
         if self._has_segments:
             named = np.isin(self.items.ids, order) | np.isin(self.items.ids, [*stand_ins.values(), *also])
             past = np.flatnonzero(named & ~self._said.listed & self.files.there[self.items.file])
-            at = np.sort(np.concatenate([at, past[self._usable(task.sampling.span, past)]]))
-        items = self._items(at)
+            at = np.sort(np.concatenate([at, past[self._of_items.usable(task.sampling.span, past)]]))
+        items = self.items.taken(at)
         largest = int(order.max(initial=0))
         row_of = np.full(max(largest, int(items.ids.max(initial=0))) + 1, -1, np.int64)
         row_of[items.ids] = np.arange(len(items))
@@ -323,7 +282,7 @@ class Dataset:
 
     def may_stand_in(self, ids: NDArray[np.int64], span: int) -> NDArray[np.bool_]:
         """(base,) whether each is one of some items, and nothing is known against a clip of that span."""
-        return np.asarray(self._usable(span)[self._chosen] & np.isin(self.base, ids))
+        return np.asarray(self._of_items.usable(span)[self._chosen] & np.isin(self.base, ids))
 
     def stand_in(
         self,
@@ -379,42 +338,26 @@ class Dataset:
 
         One that is whole and was merely added later is not skipped.
         """
-        span, items, good = task.sampling.span, self.items, self._good()
-        skipped = self._chosen & ~self._usable(span) & (good | (self.spec.on_bad_video == OnBadVideo.SKIP))
+        span, items, good = task.sampling.span, self.items, self._of_items.good()
+        skipped = self._chosen & ~self._of_items.usable(span) & (good | (self.spec.on_bad_video == OnBadVideo.SKIP))
         skipped &= ~np.isin(items.ids, order)
         ids = items.ids[skipped].tolist()
         return [SubstitutionRow(0, first_epoch, -1, -1, each, "skip", self._why_not(each, span)) for each in ids]
-
-    def _error(self, row: int) -> str:
-        """Why nothing can be taken of an item; empty if something can."""
-        file = int(self.items.file[row])
-        error = self._fit.error(file)
-        if error or not self.items.empty(np.array([row]))[0]:
-            return error
-        times = self.files.times_s(file, np.array([0, self.files.frames[file] - 1]))
-        assert times is not None  # by which it was found that it has none
-        segment = shown_segment(float(self.items.start_s[row]), float(self.items.end_s[row]))
-        return (
-            f"{shown(self.files.uris[file])} has no frame in its segment{segment}: they are shown from {times[0]:g} s "
-            f"to {times[1]:g} s"
-        )
 
     def _why_not(self, item_id: int, span: int) -> str:
         files, row = self.files, self.items.row_of.get(item_id)
         if row is None:
             return f"{shown(files.gone.get(item_id, f'video {item_id}'))} is not in {shown(self.spec.uri)} any more"
-        if error := self._error(row):
+        if error := self._of_items.error(row):
             return error
         if why := self._left_out_for.get(row):
             return why
         file = int(self.items.file[row])
-        segment = shown_segment(float(self.items.start_s[row]), float(self.items.end_s[row]))
         if not files.there[file]:
             return f"{shown(files.uris[file])} is gone, or is another file than when it joined"
         if not self._chosen[row] and not self.is_past(item_id):
-            return f"{files.uris[file]}{segment} is not selected by where: {self.spec.where!r} any more"
-        length = self._fit.sampling.in_words(int(self._lengths(np.array([row]))[0]))
-        return f"{files.uris[file]}{segment} has {length} where a clip spans {self._fit.sampling.in_words(span)}"
+            return f"{files.uris[file]}{self.items.segment(row)} is not selected by where: {self.spec.where!r} any more"
+        return self._of_items.too_short(row, span)
 
     def too_little(self, item_id: int, span: int) -> str:
         """Why no clip can be taken of a segment of a video that can be decoded; empty for all else."""
@@ -425,30 +368,7 @@ class Dataset:
 
     def items_of(self, ids: Sequence[int]) -> Items:
         """What is known now of some items, in this order."""
-        return self._items(np.array([self.items.row_of[each] for each in ids], np.int64))
-
-    def _items(self, rows: NDArray[np.int64]) -> Items:
-        return self.items.taken(rows, self._videos)
-
-    def _videos(self, rows: NDArray[np.int64]) -> Videos:
-        files = self.files
-        at = rows.tolist()
-        if self._fit.sampling.by_time:
-            files.time(rows)
-        return Videos(
-            ids=files.ids[rows],
-            names=tuple(files.names[row] for row in at),
-            uris=tuple(files.uris[row] for row in at),
-            keys=tuple(files.keys[row] for row in at),
-            words=files.words[rows],
-            frames=files.frames[rows],
-            height=files.height[rows],
-            width=files.width[rows],
-            keyframes=files.keyframes[rows],
-            native_bytes=files.native_bytes[rows],
-            pace=files.pace[rows],
-            last=files.last[rows],
-        )
+        return self.items.taken(np.array([self.items.row_of[each] for each in ids], np.int64))
 
     def one(self, name: str) -> VideoFile:
         """The file of a name; its header is read if nobody has.

@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.media.index import too_large
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.sampling import SamplingSpec
-from viewcache.materializer.spec import DatasetSpec, OnLowFps
+from viewcache.materializer.spec import DatasetSpec, OnLowFps, OnShortVideo
 
-__all__ = ["Fit"]
+__all__ = ["Fit", "ItemFit"]
 
 SLACK = 1e-3
 """Of a rate: 29.97 frames a second are 30 to whoever asks for 30."""
@@ -55,9 +56,51 @@ class Fit:
             )
         return ""
 
-    def lengths(self) -> NDArray[np.int64]:
-        """(files,) units from the first frame of each to its last, both included; see `SamplingSpec`."""
-        if not self.sampling.by_time:
-            return self.files.frames
-        self.files.time(np.arange(len(self.files)))
-        return self.files.last + 1
+
+@dataclass(frozen=True, slots=True)
+class ItemFit:
+    """The same of its items: whole videos, and segments of them."""
+
+    fit: Fit
+    items: KnownItems
+
+    def good(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """(items,) or (rows,) whether the video of each fits, and has a frame of it, as far as is known."""
+        rows = np.arange(len(self.items)) if rows is None else rows
+        good = self.fit.good()[self.items.file[rows]]
+        there = np.flatnonzero(good)
+        good[there] = ~self.items.empty(rows[there])
+        return good
+
+    def lengths(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """(items,) or (rows,) units from the first frame of each to its last, both included; see `SamplingSpec`."""
+        return self.items.units(np.arange(len(self.items)) if rows is None else rows)[1]
+
+    def usable(self, span: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """(items,) or (rows,) whether a clip can be taken of each."""
+        return self.good(rows) & self.long_enough(span, rows)
+
+    def long_enough(self, span: int, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
+        """(items,) or (rows,) whether each has a clip's span, or need not have it."""
+        if self.fit.spec.on_short_video != OnShortVideo.SKIP:
+            return np.ones(len(self.items) if rows is None else len(rows), bool)
+        return self.lengths(rows) >= span
+
+    def error(self, row: int) -> str:
+        """Why nothing can be taken of an item; empty if something can."""
+        files, file = self.fit.files, int(self.items.file[row])
+        error = self.fit.error(file)
+        if error or not self.items.empty(np.array([row]))[0]:
+            return error
+        times = files.times_s(file, np.array([0, files.frames[file] - 1]))
+        assert times is not None  # by which it was found that it has none
+        return (
+            f"{shown(files.uris[file])} has no frame in its segment{self.items.segment(row)}: they are shown from "
+            f"{times[0]:g} s to {times[1]:g} s"
+        )
+
+    def too_short(self, row: int, span: int) -> str:
+        """That an item is shorter than a clip, in words."""
+        length = self.fit.sampling.in_words(int(self.lengths(np.array([row]))[0]))
+        uri = self.fit.files.uris[self.items.file[row]]
+        return f"{uri}{self.items.segment(row)} has {length} where a clip spans {self.fit.sampling.in_words(span)}"

@@ -4,7 +4,6 @@ An order holds *items*: a whole video, or a segment of one. Everything that deci
 first frame, and nothing reaches past its last one.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -16,6 +15,9 @@ from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.randomness import Words, hash_address
 
 __all__ = ["Items", "KnownItems", "shown_segment"]
+
+_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes", "pace", "last")
+"""What is known of a video by its header and may turn out otherwise."""
 
 
 def shown_segment(start_s: float, end_s: float) -> str:
@@ -216,6 +218,10 @@ class KnownItems:
             self._last_tick[part[there]] = self.files.ticks_at(file[there], first[there] + count[there] - 1)
         self._seen[part] = seen
 
+    def segment(self, row: int) -> str:
+        """The segment of an item as messages say it; empty for a whole video."""
+        return shown_segment(float(self.start_s[row]), float(self.end_s[row]))
+
     def empty(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) whether it is known of some items that they have no frame."""
         out = np.zeros(len(rows), bool)
@@ -226,12 +232,12 @@ class KnownItems:
             out[some] = (self._frames[part] == 0) & (self.files.frames[self.file[rows[some]]] > 0)
         return out
 
-    def taken(self, rows: NDArray[np.int64], videos_of: Callable[[NDArray[np.int64]], Videos]) -> Items:
+    def taken(self, rows: NDArray[np.int64]) -> Items:
         """Some items, as a plan has them."""
         file, video = np.unique(self.file[rows], return_inverse=True)
         first, length, begin, frames = self.units(rows)
         return Items(
-            videos=videos_of(file),
+            videos=self._videos(file),
             ids=self.ids[rows],
             video=video.reshape(-1),
             words=self.words[rows],
@@ -242,3 +248,39 @@ class KnownItems:
             start_s=self.start_s[rows],
             end_s=self.end_s[rows],
         )
+
+    def _videos(self, rows: NDArray[np.int64]) -> Videos:
+        """Some files, as a plan has them."""
+        files, at = self.files, rows.tolist()
+        if self._by_time:
+            files.time(rows)
+        return Videos(
+            ids=files.ids[rows],
+            names=tuple(files.names[row] for row in at),
+            uris=tuple(files.uris[row] for row in at),
+            keys=tuple(files.keys[row] for row in at),
+            words=files.words[rows],
+            frames=files.frames[rows],
+            height=files.height[rows],
+            width=files.width[rows],
+            keyframes=files.keyframes[rows],
+            native_bytes=files.native_bytes[rows],
+            pace=files.pace[rows],
+            last=files.last[rows],
+        )
+
+    def known_now(self, items: Items, video_id: int) -> Items:
+        """Items of a plan, those of one video with what is known of it now."""
+        videos = items.videos
+        at, row = videos.row_of[video_id], self.files.row_of[video_id]
+        if self._by_time:
+            self.files.time(np.array([row]))
+        columns = {name: getattr(videos, name).copy() for name in _MAY_CHANGE}
+        for name, column in columns.items():
+            column[at] = getattr(self.files, name)[row]
+        mine = np.flatnonzero(items.video == at)
+        units = self.units(np.array([self.row_of[each] for each in items.ids[mine].tolist()]))
+        spans = {name: getattr(items, name).copy() for name in ("first", "length", "begin", "frames")}
+        for column, values in zip(spans.values(), units, strict=True):
+            column[mine] = values
+        return replace(items, videos=replace(videos, **columns), **spans)

@@ -140,7 +140,7 @@ class Replacing:
         if not len(rows) or unusable:
             return ""  # who makes its clips finds that it cannot give them, which is the policy's case
         try:
-            plan = plan.corrected(dataset.known_now(plan.items, video_id), rows)
+            plan = plan.corrected(dataset.items.known_now(plan.items, video_id), rows)
         except BadInput as error:
             return str(error)
         object_ids = clips.object_ids.copy()
