@@ -157,7 +157,14 @@ class TaskHandle(Protocol):
         """Read one batch, or one rank's share of it; see `Reader.read`."""
 
     def clips(
-        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+        self,
+        epoch: int,
+        iteration: int,
+        which: range,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: Cancelled | None = None,
     ) -> NDArray[np.uint8]:
         """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
 

@@ -63,6 +63,7 @@ def bench(args: Namespace) -> Iterator[Result]:
             for described in crew.ops():
                 here, there = ops.get(described.name), remote_op(crew, described)
                 assert isinstance(here, FrameOp)
+                assert isinstance(there, FrameOp)
                 yield from _clips(described.name.removeprefix("bench_"), here, there, args)
         finally:
             crew.close()

@@ -26,7 +26,7 @@ from viewcache.materializer.spec import ServiceMode
 from viewcache.store import Stored
 from viewcache.store.reader import read_into, scan_object
 
-__all__ = ["Batches", "ClipOf"]
+__all__ = ["Batches", "ClipOf", "phrases_of"]
 
 FRAMES = 8
 """Most frames of a clip that are shown, evenly spaced."""
@@ -118,7 +118,7 @@ class Batches:
             return found.clip
         try:
             attributes = scan_object(self._located.root, found.physical).meta.attributes
-            return replace(found.clip, recipe=_phrases(attributes.get("recipe")))
+            return replace(found.clip, recipe=phrases_of(attributes.get("recipe")))
         except ViewcacheError:  # damaged, or gone since; its picture says so
             return found.clip
 
@@ -197,7 +197,7 @@ def _found(row: dict[str, object]) -> _Found:
     return _Found(clip, _text(row["physical"]))
 
 
-def _phrases(recipe: object) -> tuple[str, ...] | None:
+def phrases_of(recipe: object) -> tuple[str, ...] | None:
     """A recipe in words; None for one that is none, since a store may have come from anywhere."""
     try:
         return tuple(said(recipe)) if isinstance(recipe, list) else None

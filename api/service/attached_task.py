@@ -203,12 +203,20 @@ class AttachedTask:
         return self.fetched((epoch, iteration), lambda _: ask, buffers, cancelled)
 
     def clips(
-        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+        self,
+        epoch: int,
+        iteration: int,
+        which: range,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: Cancelled | None = None,
     ) -> NDArray[np.uint8]:
         """Some clips of a batch; see `TaskHandle.clips`."""
         ask = asks.Look(self.name, epoch, iteration, rank, world, which.start, which.stop)
-        batch = self.fetched((epoch, iteration), lambda _: ask, buffers, None)
-        assert batch is not None  # nothing cancels it
+        batch = self.fetched((epoch, iteration), lambda _: ask, buffers, cancelled)
+        if batch is None:
+            raise Closed("the reader was cancelled")
         return batch.video
 
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:

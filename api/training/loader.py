@@ -424,7 +424,7 @@ class Loader:
         buffers, buffers_before = Buffers(), Buffers()
         for epoch, iteration, following in turns.places(self.epochs, self._iterations):
             batch: Any = seat.read(epoch, iteration, buffers, feed)
-            mixture = self._mixed.mixture(batch, buffers_before) if batch is not None and self._mixed else None
+            mixture = self._mixed.mixture(batch, buffers_before, feed) if batch is not None and self._mixed else None
             if batch is not None and self._framework.early:
                 batch, mixture = self._made(batch, mixture), None
             if batch is None or not feed.put(_ReadAhead(batch, mixture, following), self._is_open):

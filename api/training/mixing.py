@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
 from viewcache.errors import BadInput
+from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops.mix import SHARES, Mix, Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.finishing import Mixing
@@ -76,8 +77,13 @@ class MixedBatches:
         mixer = handle.mixer
         return None if mixer is None else cls(handle, mixer, rank, world)
 
-    def mixture(self, batch: Batch, buffers: Buffers) -> Mixture:
-        """What a batch that was read is mixed with. A partner of another rank is read now."""
+    def mixture(self, batch: Batch, buffers: Buffers, cancelled: Cancelled) -> Mixture:
+        """What a batch that was read is mixed with. A partner of another rank is read now.
+
+        Raises:
+            Closed: the cache was closed, or ``cancelled`` was set.
+            BadVideo: the partner cannot be decoded and the policy is ``raise``.
+        """
         handle, samples, count = self._handle, self._samples, len(batch.label)
         mix = self._mixer.mix(batch.epoch, batch.iteration)
         other = self._rank_before(batch) if count else None
@@ -90,7 +96,7 @@ class MixedBatches:
             rank, clips = other
             place = batch.epoch, batch.iteration, rank, self._world
             last = range(clips - samples, clips)
-            before = handle.clips(*place[:2], last, rank, self._world, buffers)
+            before = handle.clips(*place[:2], last, rank, self._world, buffers, cancelled)
             described = handle.describe(*place)  # after they were made: none is replaced any more
             labels, video = described.label[-samples:], described.videos[-1]
         return Mixture(Mixing(mix, count, before), labels, video, self._classes)

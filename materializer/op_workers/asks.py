@@ -13,6 +13,7 @@ __all__ = [
     "ASK_BYTES",
     "PROTOCOL",
     "Apply",
+    "ApplyClip",
     "Ask",
     "Hello",
     "KeyParams",
@@ -132,5 +133,23 @@ class Apply(Ask, tag="apply"):
     """Offset in the memory, in bytes."""
 
 
-ALL = Hello | Parse | KeyParams | OutSize | SizeHint | Resolve | Memory | Apply
+class ApplyClip(Ask, tag="apply_clip"):
+    """Apply an operation of the stage `clip` to all frames of one clip. Answer: `Applied`, with one size for all.
+
+    They lie, and what comes out is written, as with `apply`; there are as many. Asked of operations of that stage only.
+    """
+
+    op: str
+    params: Params
+    row: tuple[int, ...]
+    """What was drawn for the clip."""
+    frames: int
+    height: int
+    width: int
+    """Each frame is (3, height, width) uint8, in C order."""
+    out: int
+    """Offset in the memory, in bytes."""
+
+
+ALL = Hello | Parse | KeyParams | OutSize | SizeHint | Resolve | Memory | Apply | ApplyClip
 """Every question."""

@@ -121,18 +121,46 @@ class Crew:
             OpWorkerFailed: it failed on one of them (``of_clip``); or it cannot be started, serves other code than it
                 did, or is out of order.
         """
+        with self._blamed(op):
+            return self._apply(asks.Apply, op, params, row, frames, calls=len(frames))
+
+    def apply_clip(self, op: Described, params: Params, row: tuple[int, ...], clip: Picture) -> Picture:
+        """Apply an operation to one clip, (T, 3, H, W) uint8; gives (T, 3, h, w) uint8.
+
+        Raises:
+            OpWorkerFailed: as `apply`; also for a clip that does not go into one call.
+        """
+        with self._blamed(op):
+            return np.stack(self._apply(asks.ApplyClip, op, params, row, list(clip), calls=1))
+
+    @contextmanager
+    def _blamed(self, op: Described) -> Iterator[None]:
         try:
-            return self._apply(op, params, row, frames)
+            yield
         except (Ended, _Refused) as error:
             raise self._failed(f"operation {op.name!r}: {error}", of_clip=True) from error
 
-    def _apply(self, op: Described, params: Params, row: tuple[int, ...], frames: Sequence[Picture]) -> list[Picture]:
+    def _apply(
+        self,
+        kind: type[asks.Apply | asks.ApplyClip],
+        op: Described,
+        params: Params,
+        row: tuple[int, ...],
+        frames: Sequence[Picture],
+        calls: int,
+    ) -> list[Picture]:
+        """Put frames where the operation sees them, and take those that it made; ``calls`` is as of `_process`."""
         _, height, width = frames[0].shape
         given = len(frames) * frames[0].nbytes
         out = -(-given // _ALIGNED) * _ALIGNED
-        ask = asks.Apply(op.name, params, row, len(frames), height, width, out)
+        ask = kind(op.name, params, row, len(frames), height, width, out)
         need = out + given
-        with self._process(op.name, len(frames)) as process:
+        if need > MOST_BYTES:
+            raise _Refused(
+                f"{len(frames)} frames of {height}x{width} need {need} bytes of shared memory; at most {MOST_BYTES} "
+                "are given: resize or crop before it"
+            )
+        with self._process(op.name, calls) as process:
             while True:
                 arena = process.arena(need)
                 there = arena.bytes[:given].reshape(len(frames), 3, height, width)
@@ -147,9 +175,14 @@ class Crew:
             if isinstance(answer, answers.Failed):
                 raise _Refused(answer.message)
             if not isinstance(answer, answers.Applied):
-                raise _Refused(f"it answered Apply by {type(answer).__name__}")
-            _check_sizes(op, answer.sizes, frames, arena.size - out)
-            return list(_copies(arena.bytes, out, answer.sizes))
+                raise _Refused(f"it answered {kind.__name__} by {type(answer).__name__}")
+            sizes = answer.sizes
+            if kind is asks.ApplyClip:
+                if len(sizes) != 1:
+                    raise _Refused(f"it gave {len(sizes)} sizes for one clip")
+                sizes *= len(frames)
+            _check_sizes(op, sizes, frames, arena.size - out)
+            return list(_copies(arena.bytes, out, sizes))
 
     # Processes -----------------------------------------------------------------------------------------------------
 

@@ -14,18 +14,18 @@ from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Described
 from viewcache.materializer.op_workers.calls import CALL_BYTES, FRAMES
 from viewcache.materializer.op_workers.crew import Crew
-from viewcache.materializer.ops import Draw, FrameOp, Params, Rows, Size
+from viewcache.materializer.ops import ClipOp, Draw, FrameOp, Op, Params, Rows, Size
 from viewcache.materializer.ops.base import Fixed
 from viewcache.materializer.ops.fields import frozen
 
-__all__ = ["RemoteOp", "remote_op"]
+__all__ = ["RemoteClipOp", "RemoteOp", "remote_op"]
 
 CLIPS = 2048
 """Whose choices are made by one question: what is said of them fits into the buffer of a socket."""
 
 
-class RemoteOp(FrameOp):
-    """One operation of an op worker; `remote_op` makes a class of it for each."""
+class _Remote(Op):
+    """What operations of op workers have in common, whatever they are applied to."""
 
     out_of_process = True
     crew: ClassVar[Crew]
@@ -103,6 +103,10 @@ class RemoteOp(FrameOp):
             )
         return rows, height, width
 
+
+class RemoteOp(_Remote, FrameOp):
+    """An operation on frames of an op worker; `remote_op` makes a class of it for each."""
+
     def apply(self, params: Params, row: np.ndarray, frame: np.ndarray) -> np.ndarray:
         """See `FrameOp.apply`; several frames at once by `run_all` cost less.
 
@@ -123,17 +127,38 @@ class RemoteOp(FrameOp):
         return [made for part in parts for made in self.crew.apply(self.described, params, numbers, part)]
 
 
-def remote_op(crew: Crew, described: Described) -> RemoteOp:
+class RemoteClipOp(_Remote, ClipOp):
+    """The same on whole clips."""
+
+    def apply_clip(self, params: Params, row: np.ndarray, clip: np.ndarray) -> np.ndarray:
+        """See `ClipOp.apply_clip`; ``clip`` is not written to.
+
+        Raises:
+            OpWorkerFailed: it failed on it.
+        """
+        return self.crew.apply_clip(self.described, params, tuple(row.tolist()), clip)
+
+    def run_clip(self, params: Params, row: np.ndarray, clip: np.ndarray) -> np.ndarray:
+        """See `ClipOp.run_clip`; what comes back has been checked."""
+        return self.apply_clip(params, row, clip)
+
+
+_KINDS: dict[str, type[RemoteOp | RemoteClipOp]] = {"frame": RemoteOp, "clip": RemoteClipOp}
+"""By the stage of the operation."""
+
+
+def remote_op(crew: Crew, described: Described) -> RemoteOp | RemoteClipOp:
     """The operation of an op worker that was described.
 
     Raises:
         BadInput: it is of a kind that is not served out of process.
     """
-    if described.stage != "frame" or described.native:
+    base = _KINDS.get(described.stage)
+    if base is None or described.native:
         kind = "a NativeOp" if described.native else f"of the stage {described.stage!r}"
         raise BadInput(
-            f"op {described.name!r} is {kind}, and op workers serve operations on frames (FrameOp); name its module in "
-            "cache.op_modules"
+            f"op {described.name!r} is {kind}, and op workers serve operations on frames (FrameOp) and clips (ClipOp, "
+            "transform); name its module in cache.op_modules"
         )
     if not described.fingerprint:
         raise BadInput(
@@ -151,7 +176,7 @@ def remote_op(crew: Crew, described: Described) -> RemoteOp:
         "keyed": described.keyed,
         "sizes": described.sizes,
     }
-    made: RemoteOp = type(f"RemoteOp_{described.name}", (RemoteOp,), space)()
+    made: RemoteOp | RemoteClipOp = type(f"{base.__name__}_{described.name}", (base,), space)()
     return made
 
 

@@ -24,7 +24,7 @@ from viewcache.materializer.limits import end_with_parent_thread, keep_freed_mem
 from viewcache.materializer.op_workers import answers, asks
 from viewcache.materializer.op_workers.answers import Answer
 from viewcache.materializer.op_workers.asks import Ask
-from viewcache.materializer.ops import Draw, FrameOp, Op, get, load_modules
+from viewcache.materializer.ops import ClipOp, Draw, FrameOp, Op, get, load_modules
 from viewcache.materializer.ops.fields import Params, frozen
 
 __all__ = ["OWN", "serve"]
@@ -74,6 +74,7 @@ class _Server:
             asks.Resolve: self._resolve,
             asks.Memory: self._use_memory,
             asks.Apply: self._apply,
+            asks.ApplyClip: self._apply_clip,
         }
 
     def run(self) -> None:
@@ -136,12 +137,27 @@ class _Server:
         self._memory = mmap.mmap(descriptor, ask.size)  # the last one goes when nothing refers to it any more
         return answers.Ok()
 
-    def _apply(self, ask: asks.Apply) -> Answer:
-        op, memory = get(ask.op), self._memory
-        assert isinstance(op, FrameOp)
+    def _given(self, ask: asks.Apply | asks.ApplyClip) -> tuple[mmap.mmap, NDArray[np.uint8]]:
+        """The memory, and the frames in it."""
+        memory = self._memory
         assert memory is not None
         shape = ask.frames, 3, ask.height, ask.width
-        frames: NDArray[np.uint8] = np.frombuffer(memory, np.uint8, int(np.prod(shape))).reshape(shape)
+        return memory, np.frombuffer(memory, np.uint8, int(np.prod(shape))).reshape(shape)
+
+    def _apply_clip(self, ask: asks.ApplyClip) -> Answer:
+        op = get(ask.op)
+        assert isinstance(op, ClipOp)
+        memory, clip = self._given(ask)
+        made = op.run_clip(_params(ask.params), np.array(ask.row, np.int32), clip)
+        if ask.out + made.nbytes > len(memory):
+            return answers.TooSmall(ask.out + made.nbytes)
+        np.frombuffer(memory, np.uint8, made.size, ask.out).reshape(made.shape)[...] = made
+        return answers.Applied(((made.shape[2], made.shape[3]),))
+
+    def _apply(self, ask: asks.Apply) -> Answer:
+        op = get(ask.op)
+        assert isinstance(op, FrameOp)
+        memory, frames = self._given(ask)
         params, row = _params(ask.params), np.array(ask.row, np.int32)
         at, sizes = ask.out, list[tuple[int, int]]()
         for number, frame in enumerate(frames):

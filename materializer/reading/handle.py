@@ -246,10 +246,17 @@ class OwnedTask:
 
     @gated
     def clips(
-        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+        self,
+        epoch: int,
+        iteration: int,
+        which: range,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: Cancelled | None = None,
     ) -> NDArray[np.uint8]:
         """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
-        return self._reader.clips(epoch, iteration, which, rank, world, buffers)
+        return self._reader.clips(epoch, iteration, which, rank, world, buffers, cancelled)
 
     @gated
     def hold(

@@ -274,7 +274,14 @@ class Reader:
         self.task.reached(*place)
 
     def clips(
-        self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1, buffers: Buffers | None = None
+        self,
+        epoch: int,
+        iteration: int,
+        which: range,
+        rank: int = 0,
+        world: int = 1,
+        buffers: Buffers | None = None,
+        cancelled: Cancelled | None = None,
     ) -> NDArray[np.uint8]:
         """Some clips of a batch, uint8 (len(which), T,C,H,W), for whoever looks at a part; it does not count as read.
 
@@ -282,13 +289,14 @@ class Reader:
             ViewNotFound: no such epoch or iteration.
             BadVideo: a video cannot be decoded and the policy is ``raise``.
             BadInput: the batch is too small for so many ranks.
+            Closed: the cache was closed, or ``cancelled`` was set.
         """
         reading = self._begin(epoch, iteration, rank)
         active, rows = self.rows(epoch, iteration, rank, world)
         rows = rows[which.start : which.stop]
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         for _ in range(READ_TRIES):
-            if self._load(replace(self._hold(reading, active, rows, None), is_part=True), out):
+            if self._load(replace(self._hold(reading, active, rows, None, cancelled), is_part=True), out):
                 return out
         raise self._too_damaged(epoch, iteration)
 

@@ -1,6 +1,7 @@
 """``cache.show``: the pixels of a picture are those of the batch, and its words are what was drawn for each clip."""
 
 import io
+import re
 from collections.abc import Iterator
 from operator import methodcaller
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.catalog.samples import select
 from tests.tiny import AUGMENTATION, encode_folder, open_cache, single
 from viewcache.api.pictures.canvas import Row, sheet
 from viewcache.api.pictures.picture import Picture
+from viewcache.api.pictures.words import said
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, Broken, ViewNotFound
 
@@ -93,6 +95,16 @@ def test_a_picture_says_what_was_drawn(cache: Cache) -> None:
         assert np.array_equal(one, batch.video[k, 0])
         assert (resize["op"], crop["op"], flip["op"]) == ("resize", "random_crop", "flip")
     assert repr(picture).startswith("<Picture of task='train', epoch=1, iteration=1: ")
+
+
+def test_what_a_policy_drew_is_said(tmp_path: Path, videos: Path) -> None:
+    """RandAugment's primitives are words with their strength, as `posterize to 6 bits`, and none are `nothing`."""
+    steps = [single({"resize": {"shape": [32, 32]}}, {"rand_augment": {"num_ops": 1, "magnitude": 15}})]
+    with open_cache(tmp_path / "store", videos, augmentation=steps) as cache:
+        told = {said(recipe.steps)[-1] for epoch in range(3) for recipe in cache.task("train").recipes(epoch, 0)}
+    pattern = r"resize to 32x32|rand augment: (nothing|\w+( \w+)?( (to|from))?( -?[\d.]+)?( (bits|degrees|pixels))?)"
+    assert len(told) > 3
+    assert all(re.fullmatch(pattern, each) for each in told), told
 
 
 def test_words_that_differ_are_drawn(cache: Cache) -> None:

@@ -98,5 +98,7 @@ def spec(folder: Path, name: str, python: Path | str = sys.executable, **more: A
 
 
 def the_op(crew: Crew, name: str = "own") -> RemoteOp:
-    """An operation that it serves."""
-    return next(remote_op(crew, each) for each in crew.ops() if each.name == name)
+    """An operation on frames that it serves."""
+    op = next(remote_op(crew, each) for each in crew.ops() if each.name == name)
+    assert isinstance(op, RemoteOp)
+    return op

@@ -10,6 +10,7 @@ import pytest
 from tests.op_workers.served import the_op
 from viewcache.errors import OpWorkerFailed
 from viewcache.materializer.op_workers.crew import Crew
+from viewcache.materializer.op_workers.remote import RemoteClipOp, remote_op
 from viewcache.materializer.spec import OpWorkerSpec
 
 PROGRAM = """
@@ -61,6 +62,8 @@ def serve(**said):
                 size = ask["frames"] * 3 * ask["height"] * ask["width"]
                 memory[ask["out"]:ask["out"] + size] = bytes(255 - each for each in memory[:size])
             say(said.get("apply", {"type": "applied", "sizes": [[ask["height"], ask["width"]]] * ask["frames"]}))
+        elif ask["type"] == "apply_clip":
+            say(said["clip"])
 """
 """A server of its own, without viewcache: in whatever language one is written, it comes to this."""
 
@@ -99,6 +102,17 @@ AT_APPLY = {
 """What it answers to a frame → what is told."""
 
 
+AT_CLIP = {
+    "none": ("{'type': 'applied', 'sizes': []}", "gave 0 sizes for one clip"),
+    "each": ("{'type': 'applied', 'sizes': [[4, 4]] * 5}", "gave 5 sizes for one clip"),
+    "huge": ("{'type': 'applied', 'sizes': [[2**63, 2**63]]}", "a frame of"),
+    "large": ("{'type': 'applied', 'sizes': [[4000, 4000]]}", "says that it keeps sizes"),
+    "greedy": ("{'type': 'too_small', 'size': 2**40}", "asks for 1099511627776 bytes"),
+    "other": ("{'type': 'sized', 'size': None}", "answered ApplyClip by Sized"),
+}
+"""What it answers to a clip → what is told."""
+
+
 def _crew(folder: Path, body: str, timeout_s: float = 10.0) -> Crew:
     program = folder / "program.py"
     program.write_text(PROGRAM + body + "\n")
@@ -129,6 +143,20 @@ def test_nonsense_for_a_frame_is_that_clips_error(what: str, tmp_path: Path) -> 
     crew = _crew(tmp_path, f"serve(apply={answer})")
     with pytest.raises(OpWorkerFailed) as failed:
         the_op(crew).run((), np.zeros(0, np.int32), FRAME)
+    assert told in str(failed.value)
+    assert failed.value.of_clip
+    crew.close()
+
+
+@pytest.mark.parametrize("what", AT_CLIP)
+def test_nonsense_for_a_clip_is_its_error(what: str, tmp_path: Path) -> None:
+    """The same of operations on whole clips."""
+    answer, told = AT_CLIP[what]
+    crew = _crew(tmp_path, f"serve(hello=WELCOME | {{'ops': [OWN | {{'stage': 'clip'}}]}}, clip={answer})")
+    op = remote_op(crew, *crew.ops())
+    assert isinstance(op, RemoteClipOp)
+    with pytest.raises(OpWorkerFailed) as failed:
+        op.run_clip((), np.zeros(0, np.int32), np.stack([FRAME] * 5))
     assert told in str(failed.value)
     assert failed.value.of_clip
     crew.close()

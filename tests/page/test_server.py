@@ -20,7 +20,7 @@ from viewcache.api.cli.main import main
 from viewcache.api.config.find import locate
 from viewcache.api.page import server as serving
 from viewcache.api.page.server import PageServer
-from viewcache.api.page.stored_clips import _phrases
+from viewcache.api.page.stored_clips import phrases_of
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.sheet import contact_sheet
 from viewcache.errors import BadInput, NotFound
@@ -355,4 +355,4 @@ NO_RECIPES = [None, "resize", [None], [{"op": "flip"}], [{"op": "resize", "drawn
 @pytest.mark.parametrize("recipe", NO_RECIPES)
 def test_a_recipe_that_is_none_is_not_told(recipe: object) -> None:
     """What stands in the place of a recipe in a store from anywhere breaks no look."""
-    assert _phrases(recipe) is None
+    assert phrases_of(recipe) is None
