@@ -61,6 +61,7 @@ class Mix:
             clips: (n, …, H, W), uint8 or floats, an array or a tensor; m samples of each video after one another.
             before: (m, …, H, W) of the same kind: the samples of the video before the first.
         """
+        clips, before = _as_array(clips), _as_array(before)
         samples = len(before)
         for k in range(len(clips) - 1, -1, -1):  # from the end, so that a partner is still as it was
             self._one(clips[k], clips[k - samples] if k >= samples else before[k])
@@ -75,13 +76,18 @@ class Mix:
             _mix_floats(clip, partner, self.share / SHARES)
 
 
+def _as_array(clips: Any) -> Any:
+    """A tensor in plain memory as an array of the same memory: NumPy starts no threads for what a frame takes."""
+    if isinstance(clips, np.ndarray) or clips.device.type != "cpu" or str(clips.dtype) == "torch.bfloat16":
+        return clips
+    return clips.numpy()
+
+
 def _mix_bytes(clip: Any, partner: Any, share: int) -> None:
     """Mix uint8, in place, to the nearest, ties to even; float32 holds the products with 1/256 exactly."""
     if not isinstance(clip, np.ndarray):
-        if clip.device.type != "cpu":
-            clip.copy_((clip.float() * (share / SHARES) + partner.float() * (1 - share / SHARES)).round_())
-            return
-        clip, partner = clip.numpy(), partner.numpy()
+        clip.copy_((clip.float() * (share / SHARES) + partner.float() * (1 - share / SHARES)).round_())
+        return
     import cv2
 
     assert clip.flags.c_contiguous  # else what is mixed would be a copy

@@ -129,6 +129,15 @@ def test_cutmix_is_its_formula(kind: str, center: tuple[int, int]) -> None:
     assert own.mean() == pytest.approx(mix.lam(10, 14))
 
 
+def test_mixup_of_bfloat16() -> None:
+    """Tensors of a kind that NumPy does not have are mixed, too."""
+    clips, plain = batch("torch float32")
+    clips = clips.to(torch.bfloat16)
+    Mix(77).apply(clips, clips[-2:].clone())
+    want = 77 / 256 * plain + 179 / 256 * np.roll(plain, 2, axis=0)
+    assert np.allclose(clips.float().numpy(), want, atol=0.01)
+
+
 def test_every_pair_of_bytes_is_rounded_to_the_nearest() -> None:
     """All pairs of bytes under all shares: exactly the formula, ties to even, whatever the processor."""
     own = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 256, axis=1)
