@@ -59,6 +59,9 @@ def as_tensors(batch: Batch) -> Tensors:
         "frame": batch.frame,
         "time_s": batch.time_s,
         "sample": batch.sample,
+        "item": batch.item,
+        "start_s": batch.start_s,
+        "end_s": batch.end_s,
     }
     tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
     return tensors | {"epoch": batch.epoch, "iteration": batch.iteration}

@@ -36,6 +36,9 @@ def test_a_batch_is_a_dict_of_tensors(cache: Cache) -> None:
         "frame": ((clips, frames), torch.int64),
         "time_s": ((clips, frames), torch.float64),
         "sample": ((clips,), torch.int64),
+        "item": ((clips,), torch.int64),
+        "start_s": ((clips,), torch.float64),
+        "end_s": ((clips,), torch.float64),
     }
 
 
