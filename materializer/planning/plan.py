@@ -16,6 +16,7 @@ from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
+from viewcache.materializer.planning.audio import audio_bound, audio_keys, audio_recipe
 from viewcache.materializer.planning.clip_keys import clip_keys
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts, fixed_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
@@ -28,7 +29,7 @@ from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.sampling import ClipSelection, Coordination
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import AudioSpec, TaskSpec
 
 __all__ = ["GenerationPlan", "plan_batch", "plan_generation"]
 
@@ -107,14 +108,39 @@ class GenerationPlan:
         return clip_keys(self.videos.keys, self.video, self.resolved, self.frames)
 
     @property
+    def audio(self) -> AudioSpec | None:
+        """The audio that comes with each clip, if any."""
+        return self.task.audio
+
+    @cached_property
+    def audio_keys(self) -> NDArray[np.void]:
+        """(n,) of 16 bytes: content keys of the clips' audio; (0,) of a task without."""
+        return self._audio_keys(np.arange(len(self)))
+
+    def _audio_keys(self, rows: NDArray[np.int64]) -> NDArray[np.void]:
+        if self.audio is None:
+            return np.empty(0, "V16")
+        return audio_keys(self.audio, self.videos.keys, self.video, self.frames, rows)
+
+    @property
+    def object_keys(self) -> NDArray[np.void]:
+        """Content keys of all objects: (n,), or (2n,) with the audio behind the clips."""
+        return self.keys if self.audio is None else np.concatenate([self.keys, self.audio_keys])
+
+    def object_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of the objects of some clips: theirs, and with audio those of their audio behind them."""
+        return rows if self.audio is None else np.concatenate([rows, len(self) + rows])
+
+    @property
     def hex_keys(self) -> list[str]:
         """Content keys of all clips as text, which takes more memory than the plan: see `key`."""
         keys: list[str] = as_text(self.keys).to_pylist()
         return keys
 
     def key(self, row: int) -> str:
-        """Content key of a clip as text."""
-        return str(self.keys[row].tobytes().hex())
+        """Content key of a clip, or of the audio of one, as text."""
+        one = self.keys[row] if row < len(self.keys) else self.audio_keys[row - len(self.keys)]
+        return str(one.tobytes().hex())
 
     @property
     def clip_bytes(self) -> int:
@@ -125,6 +151,11 @@ class GenerationPlan:
     def bound(self) -> int:
         """Most bytes that one clip's object takes on disk; asked for with each clip of each job."""
         return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
+
+    @cached_property
+    def room(self) -> int:
+        """Most bytes that one clip takes on disk with its audio."""
+        return self.bound + (0 if self.audio is None else audio_bound(self.audio))
 
     def rows(self, epoch: int, iteration: int) -> range:
         """The clips of one batch, in batch order, as planned."""
@@ -195,6 +226,8 @@ class GenerationPlan:
         item, start, resolved = self.item[rows], self.start[rows], self.resolved.taken(rows)
         plan = GenerationPlan(context, seq, epoch, iteration, position, sample, item, start, resolved, self.shape)
         plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
+        if self.audio is not None:
+            plan.__dict__["audio_keys"] = self.audio_keys[rows]
         return plan
 
     def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
@@ -222,6 +255,10 @@ class GenerationPlan:
             self.shape,
         )
         plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
+        if self.audio is not None:
+            audio = self.audio_keys.copy()
+            audio[rows] = part.audio_keys
+            plan.__dict__["audio_keys"] = audio
         return plan
 
     def drawn(self, row: int) -> NDArray[np.int32]:
@@ -238,6 +275,15 @@ class GenerationPlan:
         return {
             row: Recipe(self.key(row), self.program(row), self.drawn(row), frames, self.shape, seq, self.bound)
             for row, frames, seq in zip(rows, self.frames(at), self.seq[at].tolist(), strict=True)
+        }
+
+    def audio_recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
+        """The same for the audio of some clips, by the clips' rows."""
+        audio, at = self.audio, np.array(rows, np.int64)
+        assert audio is not None  # who asks has rows of it
+        return {
+            row: audio_recipe(audio, self.key(len(self) + row), first, seq)
+            for row, first, seq in zip(rows, self.frames(at)[:, 0].tolist(), self.seq[at].tolist(), strict=True)
         }
 
 

@@ -395,6 +395,9 @@ class Dispatcher(Driver[str, Reservation]):
                 self.evictor.damaged(copy)
         for key, why, failure in report.failures():
             self._bad.add({key: self._take(running, key)}, why, failure)
+        for why in dict.fromkeys(report.silenced.values()):
+            _log.warning("%s", why, extra={"action": "audio_silenced"})
+            self._ledger.add_error(-1, sum(each == why for each in report.silenced.values()), BadVideo(why))
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)
         elif report.error:
