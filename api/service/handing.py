@@ -17,7 +17,7 @@ from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
-from viewcache.materializer.reading.reader import Held
+from viewcache.materializer.reading.held import Held
 from viewcache.materializer.scheduling.work import READ_TRIES
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import Stored

@@ -4,7 +4,6 @@ Decoders and the resampler remember what came before, so what they give at a pla
 decode if all before it was decoded (docs/design/0040). It costs little, and no more than the stretches is held.
 """
 
-import errno
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from viewcache.materializer.media.source import Source
 
-__all__ = ["AudioTrack", "Stretch", "read_stretches"]
+__all__ = ["AudioTrack", "NoTrack", "Stretch", "read_stretches"]
 
 GAP_S = 0.1
 """A jump of a track's times that is longer is a hole, or goes back; shorter ones are rounding of the container's."""
@@ -39,6 +38,10 @@ TOLD_LENGTHS = "mov"
 
 BLOCK = 16_384
 """Samples that are resampled at once, at least: one call costs as much as resampling some hundred."""
+
+
+class NoTrack(BadVideo):
+    """A video without the audio track that is asked for; the message says what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def read_stretches(
 
     Raises:
         BadVideo: the file cannot be opened, or has changed.
-        LookupError: it has no such track.
+        NoTrack: it has no such track.
     """
     from av.stream import Discard
 
@@ -132,7 +135,7 @@ def read_stretches(
 def _track(container: "InputContainer", track: int | str | None) -> "AudioStream":
     tracks = container.streams.audio
     if not tracks:
-        raise LookupError("it has no audio")
+        raise NoTrack("it has no audio")
     if track is None:
         return next((each for each in tracks if each.disposition & 1), tracks[0])  # 1: AV_DISPOSITION_DEFAULT
     if isinstance(track, int) and track < len(tracks):
@@ -141,7 +144,7 @@ def _track(container: "InputContainer", track: int | str | None) -> "AudioStream
     if found is not None:
         return found
     languages = ", ".join(str(each.language or "no language") for each in tracks)
-    raise LookupError(f"it has no audio track {track!r}; it has {len(tracks)}, from 0: {languages}")
+    raise NoTrack(f"it has no audio track {track!r}; it has {len(tracks)}, from 0: {languages}")
 
 
 class _Reading:
@@ -212,8 +215,9 @@ class _Reading:
                 packet = next(packets)
             except StopIteration:
                 return
+            except MemoryError:  # says nothing about the video
+                raise
             except av.FFmpegError as error:
-                _blame_nobody(error)
                 self._lost = f"its audio cannot be read on ({error})"
                 return
             try:
@@ -221,8 +225,9 @@ class _Reading:
                     self._lost = "a packet of its audio is marked as damaged"
                     continue
                 frames = packet.decode()
+            except MemoryError:
+                raise
             except av.FFmpegError as error:
-                _blame_nobody(error)
                 self._lost = f"a packet of its audio cannot be decoded ({error})"
                 continue
             yield from (frame for frame in frames if frame.samples)
@@ -314,13 +319,3 @@ def _kind(frame: "AudioFrame") -> tuple[object, ...]:
 def _nearest(samples: Fraction) -> int:
     """The whole number that is nearest; of two the larger."""
     return math.floor(samples + Fraction(1, 2))
-
-
-def _blame_nobody(error: Exception) -> None:
-    """A limit of this process says nothing about the video.
-
-    Raises:
-        MemoryError: it is that.
-    """
-    if getattr(error, "errno", None) == errno.ENOMEM:
-        raise MemoryError(str(error)) from error

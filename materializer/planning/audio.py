@@ -38,22 +38,19 @@ def audio_keys(
     of_videos: Sequence[str],
     video: NDArray[np.int64],
     frames: Callable[[NDArray[np.int64]], NDArray[np.int32]],
-    rows: NDArray[np.int64],
 ) -> NDArray[np.void]:
-    """H(video's key, what audio, first frame) of some clips: (len(rows),) of 16 bytes.
+    """H(video's key, what audio, first frame) of each clip: (n,) of 16 bytes.
 
     Args:
         audio: what is wanted.
         of_videos: content keys of the videos, 32 hex digits each.
         video: (n,) the number of each clip's video among them.
         frames: source frames of some clips, by their numbers.
-        rows: which clips.
     """
-    out = np.empty(len(rows), "V16")
+    out = np.empty(len(video), "V16")
     head = np.frombuffer(json.dumps(asdict(audio), sort_keys=True).encode(), np.uint8)
     video_keys = np.frombuffer(bytes.fromhex("".join(of_videos)), np.uint8).reshape(-1, 16)
-    for at in range(0, len(rows), _BLOCK):
-        some = rows[at : at + _BLOCK]
+    for some in np.split(np.arange(len(video)), range(_BLOCK, len(video), _BLOCK)):
         parts = [
             video_keys[video[some]],
             np.broadcast_to(head, (len(some), len(head))),
@@ -61,7 +58,7 @@ def audio_keys(
         ]
         packed = np.concatenate(parts, axis=1)
         found = digests(hash_of("audio1"), memoryview(packed.tobytes()), packed.shape[1])
-        out[at : at + len(some)] = np.frombuffer(b"".join(found), "V16")
+        out[some] = np.frombuffer(b"".join(found), "V16")
     return out
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
@@ -22,6 +21,7 @@ from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.one_shape import one_shape
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
@@ -115,12 +115,9 @@ class GenerationPlan:
     @cached_property
     def audio_keys(self) -> NDArray[np.void]:
         """(n,) of 16 bytes: content keys of the clips' audio; (0,) of a task without."""
-        return self._audio_keys(np.arange(len(self)))
-
-    def _audio_keys(self, rows: NDArray[np.int64]) -> NDArray[np.void]:
         if self.audio is None:
             return np.empty(0, "V16")
-        return audio_keys(self.audio, self.videos.keys, self.video, self.frames, rows)
+        return audio_keys(self.audio, self.videos.keys, self.video, self.frames)
 
     @property
     def object_keys(self) -> NDArray[np.void]:
@@ -242,18 +239,8 @@ class GenerationPlan:
         item, start, keys = self.item.copy(), self.start.copy(), self.keys.copy()
         item[rows], start[rows], keys[rows] = items, part.start, part.keys
         resolved = self.resolved.patched(rows, part.resolved)
-        plan = GenerationPlan(
-            context,
-            self.seq,
-            self.epoch,
-            self.iteration,
-            self.position,
-            self.sample,
-            item,
-            start,
-            resolved,
-            self.shape,
-        )
+        places = self.seq, self.epoch, self.iteration, self.position, self.sample
+        plan = GenerationPlan(context, *places, item, start, resolved, self.shape)
         plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
         if self.audio is not None:
             audio = self.audio_keys.copy()
@@ -379,20 +366,8 @@ def plan_batch(
     """
     size, samples = task.sampling.videos_per_batch, task.sampling.samples_per_video
     per_epoch = iterations(positions, size, task.drop_last)
-    context = _PlanContext(
-        task,
-        graph,
-        items,
-        seed,
-        number,
-        epochs.start,
-        len(epochs),
-        per_epoch,
-        grid,
-        ticks_of,
-        joined,
-        group_generation,
-    )
+    of_generation = number, epochs.start, len(epochs), per_epoch, grid, ticks_of, joined, group_generation
+    context = _PlanContext(task, graph, items, seed, *of_generation)
     place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
     of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
     return context.plan(of_epoch, of_batch, iteration * size + place, sample, draws[place])
@@ -464,30 +439,5 @@ class _PlanContext:
         seq = epoch * self.iterations + iteration
         start = self.items.first[item] + self._starts(epoch, sample, item)
         resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, sample, seq, item))
-        shape = _one_shape(self.task, resolved, self.items, item)
+        shape = one_shape(self.task, resolved, self.items, item)
         return GenerationPlan(self, seq, epoch, iteration, position, sample, item, start, resolved, shape)
-
-
-def _one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np.int64]) -> tuple[int, ...]:
-    """The shape that all clips have, or an error that names two that differ."""
-    height, width = resolved.shape
-    if not len(height):
-        raise BadInput(
-            f"task {task.name!r}: no clips to make: there are {len(items)} videos to draw, and drop_last leaves out a "
-            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
-        )
-    odd = np.flatnonzero((height != height[0]) | (width != width[0]))
-    if len(odd):
-        a, b = 0, int(odd[0])
-        raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one size, but {items.named(int(item[a]))!r} gives "
-            f"{height[a]}x{width[a]} and {items.named(int(item[b]))!r} gives {height[b]}x{width[b]}; end with a crop, "
-            "or a resize to a shape"
-        )
-    leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
-    if len(leads) > 1:
-        raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
-            "frames; make all branches keep the same number of frames"
-        )
-    return (*leads[0], 3, int(height[0]), int(width[0]))

@@ -22,7 +22,8 @@ from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.frames import Moment, SingleFrame
-from viewcache.materializer.reading.reader import Held, Reader
+from viewcache.materializer.reading.held import Held
+from viewcache.materializer.reading.reader import Reader
 from viewcache.materializer.reading.recipes import clip_recipes, rows_of_video
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.materializer.scheduling.seats import Seat, SeatKey

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from viewcache.materializer.reading.accounts import Accounts
 from viewcache.materializer.reading.batch import Batch, Buffers, audio_slots, check_shares, rank_share
 from viewcache.materializer.reading.finishing import ReadOps
 from viewcache.materializer.reading.frames import Singles
+from viewcache.materializer.reading.held import Held
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
@@ -30,39 +30,7 @@ from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading
 
-__all__ = ["Held", "Reader"]
-
-
-@dataclass(slots=True)
-class Held:
-    """A batch, or a share of it, whose clips are held in the store for whoever loads them."""
-
-    reading: Reading
-    clips: PlannedClips
-    rows: list[int]
-    fetched: Fetched
-    seat: Seat | None
-    """Who reads it; None for who only looks."""
-    is_part: bool = False
-    """Whether it is some clips of a share, or the audio of a share alone, which does not count as read."""
-    heard: bool = True
-    """Whether the clips' audio is held, if the task has any."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Content keys of the clips; behind their copies are those of their audio."""
-        return tuple(copy.key for copy in self.fetched.copies[: len(self.rows)])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the batch's pixels."""
-        return (len(self.rows), *self.clips.plan.shape)
-
-    @property
-    def audio_shape(self) -> tuple[int, ...] | None:
-        """Of the batch's audio, (b,C,n); None where none is held."""
-        audio = self.clips.plan.audio
-        return None if audio is None or not self.heard else (len(self.rows), *audio.shape)
+__all__ = ["Reader"]
 
 
 class Reader:

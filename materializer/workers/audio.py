@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo
-from viewcache.materializer.media.audio import AudioTrack, Stretch, read_stretches
+from viewcache.materializer.media.audio import AudioTrack, NoTrack, Stretch, read_stretches
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.recipe import Recipe
@@ -55,8 +55,8 @@ class AudioMaker:
                 made = self._judged(recipe_of.pop(id(stretch)), stretch)
                 if made is not None:
                     yield made
-        except LookupError as missing:
-            why = f"{shown(self._uri)}: {missing.args[0]}"
+        except NoTrack as missing:
+            why = f"{shown(self._uri)}: {missing}"
             for stretch, recipe in of:
                 assert recipe.audio is not None
                 if recipe.audio.on_no_audio == OnNoAudio.BAD:
