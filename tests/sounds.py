@@ -90,11 +90,11 @@ def encode_with_audio(
     return path
 
 
-def _encoded(track: Track, stream: AudioStream) -> list[av.Packet]:
+def _encoded(track: Track, stream: AudioStream) -> list["av.Packet[AudioStream]"]:
     samples = tone(track)
     wanted = stream.codec_context.format
     resampler = av.AudioResampler(format=wanted, layout=track.layout, rate=track.rate)
-    packets: list[av.Packet] = []
+    packets: list["av.Packet[AudioStream]"] = []
     size = stream.codec_context.frame_size or 1024
     for at in range(0, samples.shape[1], size):
         frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples[:, at : at + size]), "fltp", track.layout)
@@ -114,9 +114,10 @@ def whole_track(path: Path, rate: int, *, mono: bool = True, number: int = 0) ->
         for frame in container.decode(audio=number):
             if begin is None:
                 assert frame.pts is not None
-                begin = frame.pts * frame.time_base
+                begin = frame.pts * (frame.time_base or Fraction(0))
             parts += [each.to_ndarray() for each in resampler.resample(frame)]
-        parts += [each.to_ndarray() for each in resampler.resample(None) if each is not None]
+        last: list[av.AudioFrame | None] = list(resampler.resample(None))
+        parts += [each.to_ndarray() for each in last if each is not None]
     assert begin is not None
     return Fraction(begin), np.concatenate(parts, axis=1).astype(np.float32)
 

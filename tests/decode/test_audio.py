@@ -94,11 +94,10 @@ def damaged(path: Path, out: Path, change: Callable[[list[bytes]], None]) -> Pat
     """The same file with other bytes in the packets of its audio, in place."""
     data = bytearray(path.read_bytes())
     with av.open(str(path)) as container:
-        places = [(each.pos, each.size) for each in container.demux(container.streams.audio[0]) if each.size]
+        places = [(each.pos or 0, each.size) for each in container.demux(container.streams.audio[0]) if each.size]
     packets = [bytes(data[pos : pos + size]) for pos, size in places]
     change(packets)
     for (pos, size), packet in zip(places, packets, strict=True):
-        assert pos is not None
         data[pos : pos + size] = packet.ljust(size, b"\0")[:size]
     out.write_bytes(data)
     return out
