@@ -36,7 +36,7 @@ SHORT_S = Fraction(1, 2)
 TOLD_LENGTHS = "mov"
 """Demuxer whose files say how long a track is; others guess it from bit rates."""
 
-BLOCK = 16_384
+BLOCK = 32_768
 """Samples that are resampled at once, at least: one call costs as much as resampling some hundred."""
 
 
@@ -180,10 +180,10 @@ class _Reading:
                 yield from self._end_piece(fifo)
                 fifo = AudioFifo()
                 self._begin(frame)
-            assert self._piece is not None  # it was begun
-            self._piece.taken += frame.samples
             frame.pts = None  # the fifo wants times that follow each other to the tick; containers round
             fifo.write(frame)
+            assert self._piece is not None  # it was begun
+            self._piece.taken += frame.samples
             if fifo.samples >= BLOCK:
                 yield from self._place(self._resampled(fifo.read()))
                 if not self._left or stop():

@@ -10,6 +10,7 @@ import viewcache
 from tests.service.served import Opener
 from tests.sounds import Track, encode_with_audio
 from tests.tiny import config
+from viewcache.api.session.reads import CacheReads
 from viewcache.errors import ViewNotFound
 
 AUDIO = {"audio": {"rate": 16_000, "mono": False, "seconds": 0.3}}
@@ -24,29 +25,33 @@ def heard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def heard_in(cache: CacheReads, epoch: int, iteration: int) -> np.ndarray:
+    """The audio of a batch."""
+    audio = cache.read("train", epoch, iteration).audio
+    assert audio is not None
+    return audio
+
+
 def test_a_client_reads_what_an_owner_reads(tmp_path: Path, heard: Path, store: Path) -> None:
     """Batches, shares, loops, descriptions, paths, and what was damaged in between."""
     with viewcache.open(config(tmp_path / "own", heard, **AUDIO), service="off") as owned:
-        truth = {place: owned.read("train", *place).audio for place in ((0, 0), (0, 1), (1, 0))}
+        truth = {place: heard_in(owned, *place) for place in ((0, 0), (0, 1), (1, 0))}
     with viewcache.open(config(store, heard, **AUDIO)) as cache:
         for place, audio in truth.items():
-            assert audio is not None
-            read = cache.read("train", *place)
-            assert np.array_equal(read.audio, audio)
-            assert read.audio is not None
-            read.audio[:] = 0  # it belongs to who read it
+            read = heard_in(cache, *place)
+            assert np.array_equal(read, audio)
+            read[:] = 0  # it belongs to who read it
             described = cache.task("train").describe(*place).audio
             assert described is not None
             assert described.shape == audio.shape
             assert np.array_equal(cache.task("train").audio(*place, range(1, 2)), audio[1:2])
         with fsspec.open("view://train/0/0/audio?rank=1&world=2", cache=str(store)) as file:
-            assert np.array_equal(np.load(file), truth[0, 0][2:])  # type: ignore[index]
+            assert np.array_equal(np.load(file), truth[0, 0][2:])
         for batch, audio in zip(cache.loader("train", framework="numpy"), truth.values(), strict=False):
             assert np.array_equal(batch["audio"], audio)
         for shard in store.glob("objects/*/*/c.0.0"):  # audio has two axes
             shard.write_bytes(shard.read_bytes()[:-5])
-        again = cache.read("train", 0, 0).audio
-        assert np.array_equal(again, truth[0, 0])
+        assert np.array_equal(heard_in(cache, 0, 0), truth[0, 0])
 
 
 def test_a_task_without_has_none(attach: Opener) -> None:
