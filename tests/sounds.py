@@ -71,7 +71,10 @@ def encode_with_audio(
         video.codec_context.time_base = Fraction(1, 1000)
         streams = []
         for track in tracks:
-            stream = cast(AudioStream, container.add_stream(track.codec, rate=track.rate, layout=track.layout))
+            stream = cast(
+                AudioStream,
+                container.add_stream(track.codec, rate=track.rate, layout=track.layout, options={"strict": "-2"}),
+            )
             if track.language is not None:
                 stream.metadata["language"] = track.language
             if track.default:
@@ -94,7 +97,7 @@ def _encoded(track: Track, stream: AudioStream) -> list["av.Packet[AudioStream]"
     samples = tone(track)
     wanted = stream.codec_context.format
     resampler = av.AudioResampler(format=wanted, layout=track.layout, rate=track.rate)
-    packets: list["av.Packet[AudioStream]"] = []
+    packets: list[av.Packet[AudioStream]] = []
     size = stream.codec_context.frame_size or 1024
     for at in range(0, samples.shape[1], size):
         frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples[:, at : at + size]), "fltp", track.layout)

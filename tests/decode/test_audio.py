@@ -20,7 +20,7 @@ FAMILIES = {
     "aac.mkv": Track("aac"),
     "opus.mkv": Track("libopus"),
     "opus.webm": Track("libopus"),
-    "vorbis.webm": Track("libvorbis", rate=44_100),
+    "vorbis.webm": Track("vorbis", rate=44_100),
     "mp3.avi": Track("libmp3lame", rate=44_100),
     "mp3.mp4": Track("libmp3lame", rate=32_000, layout="mono"),
     "pcm.mkv": Track("pcm_s16le", rate=22_050),
@@ -64,12 +64,15 @@ def test_a_stretch_is_cut_out_of_the_whole(tmp_path: Path, name: str) -> None:
     check(path, FAMILIES[name].rate, mono=False)
 
 
-@pytest.mark.parametrize("path", real_clips("train", "edge"), ids=lambda path: path.name)
+def has_audio(path: Path) -> bool:
+    """Whether a clip has a track."""
+    with av.open(str(path)) as container:
+        return bool(container.streams.audio)
+
+
+@pytest.mark.parametrize("path", [*filter(has_audio, real_clips("train", "edge"))], ids=lambda path: path.name)
 def test_real_clips(path: Path) -> None:
     """The same of every real clip that has audio."""
-    with av.open(str(path)) as container:
-        if not container.streams.audio:
-            pytest.skip("it has no audio")
     check(path, 16_000, mono=True)
     check(path, 44_100, mono=False, spans=4)
 

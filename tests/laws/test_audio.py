@@ -1,7 +1,9 @@
 """Tasks with audio keep the laws: each clip comes with what is heard while it is shown (docs/design/0040)."""
 
 import json
+import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -18,7 +20,10 @@ import viewcache
 from tests.clips import encode, real_clips
 from tests.sounds import Track, encode_with_audio, nearest, whole_track
 from tests.tiny import config, open_cache, pixels, same, sql
+from viewcache.api.audit.verify import verify
+from viewcache.api.config.find import locate
 from viewcache.api.session.cache import Cache
+from viewcache.catalog.files import CatalogFiles
 from viewcache.errors import BadVideo, BudgetTooSmall, ConfigError, ViewNotFound
 from viewcache.materializer.reading.batch import Batch
 
@@ -318,3 +323,48 @@ def test_early_batches_have_it_too(tmp_path: Path, folder: Path, cold: Batches, 
     """A batch that is read before its generation is planned has the audio that the plan gives it."""
     with opened(tmp_path / "s", folder) as cache:
         assert alike(pixels(cache), cold)
+
+
+def test_a_lost_catalog_knows_it_again(tmp_path: Path, folder: Path, cold: Batches) -> None:
+    """Audio in the store describes itself: it gets its rows back, nothing is made again, and uses are as before."""
+    objects = "select key, kind, video, depth, state, bytes, est_bytes, shape from objects where kind <> 'frames'"
+    uses = "select u.seq, u.position, u.sample, o.key from uses u join objects o on o.object_id = u.object_id"
+
+    def known(cache: Cache) -> list[list[tuple[object, ...]]]:
+        cache.owner.look_ahead.wait_idle()
+        assert cache.owner.dispatcher_now().wait_idle(60)
+        cache.catalog.flush()
+        return [sorted(sql(cache, each), key=str) for each in (objects, uses)]
+
+    with opened(tmp_path, folder) as cache:
+        assert alike(pixels(cache), cold)
+        before = known(cache)
+    CatalogFiles(tmp_path).database.unlink()
+    with opened(tmp_path, folder) as cache:
+        assert alike(pixels(cache), cold)
+        assert known(cache) == before
+        assert cache.owner.dispatcher_now().busy["audio"] == 0
+
+
+def test_verify_finds_nothing_wrong(tmp_path: Path, folder: Path) -> None:
+    """Every object is read and checked, laws are counted by clips, and audio is not taken for one."""
+    with opened(tmp_path, folder) as cache:
+        pixels(cache)
+    given = config(tmp_path, folder, sampling=BY_TIME, audio={"rate": RATE})
+    (tmp_path / "train.yaml").write_text(json.dumps(given))
+    found = verify(locate(str(tmp_path / "train.yaml")))
+    assert not found.wrong
+    assert found.objects >= 55
+    with opened(tmp_path, folder) as cache:
+        counted = sql(cache, "select count(*), sum(clips), sum(ready) from views")
+        assert counted == [(9, 30, 30)]
+
+
+def test_a_killed_run_goes_on(tmp_path: Path, folder: Path, cold: Batches) -> None:
+    """Law 8: what was made before a worker died is there, and what was half made is made anew, to the same bytes."""
+    with opened(tmp_path, folder) as cache:
+        first = {place: cache.read("train", *place) for place in list(cold)[:2]}
+        for worker in cache.owner.dispatcher_now().pool.pids():
+            os.kill(worker, signal.SIGKILL)
+        rest = {place: cache.read("train", *place) for place in list(cold)[2:]}
+    assert alike(first | rest, cold)
