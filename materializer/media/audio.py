@@ -39,6 +39,13 @@ TOLD_LENGTHS = "mov"
 BLOCK = 32_768
 """Samples that are resampled at once, at least: one call costs as much as resampling some hundred."""
 
+REACH = 256
+"""Samples after its begin, of the lower rate, by which the resampler gives what it would had it begun long before: its
+filter reaches over 32."""
+
+MOST_PHASES = 1024
+"""Of the resampler's filter: rates that need more are rounded, which gives other samples from another begin."""
+
 
 class NoTrack(BadVideo):
     """A video without the audio track that is asked for; the message says what it has."""
@@ -89,8 +96,10 @@ class _Piece:
     source_rate: int
     taken: int = 0
     """Samples of the source."""
+    passed: int = 0
+    """Of these, how many were resampled or passed over."""
     made: int = 0
-    """Samples after resampling."""
+    """The sample that the resampler gives next."""
 
     @property
     def end_s(self) -> Fraction:
@@ -185,7 +194,7 @@ class _Reading:
             assert self._piece is not None  # it was begun
             self._piece.taken += frame.samples
             if fifo.samples >= BLOCK:
-                yield from self._place(self._resampled(fifo.read()))
+                yield from self._place(self._resampled(fifo))
                 if not self._left or stop():
                     return
         yield from self._end_piece(fifo)
@@ -246,8 +255,6 @@ class _Reading:
         )
 
     def _begin(self, frame: "AudioFrame") -> None:
-        from av.audio.resampler import AudioResampler
-
         at_s, before_s = self._time(frame), self._until_s
         if at_s is None and before_s is None:
             at_s = (self._stream.start_time or 0) * (self._stream.time_base or Fraction(0))
@@ -258,27 +265,57 @@ class _Reading:
         begin_s = at_s if at_s is not None else before_s
         assert begin_s is not None  # one of them is
         self._piece, self._kind = _Piece(begin_s, float(begin_s), frame.sample_rate), _kind(frame)
+        self._resampler = None
         self._tick_s = float(frame.time_base or self._stream.time_base or 0)
         self._at = deque(_nearest((each.start_s - begin_s) * self._wanted.rate) for each in self._left)
-        layout = "mono" if self._wanted.channels == 1 else "stereo"
-        self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._wanted.rate)
 
     def _time(self, frame: "AudioFrame") -> Fraction | None:
         base = frame.time_base or self._stream.time_base
         return None if frame.pts is None or base is None else frame.pts * base
 
-    def _resampled(self, frame: "AudioFrame | None") -> list[NDArray[np.float32]]:
-        assert self._resampler is not None  # a piece was begun
-        # One that has nothing to change gives what it was given, None at the end too.
-        frames: list[AudioFrame | None] = list(self._resampler.resample(frame))
+    def _resampled(self, fifo: "AudioFifo", *, last: bool = False) -> list[NDArray[np.float32]]:
+        """Samples of the piece from `_Piece.made` on, out of all that the fifo has; none where none are wanted.
+
+        What is far before the next stretch is passed over, and the resampler begins anew where its filter is in phase.
+        """
+        from av.audio.resampler import AudioResampler
+
+        piece = self._piece
+        assert piece is not None  # it was begun
+        begin = self._next_begin(piece)
+        if begin > piece.passed:
+            self._resampler = None
+            dropped = min(begin - piece.passed, fifo.samples)
+            if dropped:
+                fifo.read(dropped)
+            piece.passed += dropped
+        frames: list[AudioFrame | None] = []
+        if fifo.samples:
+            if self._resampler is None:
+                layout = "mono" if self._wanted.channels == 1 else "stereo"
+                self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._wanted.rate)
+                piece.made = piece.passed * self._wanted.rate // piece.source_rate
+            piece.passed += fifo.samples
+            frames += self._resampler.resample(fifo.read())
+        if last and self._resampler is not None:
+            frames += self._resampler.resample(None)
+        # A resampler that has nothing to change gives what it was given, None at the end too.
         return [np.asarray(each.to_ndarray(), np.float32) for each in frames if each is not None]
+
+    def _next_begin(self, piece: _Piece) -> int:
+        """The sample of the source from which on the piece must be resampled for the next stretch."""
+        rate, source_rate = self._wanted.rate, piece.source_rate
+        step = source_rate // math.gcd(source_rate, rate)  # so many give a whole number of samples
+        if not self._at or rate // math.gcd(source_rate, rate) > MOST_PHASES:
+            return 0
+        reach = REACH * max(1, -(-source_rate // rate))
+        return max(0, (self._at[0] * source_rate // rate - reach) // step * step)
 
     def _end_piece(self, fifo: "AudioFifo") -> Iterator[Stretch]:
         piece = self._piece
         if piece is None:
             return
-        parts = self._resampled(fifo.read()) if fifo.samples else []
-        yield from self._place([*parts, *self._resampled(None)])
+        yield from self._place(self._resampled(fifo, last=True))
         self._until_s = max(piece.end_s, self._until_s or piece.end_s)
         self._piece = self._resampler = None
 

@@ -64,6 +64,19 @@ def test_a_stretch_is_cut_out_of_the_whole(tmp_path: Path, name: str) -> None:
     check(path, FAMILIES[name].rate, mono=False)
 
 
+@pytest.mark.parametrize(
+    ("source", "rate"), [(44_100, 16_000), (48_000, 16_000), (16_000, 48_000), (22_050, 44_100), (48_000, 16_001)]
+)
+def test_what_lies_between_is_passed_over(tmp_path: Path, source: int, rate: int) -> None:
+    """Stretches far apart, of which the resampler begins anew, are still those of a whole decode."""
+    track = Track("pcm_s16le", rate=source, layout="mono", seconds=20)
+    path = encode_with_audio(tmp_path / "long.mkv", [track], frames=20)
+    whole = whole_track(path, rate)
+    starts = [Fraction(k, 1000) for k in (310, 320, 4_017, 9_003, 9_400, 17_301, 19_900)]
+    for each in read(path, starts, rate // 3, AudioTrack(rate, 1, None)):
+        assert np.array_equal(each.samples, nearest(whole, each.start_s, each.count, rate)), float(each.start_s)
+
+
 def has_audio(path: Path) -> bool:
     """Whether a clip has a track."""
     with av.open(str(path)) as container:
