@@ -368,3 +368,17 @@ def test_a_killed_run_goes_on(tmp_path: Path, folder: Path, cold: Batches) -> No
             os.kill(worker, signal.SIGKILL)
         rest = {place: cache.read("train", *place) for place in list(cold)[2:]}
     assert alike(first | rest, cold)
+
+
+def test_jobs_of_one_definition_share_it(tmp_path: Path, folder: Path) -> None:
+    """Tasks that differ in their tags alone have plans of one another, in orders of their own, audio included."""
+    both = config(tmp_path / "two", folder, sampling=BY_TIME, epochs=2, audio={"rate": RATE})
+    task = both["dataset"]
+    assert isinstance(task, dict)
+    both["dataset"] = [task | {"tag": "train"}, task | {"tag": "other"}]
+    with viewcache.open(both) as cache:
+        assert right(cache, folder, pixels(cache), RATE, SAMPLES) > 10
+        assert right(cache, folder, pixels(cache, "other"), RATE, SAMPLES) > 10
+        uses = sql(cache, "select task, count(*) from uses where sample < 0 group by task order by task")
+        assert uses == [("other", 20), ("train", 20)]
+        assert sql(cache, "select max(n) from (select count(*) n from objects group by key)") == [(1,)]
