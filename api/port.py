@@ -80,6 +80,10 @@ class TaskHandle(Protocol):
     def clip_shape(self) -> tuple[int, ...]:
         """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``; plans the first generation."""
 
+    @property
+    def audio_shape(self) -> tuple[int, int] | None:
+        """Shape of every clip's audio, (C,n); None of a task without audio."""
+
     def generation_of(self, epoch: int) -> int:
         """Number of the generation, the epochs that are planned together, that an epoch belongs to.
 
@@ -167,6 +171,15 @@ class TaskHandle(Protocol):
         cancelled: Cancelled | None = None,
     ) -> NDArray[np.uint8]:
         """Some clips of a batch, uint8 (len(which), T,C,H,W); it does not count as read. See `Reader.clips`."""
+
+    def audio(self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1) -> NDArray[np.float32]:
+        """The audio of some clips of a batch, float32 (len(which),C,n); it does not count as read.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration, or the task has no audio.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
+            BadInput: the batch is too small for so many ranks.
+        """
 
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
         """A batch as planned, without its pixels; see `Reader.describe`."""

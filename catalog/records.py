@@ -167,6 +167,8 @@ class ObjectKind(StrEnum):
     """Frames of a video as decoded."""
     AUG = "aug"
     """Frames of a video after some steps."""
+    AUDIO = "audio"
+    """The audio of a clip."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from viewcache.materializer.sampling import SamplingSpec
 
 __all__ = [
+    "AudioSpec",
     "Branch",
     "BranchType",
     "CacheSpec",
@@ -21,9 +22,11 @@ __all__ = [
     "KeepRule",
     "Layout",
     "Merge",
+    "OnBadAudio",
     "OnBadVideo",
     "OnChangedVideo",
     "OnLowFps",
+    "OnNoAudio",
     "OnShortVideo",
     "OpCall",
     "OpWorkerSpec",
@@ -119,6 +122,24 @@ class OnLowFps(StrEnum):
     """Its frames are shown more than once."""
     BAD = "bad"
     """It is a bad video: ``on_bad_video`` says what that means."""
+
+
+class OnNoAudio(StrEnum):
+    """What a video without the audio track that a task asks for does."""
+
+    SILENCE = "silence"
+    """Its clips are silent."""
+    BAD = "bad"
+    """It is a bad video: ``on_bad_video`` says what that means."""
+
+
+class OnBadAudio(StrEnum):
+    """What a clip does whose audio is damaged."""
+
+    BAD = "bad"
+    """Its video cannot give it: ``on_bad_video`` says what that means."""
+    SILENCE = "silence"
+    """What is lost is silent, and a row in ``errors`` tells so."""
 
 
 class OnChangedVideo(StrEnum):
@@ -270,6 +291,33 @@ class DatasetSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AudioSpec:
+    """The audio that comes with each clip."""
+
+    rate: int
+    """Samples a second."""
+    samples: int
+    """Of one clip in each channel: those of its span."""
+    mono: bool = True
+    """One channel; else two."""
+    track: int | str | None = None
+    """Number among the video's audio tracks, from 0, or a language as the file has it (``eng``); None = the file's
+    default track."""
+    on_no_audio: OnNoAudio = OnNoAudio.SILENCE
+    on_bad_audio: OnBadAudio = OnBadAudio.BAD
+
+    @property
+    def channels(self) -> int:
+        """How many."""
+        return 1 if self.mono else 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the audio of one clip, (C,n)."""
+        return self.channels, self.samples
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """One training job's description."""
 
@@ -285,6 +333,8 @@ class TaskSpec:
     shuffle: bool = True
     """False: an epoch has the videos in the order of their names, and the task draws with no other."""
     layout: Layout = Layout.TCHW
+    audio: AudioSpec | None = None
+    """None: batches have none."""
     place: Place = field(default=Place(), compare=False)
 
 

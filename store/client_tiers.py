@@ -51,8 +51,10 @@ class ClientTiers:
         self._folder = descriptors.get(LOCAL, -1)
         self._memories = {name: MemoryReader(fd, "rb") for name, fd in descriptors.items() if name != LOCAL}
 
-    def read_slots(self, placed: Sequence[Placed], out: NDArray[np.uint8]) -> tuple[list[int], list[TierRead]]:
-        """Read objects into consecutive slots of one buffer.
+    def read_slots(
+        self, placed: Sequence[Placed], out: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
+    ) -> tuple[list[int], list[TierRead]]:
+        """Read objects into consecutive slots of one buffer, or a buffer each.
 
         Returns:
             Positions of those that were not as promised, and what reading took.

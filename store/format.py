@@ -1,7 +1,7 @@
 """The on-disk format as pure functions: one object = one Zarr v3 array = ``zarr.json`` + one shard.
 
-Any Zarr client reads it; the trade-off is that we write and accept one narrow subset (uint8, one shard, inner chunks
-along axis 0, crc32c always) and call everything else damage. See docs/design/0002-store-format.md.
+Any Zarr client reads it; the trade-off is that we write and accept one narrow subset (uint8 or float32, one shard,
+inner chunks along axis 0, crc32c always) and call everything else damage. See docs/design/0002-store-format.md.
 """
 
 import base64
@@ -20,6 +20,7 @@ from viewcache.store.codec import CODECS, codec
 __all__ = [
     "ALIGNMENT",
     "CRC_BYTES",
+    "ELEMENT_BYTES",
     "FORMAT",
     "MAX_METADATA_BYTES",
     "METADATA_NAME",
@@ -40,6 +41,8 @@ __all__ = [
 FORMAT = 1
 """Version of everything on this page; a store of another version is refused."""
 METADATA_NAME = "zarr.json"
+ELEMENT_BYTES = {"uint8": 1, "float32": 4}
+"""What arrays may be made of, and how many bytes each element takes."""
 MAX_METADATA_BYTES = 16 << 20
 """Of ``zarr.json``; who reads one brings no more."""
 CRC_BYTES = 4
@@ -65,7 +68,10 @@ Json = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ArrayMeta:
-    """What ``zarr.json`` says about one object; the element type is always uint8."""
+    """What ``zarr.json`` says about one object.
+
+    The store counts bytes: of elements wider than uint8 the last axis of shape and chunk is as long as their bytes.
+    """
 
     shape: tuple[int, ...]
     """Of the whole array; axis 0 is frames, clips or samples."""
@@ -75,6 +81,8 @@ class ArrayMeta:
     """A name in `viewcache.store.codec.CODECS`."""
     attributes: Json = field(default_factory=dict)
     """JSON values that make the object describe itself (kind, recipe, frame numbers); ``viewcache`` is reserved."""
+    element: str = "uint8"
+    """A name in `ELEMENT_BYTES`: what the bytes are, little-endian, for whoever reads the array."""
 
     def __post_init__(self) -> None:
         """Refuse what the format cannot hold."""
@@ -91,6 +99,12 @@ class ArrayMeta:
             raise Misuse(f"chunk {self.chunk} has {self.chunk_bytes} bytes; at most {_MAX_CHUNK_BYTES} are possible")
         if self.chunks > _MAX_CHUNKS:
             raise Misuse(f"shape {self.shape} has {self.chunks} chunks; at most {_MAX_CHUNKS} are possible")
+        if self.shape[-1] % ELEMENT_BYTES.get(self.element, self.shape[-1] + 1) or (
+            self.element != "uint8" and len(self.shape) < 2
+        ):
+            raise Misuse(
+                f"rows of {self.shape[-1]} bytes do not hold {self.element}; known: {', '.join(ELEMENT_BYTES)}"
+            )
         if _RESERVED in self.attributes:
             raise Misuse(f"the attribute {_RESERVED!r} is reserved for the store")
 
@@ -264,16 +278,18 @@ def dump_metadata(meta: ArrayMeta, key: str, digest: int, remote: Json | None = 
     """
     own: dict[str, object] = {"check": "0" * 8, "digest": f"{digest:08x}", "format": FORMAT, "key": key}
     own |= remote or {}
-    rows = meta.chunks * meta.chunk[0]
+    rows, width = meta.chunks * meta.chunk[0], ELEMENT_BYTES[meta.element]
+    # Checked: only arrays of more than one axis have wider elements, whose last axis is counted in them.
+    shape, chunk = ((*each[:-1], each[-1] // width) for each in (meta.shape, meta.chunk))
     document = {
         "attributes": {**meta.attributes, _RESERVED: own},
-        "chunk_grid": {"configuration": {"chunk_shape": [rows, *meta.shape[1:]]}, "name": "regular"},
+        "chunk_grid": {"configuration": {"chunk_shape": [rows, *shape[1:]]}, "name": "regular"},
         "chunk_key_encoding": {"configuration": {"separator": "."}, "name": "default"},
-        "codecs": [_sharding(meta.chunk, meta.codec)],
-        "data_type": "uint8",
-        "fill_value": 0,
+        "codecs": [_sharding(chunk, meta.codec, meta.element)],
+        "data_type": meta.element,
+        "fill_value": 0 if meta.element == "uint8" else 0.0,
         "node_type": "array",
-        "shape": list(meta.shape),
+        "shape": list(shape),
         "storage_transformers": [],
         "zarr_format": 3,
     }
@@ -299,8 +315,10 @@ def parse_metadata(text: bytes, key: str) -> tuple[ArrayMeta, int]:
         own = attributes.pop(_RESERVED)
         digest = int(own["digest"], 16)
         inner = document["codecs"][0]["configuration"]
-        rows = tuple(inner["chunk_shape"])
-        meta = ArrayMeta(tuple(document["shape"]), rows, _codec_name(inner["codecs"]), attributes)
+        element = document["data_type"]
+        width = ELEMENT_BYTES[element]
+        shape, rows = ((*each[:-1], each[-1] * width) for each in (document["shape"], inner["chunk_shape"]))
+        meta = ArrayMeta(shape, rows, _codec_name(inner["codecs"]), attributes, element)
         remote = {name: own[name] for name in _REMOTE if name in own}
         same = own["key"] == key and dump_metadata(meta, key, digest, remote) == text
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, Misuse, struct.error) as error:
@@ -310,12 +328,14 @@ def parse_metadata(text: bytes, key: str) -> tuple[ArrayMeta, int]:
     return meta, digest
 
 
-def _sharding(chunk: tuple[int, ...], name: str) -> Json:
-    crc = {"name": "crc32c"}
+def _sharding(chunk: tuple[int, ...], name: str, element: str) -> Json:
+    crc, raw = {"name": "crc32c"}, dict[str, object](name="bytes")
+    if element != "uint8":
+        raw["configuration"] = {"endian": "little"}
     return {
         "configuration": {
             "chunk_shape": list(chunk),
-            "codecs": [{"name": "bytes"}, *CODECS[name].zarr, crc],
+            "codecs": [raw, *CODECS[name].zarr, crc],
             "index_codecs": [{"configuration": {"endian": "little"}, "name": "bytes"}, crc],
             "index_location": "end",
         },

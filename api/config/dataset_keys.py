@@ -64,6 +64,14 @@ DATASET = KeySection(
             section="sampling",
         ),
         Key(
+            "audio",
+            "section",
+            "The audio that comes with each clip.",
+            None,
+            "none",
+            section="audio",
+        ),
+        Key(
             "augmentation",
             "sections",
             "Steps from decoded frames to finished clips; without any, clips are the decoded frames.",

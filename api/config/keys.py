@@ -7,6 +7,7 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 
 from collections.abc import Iterable
 
+from viewcache.api.config.audio_keys import AUDIO
 from viewcache.api.config.dataset_keys import DATASET, MOST_SEED
 from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
@@ -329,7 +330,7 @@ _BRANCH = KeySection(
 
 SECTIONS: dict[str, KeySection] = {
     section.name: section
-    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, DATASET, _SAMPLING, _STEP, _BRANCH)
+    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, DATASET, _SAMPLING, AUDIO, _STEP, _BRANCH)
 }
 
 STEP_KEYS: dict[BranchType, tuple[str, ...]] = {

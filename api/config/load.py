@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
+from viewcache.api.config.audio import read_audio
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
 from viewcache.api.config.mixing import check_mixing
@@ -354,6 +355,7 @@ def _task(
     steps = problems.part(partial(read_steps, entries))
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
+    audio = problems.part(lambda: read_audio(entries, sampling.value, dataset.value.on_short_video))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: _keep_apart(tiers.value[0], dataset.value.uri, entries))
     problems.part(lambda: _trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))
@@ -363,6 +365,7 @@ def _task(
         dataset=dataset.value,
         sampling=sampling.value,
         steps=steps.value,
+        audio=audio.value,
         place=node.place,
         **read,
     )

@@ -83,6 +83,8 @@ class AboutTask(Answer, tag="about_task"):
     depths: tuple[int, ...]
     grows: bool
     """Whether new videos join it, and with them new classes."""
+    audio: tuple[int, ...] = ()
+    """Shape of each clip's audio, (C,n); empty = none."""
 
 
 class Seated(Answer, tag="seated"):
@@ -147,6 +149,8 @@ class Fetched(Answer, tag="fetched"):
     """float64 (b,)."""
     waited_s: float
     stalls: dict[str, float]
+    audio: tuple[int, ...] = ()
+    """Shape of the audio, (b,C,n), whose objects lie at further places behind those of the clips; empty = none."""
 
 
 class Held(Answer, tag="held"):

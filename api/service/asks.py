@@ -148,6 +148,8 @@ class Look(Ask, tag="look"):
     first: int = 0
     last: int = -1
     """Behind the last clip; -1 = the whole batch."""
+    heard: bool = False
+    """Of some clips the audio, and not the pixels."""
 
 
 class Loaded(Struct, frozen=True, forbid_unknown_fields=True):

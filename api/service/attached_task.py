@@ -20,7 +20,7 @@ from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.fields import frozen
 from viewcache.materializer.ops.mix import Mixer
-from viewcache.materializer.reading.batch import Batch, Buffers, check_shares, rank_share
+from viewcache.materializer.reading.batch import Batch, Buffers, audio_slots, check_shares, rank_share
 from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.store.client_tiers import Placed, TierRead
@@ -133,6 +133,14 @@ class AttachedTask:
         """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``."""
         return self._about.clip_shape
 
+    @property
+    def audio_shape(self) -> tuple[int, int] | None:
+        """Shape of every clip's audio, (C,n); None without."""
+        if not self._about.audio:
+            return None
+        channels, samples = self._about.audio
+        return channels, samples
+
     def generation_of(self, epoch: int) -> int:
         """Number of the generation that an epoch belongs to; see `TaskHandle.generation_of`."""
         if not 0 <= epoch < self.epochs:
@@ -219,10 +227,23 @@ class AttachedTask:
             raise Closed("the reader was cancelled")
         return batch.video
 
+    def audio(self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1) -> NDArray[np.float32]:
+        """The audio of some clips of a batch; see `TaskHandle.audio`."""
+        if self.audio_shape is None:
+            raise ViewNotFound(f"task {self.name!r} has no audio; give dataset.audio a rate")
+        ask = asks.Look(self.name, epoch, iteration, rank, world, which.start, which.stop, heard=True)
+        for _ in range(READ_TRIES):
+            session, fetched = self.client.asking(lambda _: (answers.Fetched, ask))
+            audio, slots = audio_slots(fetched.audio)
+            if audio is not None and self._load(session, fetched.lease, fetched.places, slots):
+                return audio
+        raise Broken(f"audio of view {self.name}/{epoch}/{iteration} was damaged {READ_TRIES} times in a row")
+
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
         """A batch as planned, without its pixels; see `TaskHandle.describe`."""
         fetched = self.client.ask(answers.Fetched, asks.Describe(self.name, epoch, iteration, rank, world))
-        return self._batch(fetched, (epoch, iteration), np.broadcast_to(np.uint8(0), fetched.shape))
+        silence = np.broadcast_to(np.float32(0), fetched.audio) if fetched.audio else None
+        return self._batch(fetched, (epoch, iteration), np.broadcast_to(np.uint8(0), fetched.shape), silence)
 
     def recipes(self, epoch: int, iteration: int) -> tuple[ClipRecipe, ...]:
         """What was decided for each clip of a batch; see `TaskHandle.recipes`."""
@@ -280,17 +301,24 @@ class AttachedTask:
                 raise
             if out is None:
                 out = (buffers or Buffers()).take(fetched.shape)
-            if self._load(session, fetched.lease, fetched.places, out):
+            audio, slots = audio_slots(fetched.audio or None)
+            if self._load(session, fetched.lease, fetched.places, [*out, *slots] if slots else out):
                 self.spent.batches += 1
                 self.spent.waited_s += fetched.waited_s
                 self.spent.stalls.update(fetched.stalls)
-                return self._batch(fetched, place, out)
+                return self._batch(fetched, place, out, audio)
         raise Broken(
             f"view {self.name}/{place[0]}/{place[1]}: its clips were damaged {READ_TRIES} times in a row after being "
             "made anew; check the disk, then run `viewcache doctor`"
         )
 
-    def _load(self, session: Connected, lease: int, places: Sequence[answers.PlaceOf], out: NDArray[np.uint8]) -> bool:
+    def _load(
+        self,
+        session: Connected,
+        lease: int,
+        places: Sequence[answers.PlaceOf],
+        out: NDArray[np.uint8] | Sequence[NDArray[np.uint8]],
+    ) -> bool:
         """Read what is held into ``out`` and give it back; whether all of it was whole."""
         damaged, took = session.tiers.read_slots(list(map(_placed, places)), out)
         seconds = sum(each.seconds for each in took)
@@ -299,7 +327,13 @@ class AttachedTask:
         self.client.tell(session, asks.Done(lease, tuple(damaged), loaded, seconds))
         return not damaged
 
-    def _batch(self, fetched: answers.Fetched, place: tuple[int, int], video: NDArray[np.uint8]) -> Batch:
+    def _batch(
+        self,
+        fetched: answers.Fetched,
+        place: tuple[int, int],
+        video: NDArray[np.uint8],
+        audio: NDArray[np.float32] | None,
+    ) -> Batch:
         count = len(fetched.keys)
         return Batch(
             task=self.name,
@@ -316,6 +350,7 @@ class AttachedTask:
             end_s=_array(fetched.end_s, "<f8", (count,)),
             videos=fetched.videos,
             keys=fetched.keys,
+            audio=audio,
             waited_s=fetched.waited_s,
             stalls=fetched.stalls,
         )

@@ -17,7 +17,7 @@ from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
-from viewcache.materializer.reading.reader import Held
+from viewcache.materializer.reading.held import Held
 from viewcache.materializer.scheduling.work import READ_TRIES
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import Stored
@@ -103,7 +103,7 @@ class Handing:
             number = session.hold(Lease(task, held, list(transit.values())), self.let_go)
             waited_s, stalls = held.fetched.waited_s, {**held.reading.stalls, **held.fetched.stalls}
             facts = replace(facts, waited_s=waited_s, stalls=stalls)
-            return fetched_of(facts, held.shape, number, places)
+            return fetched_of(facts, held.shape, number, places, held.audio_shape or ())
         raise Broken(f"clips of task {task.name!r} were damaged {READ_TRIES} times in a row; run `viewcache doctor`")
 
     def frames(self, session: Session, task: OwnedTask, frames: Sequence[NDArray[np.uint8]]) -> answers.Held:
@@ -166,7 +166,11 @@ class Handing:
 
 
 def fetched_of(
-    batch: Batch, shape: tuple[int, ...], lease: int, places: tuple[answers.PlaceOf, ...]
+    batch: Batch,
+    shape: tuple[int, ...],
+    lease: int,
+    places: tuple[answers.PlaceOf, ...],
+    audio: tuple[int, ...],
 ) -> answers.Fetched:
     """What is said of a batch, and where its clips lie."""
     return answers.Fetched(
@@ -185,6 +189,7 @@ def fetched_of(
         batch.end_s.astype("<f8").tobytes(),
         batch.waited_s,
         dict(batch.stalls),
+        audio,
     )
 
 

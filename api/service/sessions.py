@@ -15,7 +15,7 @@ from viewcache.api.session.making import AheadOfTime
 from viewcache.errors import Busy, Closed, Misuse, SeatTaken
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.handle import OwnedSeat, OwnedTask
-from viewcache.materializer.reading.reader import Held
+from viewcache.materializer.reading.held import Held
 from viewcache.store import Stored
 from viewcache.store.tier import LOCAL
 

@@ -225,6 +225,7 @@ class Verbs:
             json.dumps([[call.name, call.params] for call in task.task.graph.read_ops]),
             task.depths(),
             task.task.spec.dataset.grows,
+            task.audio_shape or (),
         )
 
     # Reading -------------------------------------------------------------------------------------------------------
@@ -277,7 +278,7 @@ class Verbs:
             return self._handing.fetched(
                 session,
                 task,
-                lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled),
+                lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled, heard=ask.heard),
                 cancelled,
             )
         finally:
@@ -286,7 +287,7 @@ class Verbs:
 
     def _describe(self, _session: Session, ask: asks.Describe, _cancelled: Cancelled) -> answers.Fetched:
         facts = self._task(ask.task).describe(ask.epoch, ask.iteration, ask.rank, ask.world)
-        return fetched_of(facts, facts.video.shape, 0, ())
+        return fetched_of(facts, facts.video.shape, 0, (), () if facts.audio is None else facts.audio.shape)
 
     def _recipes(self, _session: Session, ask: asks.Recipes, _cancelled: Cancelled) -> answers.Text:
         task = self._task(ask.task)

@@ -30,6 +30,7 @@ from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.bad_rows import Undecided
 from viewcache.materializer.scheduling.chooser import DispatcherSettings
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
+from viewcache.materializer.scheduling.generation import AudioSchedule
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
@@ -387,6 +388,9 @@ class Owner:
         if isinstance(work, SingleWork | IntermediateWork):
             # A frame that was asked for by name has no substitute, and nobody waits for intermediates.
             return BadVideo(f"{why}; the frame cannot be made")
+        if isinstance(work, AudioSchedule):
+            work = work.clips
+        rows = sorted({work.clip_of(row) for row in rows})  # another video gives the clip and its audio
         task = next((task for task in self.opened if task.task_id == work.task_id), None)
         if task is None:
             return Closed(f"the task was left while {why}")

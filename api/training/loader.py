@@ -22,7 +22,7 @@ from viewcache.api.training.options import unknown_option
 from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, worker_here
 from viewcache.api.training.places import Place, Turns
 from viewcache.errors import BadInput, Closed, Misuse, UnknownOption, ViewcacheError, WrongProcess
-from viewcache.materializer.reading.batch import PER_CLIP, Batch, Buffers, check_rank, check_shares
+from viewcache.materializer.reading.batch import Batch, Buffers, check_rank, check_shares
 from viewcache.materializer.shown import html_table
 
 __all__ = ["Loader", "RepeatedEpochs"]
@@ -54,6 +54,7 @@ class Loader:
     ``sample`` int64 (b,) ordinals of the clips among those of their video, and the numbers ``epoch`` and ``iteration``;
     with ``even`` also ``valid`` bool (b,). A task that mixes clips adds ``label_mixed`` float32 (b,classes),
     ``label_other`` int64 (b,) and ``lam`` float32 (b,).
+    A task with audio adds ``audio`` float32 (b,C,n).
     A batch counts as read when it is handed out. It is a `torch.utils.data.IterableDataset`, for
     `DataLoader(loader, batch_size=None)`; with workers where a service owns the cache.
     """
@@ -395,7 +396,7 @@ class Loader:
         if isinstance(batch, dict):
             return batch
         handle = self._cache.task(self.task)
-        arrays = {"video": batch.video, **{name: getattr(batch, name) for name in PER_CLIP}}
+        arrays = {"video": batch.video, **batch.per_clip}
         finish: Finish = handle.finish
         if mixture is not None:
             arrays |= mixture.labels(batch)

@@ -19,6 +19,7 @@ FORMS = (
     "view://{task}/{video}/at/{seconds}s",
     "view://{task}/{epoch}/{iteration}/view[?rank=&world=]",
     "view://{task}/{epoch}/{iteration}/view.zarr",
+    "view://{task}/{epoch}/{iteration}/audio[?rank=&world=]",
 )
 """The kinds of path, as messages show them; ``at/{seconds}s`` may be followed by ``aug{d}`` too."""
 
@@ -35,6 +36,7 @@ class NodeKind(StrEnum):
     AUG = "aug"
     VIEW = "view"
     ZARR = "zarr"
+    AUDIO = "audio"
 
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,134}", re.ASCII)
@@ -44,7 +46,11 @@ _FRAME = re.compile(f"frame{_NUMBER}", re.ASCII)
 _AUG = re.compile(f"aug{_NUMBER}", re.ASCII)
 _WHOLE = re.compile(_NUMBER, re.ASCII)
 _SECONDS = re.compile(r"((?:0|[1-9][0-9]{0,6})(?:\.[0-9]{1,9})?)s", re.ASCII)
-_QUERY = {NodeKind.VIEW: ("rank", "world"), NodeKind.AUG: ("epoch", "sample", "output")}
+_QUERY = {
+    NodeKind.VIEW: ("rank", "world"),
+    NodeKind.AUDIO: ("rank", "world"),
+    NodeKind.AUG: ("epoch", "sample", "output"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,8 @@ def _kind(path: str, parts: tuple[str, ...]) -> ViewPath:
     if len(rest) >= 3 and rest[2] == "view.zarr" and _numbers(rest[:2]):
         epoch, iteration = int(rest[0]), int(rest[1])
         return ViewPath(NodeKind.ZARR, parts, task, epoch=epoch, iteration=iteration, inside="/".join(rest[3:]))
-    if len(rest) == 3 and rest[2] == "view" and _numbers(rest[:2]):
-        return ViewPath(NodeKind.VIEW, parts, task, epoch=int(rest[0]), iteration=int(rest[1]))
+    if len(rest) == 3 and rest[2] in (NodeKind.VIEW, NodeKind.AUDIO) and _numbers(rest[:2]):
+        return ViewPath(NodeKind(rest[2]), parts, task, epoch=int(rest[0]), iteration=int(rest[1]))
     if len(rest) in (2, 3) and (frame := _FRAME.fullmatch(rest[1])):
         if len(rest) == 2:
             return ViewPath(NodeKind.FRAME, parts, task, rest[0], int(frame[1]))

@@ -125,6 +125,8 @@ class ViewTree:
         elif len(where.parts) == 3 and entry.is_folder and where.parts[2] != AT:  # times cannot be listed
             yield "view", self._payload(parse_path("/".join((*where.parts, "view")))).size
             yield "view.zarr", None
+            if self._cache.task(where.task).audio_shape is not None:
+                yield "audio", self._payload(parse_path("/".join((*where.parts, "audio")))).size
 
     def _in_task(self, task: TaskHandle) -> Iterator[tuple[str, int | None]]:
         for epoch in range(task.epochs):
@@ -249,6 +251,8 @@ class ViewTree:
     def _payload(self, where: ViewPath) -> Payload:
         if where.kind == NodeKind.VIEW:
             return self._batch(where)
+        if where.kind == NodeKind.AUDIO:
+            return self._audio(where)
         task, request = self._cache.task(where.task), _request(where)
         shape = task.describe_frame(request).shape
         return Payload(npy_head(shape), 1, int(np.prod(shape)), lambda rows: task.frames([request])[0])
@@ -267,6 +271,19 @@ class ViewTree:
 
         return Payload(npy_head((count, *clip)), count, int(np.prod(clip)), load)
 
+    def _audio(self, where: ViewPath) -> Payload:
+        assert where.epoch is not None  # a view's path has one
+        task, epoch, iteration = self._cache.task(where.task), where.epoch, where.iteration
+        shape = task.audio_shape
+        if shape is None:
+            raise ViewNotFound(f"{where}: task {where.task!r} has no audio; give dataset.audio a rate")
+        count = task.shape(epoch, iteration, where.rank, where.world)[0]
+
+        def load(which: range) -> NDArray[np.uint8]:
+            return task.audio(epoch, iteration, which, where.rank, where.world).view(np.uint8)
+
+        return Payload(npy_head((count, *shape), "<f4"), count, 4 * int(np.prod(shape)), load)
+
     def _group(self, where: ViewPath) -> dict[str, Payload]:
         """Files of a view's Zarr group."""
         assert where.epoch is not None  # a view's path has one
@@ -277,7 +294,11 @@ class ViewTree:
             known = self._groups.get(key)
         if known is not None and known[0] is version:  # a clip that had to be replaced gives another
             return known[1]
-        files = view_group(task.describe(epoch, iteration), lambda which: task.clips(epoch, iteration, which))
+        files = view_group(
+            task.describe(epoch, iteration),
+            lambda which: task.clips(epoch, iteration, which),
+            lambda which: task.audio(epoch, iteration, which).view(np.uint8),
+        )
         with self._lock:
             self._groups[key] = version, files
             while len(self._groups) > GROUPS:
@@ -302,7 +323,11 @@ class ViewTree:
             return self._describe_single(where)
         assert where.epoch is not None  # a view's path has one
         batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
-        return {"kind": where.kind, "rank": where.rank, "world": where.world} | _plain(batch)
+        about = {"kind": where.kind, "rank": where.rank, "world": where.world} | _plain(batch)
+        if where.kind == NodeKind.AUDIO:
+            assert batch.audio is not None  # there is such a path
+            about |= {"shape": list(batch.audio.shape), "dtype": "float32"}
+        return about
 
     def _describe_folder(self, where: ViewPath) -> dict[str, Any]:
         if not where.parts:

@@ -18,12 +18,15 @@ __all__ = ["view_group"]
 _CLIP = ("time", "channel", "height", "width")
 
 
-def view_group(batch: Batch, load: Callable[[range], NDArray[np.uint8]]) -> dict[str, Payload]:
+def view_group(
+    batch: Batch, load: Callable[[range], NDArray[np.uint8]], hear: Callable[[range], NDArray[np.uint8]]
+) -> dict[str, Payload]:
     """The group's files by their path inside it.
 
     Args:
-        batch: as planned; of ``video`` only the shape is looked at.
+        batch: as planned; of ``video`` and ``audio`` only the shapes are looked at.
         load: gives some clips of it.
+        hear: gives the audio of some clips as bytes; asked where the task has audio.
     """
     attributes = {
         "task": batch.task,
@@ -34,18 +37,27 @@ def view_group(batch: Batch, load: Callable[[range], NDArray[np.uint8]]) -> dict
     }
     files = {"zarr.json": _json({"zarr_format": 3, "node_type": "group", "attributes": attributes})}
     files |= _video(batch.video.shape, load)
+    if batch.audio is not None:
+        files |= _by_clip("audio", batch.audio.shape, "float32", ("clip", "channel", "sample"), hear)
     for name in PER_CLIP:
         files |= _small(name, np.asarray(getattr(batch, name)))
     return files
 
 
 def _video(shape: tuple[int, ...], load: Callable[[range], NDArray[np.uint8]]) -> dict[str, Payload]:
+    names = ("clip", *(("stream",) if len(shape) - 1 > len(_CLIP) else ()), *_CLIP)
+    return _by_clip("video", shape, "uint8", names, load)
+
+
+def _by_clip(
+    name: str, shape: tuple[int, ...], dtype: str, names: tuple[str, ...], load: Callable[[range], NDArray[np.uint8]]
+) -> dict[str, Payload]:
+    """An array of which each chunk is of one clip, made when it is read."""
     clip = shape[1:]
-    names = ("clip", *(("stream",) if len(clip) > len(_CLIP) else ()), *_CLIP)
-    files = {"video/zarr.json": _array(shape, (1, *clip), "uint8", names)}
-    rest = "/0" * len(clip)
+    files = {f"{name}/zarr.json": _array(shape, (1, *clip), dtype, names)}
+    rest, size = "/0" * len(clip), int(np.prod(clip)) * np.dtype(dtype).itemsize
     for number in range(shape[0]):
-        files[f"video/c/{number}{rest}"] = Payload(b"", 1, int(np.prod(clip)), _one(load, number))
+        files[f"{name}/c/{number}{rest}"] = Payload(b"", 1, size, _one(load, number))
     return files
 
 

@@ -16,6 +16,7 @@ In the order of work:
 - ``header``: what a file says of itself: by our reader, or else by FFmpeg
 - ``probe``: index a video, and which way of decoding gives the true frames
 - ``decode``: the needed frames, at the fewest packets
+- ``audio``: stretches of an audio track, out of a decode from its beginning
 - ``pixels``: the one resize that defines the data; planes and back
 """
 

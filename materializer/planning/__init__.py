@@ -14,6 +14,8 @@ In the order of work:
 - ``clip_keys``: content keys of clips
 - ``recipe``: how an object is made, as a value
 - ``size``: how large a plan and its objects may be
+- ``audio``: the audio of planned clips: keys and recipes
+- ``one_shape``: whether all clips of a plan have one shape
 - ``plan``: a generation's plan
 - ``redefined``: what differs between two definitions of a task, in words
 - ``twins``: the plan of a task of the same definition, in another order

@@ -26,7 +26,7 @@ _LEFT_OUT: dict[type, dict[str, object]] = {
         "label_end_column": "end_s",
     },
     SamplingSpec: {"fps": None, "clips": ClipSelection.RANDOM},
-    TaskSpec: {"shuffle": True},
+    TaskSpec: {"shuffle": True, "audio": None},
 }
 """What came in a later release is left out where it is as before, so that definitions of earlier ones hold."""
 

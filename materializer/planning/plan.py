@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
+from viewcache.materializer.planning.audio import audio_bound, audio_keys, audio_recipe
 from viewcache.materializer.planning.clip_keys import clip_keys
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts, fixed_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.one_shape import one_shape
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
@@ -28,7 +29,7 @@ from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.sampling import ClipSelection, Coordination
-from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.spec import AudioSpec, TaskSpec
 
 __all__ = ["GenerationPlan", "plan_batch", "plan_generation"]
 
@@ -107,14 +108,36 @@ class GenerationPlan:
         return clip_keys(self.videos.keys, self.video, self.resolved, self.frames)
 
     @property
+    def audio(self) -> AudioSpec | None:
+        """The audio that comes with each clip, if any."""
+        return self.task.audio
+
+    @cached_property
+    def audio_keys(self) -> NDArray[np.void]:
+        """(n,) of 16 bytes: content keys of the clips' audio; (0,) of a task without."""
+        if self.audio is None:
+            return np.empty(0, "V16")
+        return audio_keys(self.audio, self.videos.keys, self.video, self.frames)
+
+    @property
+    def object_keys(self) -> NDArray[np.void]:
+        """Content keys of all objects: (n,), or (2n,) with the audio behind the clips."""
+        return self.keys if self.audio is None else np.concatenate([self.keys, self.audio_keys])
+
+    def object_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of the objects of some clips: theirs, and with audio those of their audio behind them."""
+        return rows if self.audio is None else np.concatenate([rows, len(self) + rows])
+
+    @property
     def hex_keys(self) -> list[str]:
         """Content keys of all clips as text, which takes more memory than the plan: see `key`."""
         keys: list[str] = as_text(self.keys).to_pylist()
         return keys
 
     def key(self, row: int) -> str:
-        """Content key of a clip as text."""
-        return str(self.keys[row].tobytes().hex())
+        """Content key of a clip, or of the audio of one, as text."""
+        one = self.keys[row] if row < len(self.keys) else self.audio_keys[row - len(self.keys)]
+        return str(one.tobytes().hex())
 
     @property
     def clip_bytes(self) -> int:
@@ -125,6 +148,11 @@ class GenerationPlan:
     def bound(self) -> int:
         """Most bytes that one clip's object takes on disk; asked for with each clip of each job."""
         return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
+
+    @cached_property
+    def room(self) -> int:
+        """Most bytes that one clip takes on disk with its audio."""
+        return self.bound + (0 if self.audio is None else audio_bound(self.audio))
 
     def rows(self, epoch: int, iteration: int) -> range:
         """The clips of one batch, in batch order, as planned."""
@@ -195,6 +223,8 @@ class GenerationPlan:
         item, start, resolved = self.item[rows], self.start[rows], self.resolved.taken(rows)
         plan = GenerationPlan(context, seq, epoch, iteration, position, sample, item, start, resolved, self.shape)
         plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
+        if self.audio is not None:
+            plan.__dict__["audio_keys"] = self.audio_keys[rows]
         return plan
 
     def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
@@ -209,19 +239,13 @@ class GenerationPlan:
         item, start, keys = self.item.copy(), self.start.copy(), self.keys.copy()
         item[rows], start[rows], keys[rows] = items, part.start, part.keys
         resolved = self.resolved.patched(rows, part.resolved)
-        plan = GenerationPlan(
-            context,
-            self.seq,
-            self.epoch,
-            self.iteration,
-            self.position,
-            self.sample,
-            item,
-            start,
-            resolved,
-            self.shape,
-        )
+        places = self.seq, self.epoch, self.iteration, self.position, self.sample
+        plan = GenerationPlan(context, *places, item, start, resolved, self.shape)
         plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
+        if self.audio is not None:
+            audio = self.audio_keys.copy()
+            audio[rows] = part.audio_keys
+            plan.__dict__["audio_keys"] = audio
         return plan
 
     def drawn(self, row: int) -> NDArray[np.int32]:
@@ -238,6 +262,15 @@ class GenerationPlan:
         return {
             row: Recipe(self.key(row), self.program(row), self.drawn(row), frames, self.shape, seq, self.bound)
             for row, frames, seq in zip(rows, self.frames(at), self.seq[at].tolist(), strict=True)
+        }
+
+    def audio_recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
+        """The same for the audio of some clips, by the clips' rows."""
+        audio, at = self.audio, np.array(rows, np.int64)
+        assert audio is not None  # who asks has rows of it
+        return {
+            row: audio_recipe(audio, self.key(len(self) + row), first, seq)
+            for row, first, seq in zip(rows, self.frames(at)[:, 0].tolist(), self.seq[at].tolist(), strict=True)
         }
 
 
@@ -333,20 +366,8 @@ def plan_batch(
     """
     size, samples = task.sampling.videos_per_batch, task.sampling.samples_per_video
     per_epoch = iterations(positions, size, task.drop_last)
-    context = _PlanContext(
-        task,
-        graph,
-        items,
-        seed,
-        number,
-        epochs.start,
-        len(epochs),
-        per_epoch,
-        grid,
-        ticks_of,
-        joined,
-        group_generation,
-    )
+    of_generation = number, epochs.start, len(epochs), per_epoch, grid, ticks_of, joined, group_generation
+    context = _PlanContext(task, graph, items, seed, *of_generation)
     place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
     of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
     return context.plan(of_epoch, of_batch, iteration * size + place, sample, draws[place])
@@ -418,30 +439,5 @@ class _PlanContext:
         seq = epoch * self.iterations + iteration
         start = self.items.first[item] + self._starts(epoch, sample, item)
         resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, sample, seq, item))
-        shape = _one_shape(self.task, resolved, self.items, item)
+        shape = one_shape(self.task, resolved, self.items, item)
         return GenerationPlan(self, seq, epoch, iteration, position, sample, item, start, resolved, shape)
-
-
-def _one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np.int64]) -> tuple[int, ...]:
-    """The shape that all clips have, or an error that names two that differ."""
-    height, width = resolved.shape
-    if not len(height):
-        raise BadInput(
-            f"task {task.name!r}: no clips to make: there are {len(items)} videos to draw, and drop_last leaves out a "
-            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
-        )
-    odd = np.flatnonzero((height != height[0]) | (width != width[0]))
-    if len(odd):
-        a, b = 0, int(odd[0])
-        raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one size, but {items.named(int(item[a]))!r} gives "
-            f"{height[a]}x{width[a]} and {items.named(int(item[b]))!r} gives {height[b]}x{width[b]}; end with a crop, "
-            "or a resize to a shape"
-        )
-    leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
-    if len(leads) > 1:
-        raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
-            "frames; make all branches keep the same number of frames"
-        )
-    return (*leads[0], 3, int(height[0]), int(width[0]))

@@ -7,6 +7,7 @@ import numpy as np
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.program import Program
+from viewcache.materializer.spec import AudioSpec
 from viewcache.store import Stored
 
 __all__ = ["Intermediate", "IntermediateObject", "Recipe", "VideoSource"]
@@ -34,11 +35,14 @@ class Recipe:
     """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
     codec: str = "raw"
     """``raw``, ``lz4`` or ``zstd1``."""
+    audio: AudioSpec | None = None
+    """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
-        """Clips are read whole, pictures that clips are made from one by one."""
-        return self.shape if self.kind == ObjectKind.CLIP else (1, *self.shape[1:])
+        """Clips and their audio are read whole, pictures that clips are made from one by one."""
+        whole = self.kind in (ObjectKind.CLIP, ObjectKind.AUDIO)
+        return self.shape if whole else (1, *self.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Clips are the leaves; above them stand, per video, the frames that any of its cl
 Arrow columns: a million uses are NumPy work.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.media.media_index import DecodeCost, MediaIndex
+from viewcache.materializer.planning.audio import stored_shape
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import FrameNeeds
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -23,6 +25,7 @@ from viewcache.materializer.randomness import permutation
 
 __all__ = [
     "Summary",
+    "audio_sample",
     "ids_of",
     "plan_objects",
     "plan_tables",
@@ -30,6 +33,9 @@ __all__ = [
     "twin_tables",
 ]
 
+
+AUDIO_S_PER_S = 0.002
+"""Core seconds that decoding and resampling a second of audio takes, about."""
 
 MOST_COUNTED = 10_000
 """Clips of which it is counted what each takes alone; it takes about half a second."""
@@ -79,18 +85,20 @@ def plan_tables(
         plan: the generation.
         needs: from `frame_needs`.
         frames_keys: (videos,) content keys of the frames of each of ``needs``.
-        object_ids: (n,) id of each row's clip.
-        known: (n,) whether the catalog has that object already.
+        object_ids: id of each row's object, see `GenerationPlan.object_rows`.
+        known: whether the catalog has each of them already.
         frames_ids: id of the frames of each of ``needs``.
         frames_known: whether the catalog has them already.
         task_id: of the plan's task.
         cost: for the estimates.
     """
-    fresh = _fresh(object_ids, known)
+    clips = len(plan)
+    fresh = _fresh(object_ids[:clips], known[:clips])
     parent_of = np.zeros(len(plan.videos), np.int64)
     parent_of[needs.video] = frames_ids
     clip_cost = plan.clip_bytes * cost.make_s_per_byte
-    clips = _clip_rows(plan, fresh, object_ids, clip_cost)
+    made = _clip_rows(plan, fresh, object_ids, clip_cost)
+    audio = _audio_rows(plan, _fresh(object_ids[clips:], known[clips:]), object_ids)
     frames = _frames_rows(plan, needs, frames_keys, frames_ids, cost).filter(pa.array(~frames_known))
     count = len(fresh)
     edges = pa.table(
@@ -103,7 +111,7 @@ def plan_tables(
     )
     decode_s = float(needs.decode_s(cost).sum()) + clip_cost * count
     generation = _generation_row(plan, object_ids, task_id, decode_s)
-    objects = pa.concat_tables([frames, clips])
+    objects = pa.concat_tables([frames, made, audio])
     return PlanTables(generation, objects, edges, _use_rows(plan, object_ids, task_id))
 
 
@@ -112,7 +120,7 @@ def twin_tables(plan: GenerationPlan, object_ids: NDArray[np.int64], *, task_id:
 
     Args:
         plan: the generation.
-        object_ids: (n,) id of each row's clip.
+        object_ids: id of each row's object, see `GenerationPlan.object_rows`.
         task_id: of the plan's task.
     """
     generation = _generation_row(plan, object_ids, task_id, 0.0)  # what the other plan takes makes this one's, too
@@ -128,26 +136,39 @@ def _generation_row(
         number=plan.number,
         first_epoch=plan.first_epoch,
         last_epoch=plan.last_epoch,
-        bytes=plan.clip_bytes * len(distinct(object_ids)),
+        bytes=plan.clip_bytes * len(distinct(object_ids[: len(plan)])) + _audio_bytes(plan, object_ids),
         decode_s=decode_s,
         group_epoch=plan.first_epoch + plan.context.joined,
         grid=plan.context.grid,
     )
 
 
+def _audio_bytes(plan: GenerationPlan, object_ids: NDArray[np.int64]) -> int:
+    if plan.audio is None:
+        return 0
+    return math.prod(stored_shape(plan.audio)) * len(distinct(object_ids[len(plan) :]))
+
+
+def audio_sample(sample: NDArray[np.int32]) -> NDArray[np.int32]:
+    """What the catalog has as ``sample`` where the use is of the audio of such a sample's clip: -1 - sample."""
+    return -1 - sample
+
+
 def _use_rows(plan: GenerationPlan, object_ids: NDArray[np.int64], task_id: int) -> pa.Table:
     read = np.flatnonzero(plan.iteration < plan.iterations)  # what drop_last leaves out is in no batch
-    return pa.table(
-        {
-            "task_id": np.full(len(read), task_id),
-            "seq": plan.seq[read],
-            "epoch": plan.epoch[read].astype(np.int32),
-            "iteration": plan.iteration[read].astype(np.int32),
-            "position": plan.position[read].astype(np.int32),
-            "sample": plan.sample[read].astype(np.int32),
-            "object_id": object_ids[read],
-        }
-    )
+    sample = plan.sample[read].astype(np.int32)
+    columns = {
+        "task_id": np.full(len(read), task_id),
+        "seq": plan.seq[read],
+        "epoch": plan.epoch[read].astype(np.int32),
+        "iteration": plan.iteration[read].astype(np.int32),
+        "position": plan.position[read].astype(np.int32),
+    }
+    clips = pa.table(columns | {"sample": sample, "object_id": object_ids[read]})
+    if plan.audio is None:
+        return clips
+    audio = columns | {"sample": audio_sample(sample), "object_id": object_ids[len(plan) + read]}
+    return pa.concat_tables([clips, pa.table(audio)])
 
 
 def ids_of(catalog: Catalog, keys: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -182,13 +203,18 @@ def plan_objects(
 
     Args:
         plan: the plan as it is now.
-        rows: what was replaced.
-        object_ids: of all its rows.
-        known: (len(rows),) whether the catalog has those objects already.
+        rows: of the clips that were replaced.
+        object_ids: of all its objects.
+        known: whether the catalog has those of ``plan.object_rows(rows)`` already.
         cost: for the estimates.
     """
-    fresh = rows[_fresh(object_ids[rows], known)]
-    return _clip_rows(plan, fresh, object_ids, plan.clip_bytes * cost.make_s_per_byte)
+    count = len(rows)
+    fresh = rows[_fresh(object_ids[rows], known[:count])]
+    clips = _clip_rows(plan, fresh, object_ids, plan.clip_bytes * cost.make_s_per_byte)
+    if plan.audio is None:
+        return clips
+    fresh = rows[_fresh(object_ids[len(plan) + rows], known[count:])]
+    return pa.concat_tables([clips, _audio_rows(plan, fresh, object_ids)])
 
 
 def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -226,6 +252,32 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
             "frame_stride": unless_listed(np.full(count, sampling.frame_stride)),
             "frame_count": unless_listed(np.full(count, sampling.frames_per_video)),
             "frame_list": pa.array(lists, pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )
+
+
+def _audio_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64]) -> pa.Table:
+    """Rows of the audio of some clips; ``ids`` are of all objects."""
+    audio, count = plan.audio, len(rows)
+    if audio is None or not count:
+        return schemas.empty(schemas.OBJECT)
+    size, nothing = math.prod(stored_shape(audio)), pa.nulls(count, pa.int32())
+    return pa.table(
+        {
+            "object_id": ids[len(plan) + rows],
+            "key": as_text(plan.audio_keys[rows]),
+            "kind": pa.array([ObjectKind.AUDIO.value] * count, pa.string()),
+            "video_id": plan.videos.ids[plan.video[rows]],
+            "depth": np.zeros(count, np.int32),
+            "est_bytes": np.full(count, size, np.int64),
+            "cost_s": np.full(count, audio.samples / audio.rate * AUDIO_S_PER_S),
+            "keep": np.ones(count, bool),
+            "shape": pa.array(["x".join(map(str, audio.shape))] * count, pa.string()),
+            "frame_start": nothing,
+            "frame_stride": nothing,
+            "frame_count": nothing,
+            "frame_list": pa.nulls(count, pa.list_(pa.int32())),
         },
         schema=schemas.OBJECT,
     )

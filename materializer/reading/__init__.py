@@ -7,6 +7,7 @@ In the order of work:
 - ``values``: what is said of videos, frames and reads, for any process
 - ``accounts``: where a task's readers spend their time
 - ``finishing``: what runs when a batch is handed out, normalization and mixing
+- ``held``: what is held in the store until its bytes are loaded
 - ``reader``: wait for a batch's clips, gather them, rebuild what is damaged
 - ``recipes``: what was decided for clips, without their pixels
 - ``frames``: one frame, or one frame after d steps, by its path

@@ -8,6 +8,7 @@ import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import getrefcount
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput
 from viewcache.materializer.shown import html_table
 
-__all__ = ["PER_CLIP", "Batch", "Buffers", "check_rank", "check_shares", "rank_share"]
+__all__ = ["PER_CLIP", "Batch", "Buffers", "audio_slots", "check_rank", "check_shares", "rank_share"]
 
 PER_CLIP = ("label", "index", "frame", "time_s", "sample", "item", "start_s", "end_s")
-"""Fields of a batch that are arrays with a row for each clip, beside its pixels."""
+"""Fields of every batch that are arrays with a row for each clip, beside its pixels; see `Batch.per_clip`."""
 
 _NAMED = 4
 """Videos, and labels, that a batch's line names."""
@@ -53,17 +54,26 @@ class Batch:
     """(b) names of the videos."""
     keys: tuple[str, ...] = ()
     """(b) content keys of the clips."""
+    audio: NDArray[np.float32] | None = None
+    """(b,C,n) samples from each clip's first frame on, in [-1, 1]; None of a task without audio."""
     waited_s: float = field(default=0.0, compare=False)
     """How long the read waited for clips to be made."""
     stalls: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Where the read's time went: seconds by cause (`stalls.CAUSES`). All but ``load``, ``plan`` and ``draw`` add up to
     ``waited_s``, with what a worker loaded of intermediates."""
 
+    @property
+    def per_clip(self) -> dict[str, NDArray[Any]]:
+        """Its arrays that have a row for each clip, by name, without the pixels."""
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in PER_CLIP}
+        return arrays if self.audio is None else arrays | {"audio": self.audio}
+
     def _facts(self) -> dict[str, object]:
         names = list(dict.fromkeys(self.videos))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return {
             "video": f"{self.video.shape} {self.video.dtype}",
+            **({} if self.audio is None else {"audio": f"{self.audio.shape} {self.audio.dtype}"}),
             "videos": ", ".join(names[:_NAMED]) + more,
             "labels": ", ".join(map(str, np.unique(self.label).tolist()[:_NAMED])),
         }
@@ -109,6 +119,14 @@ def rank_share(videos: int, samples: int, rank: int, world: int) -> slice:
     """
     check_rank(rank, world)
     return slice(rank * videos // world * samples, (rank + 1) * videos // world * samples)
+
+
+def audio_slots(shape: tuple[int, ...] | None) -> tuple[NDArray[np.float32] | None, list[NDArray[np.uint8]]]:
+    """Fresh memory for audio (b,C,n), and the bytes of each clip's part of it, uint8 (C, 4n), to be read into."""
+    if shape is None:
+        return None, []
+    audio = np.empty(shape, "<f4")
+    return audio, list(audio.view(np.uint8))
 
 
 class Buffers:

@@ -22,7 +22,8 @@ from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.frames import Moment, SingleFrame
-from viewcache.materializer.reading.reader import Held, Reader
+from viewcache.materializer.reading.held import Held
+from viewcache.materializer.reading.reader import Reader
 from viewcache.materializer.reading.recipes import clip_recipes, rows_of_video
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 from viewcache.materializer.scheduling.seats import Seat, SeatKey
@@ -152,6 +153,12 @@ class OwnedTask:
         """Shape of every clip: (T,C,H,W), or (V,T,C,H,W) after ``stack``."""
         return self.gate.run(lambda: self.task.outline.clip_shape())
 
+    @property
+    def audio_shape(self) -> tuple[int, int] | None:
+        """Shape of every clip's audio, (C,n); None without."""
+        audio = self._spec.audio
+        return None if audio is None else audio.shape
+
     def generation_of(self, epoch: int) -> int:
         """Number of the generation, the epochs that are planned together, that an epoch belongs to.
 
@@ -259,6 +266,11 @@ class OwnedTask:
         return self._reader.clips(epoch, iteration, which, rank, world, buffers, cancelled)
 
     @gated
+    def audio(self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1) -> NDArray[np.float32]:
+        """The audio of some clips of a batch, float32 (len(which),C,n); see `Reader.audio`."""
+        return self._reader.audio(epoch, iteration, which, rank, world)
+
+    @gated
     def hold(
         self,
         epoch: int,
@@ -267,9 +279,11 @@ class OwnedTask:
         world: int = 1,
         which: range | None = None,
         cancelled: Cancelled | None = None,
+        *,
+        heard: bool = False,
     ) -> Held:
         """Make a batch and hold it for another process to load; see `Reader.hold`."""
-        return self._reader.hold(epoch, iteration, rank, world, which, None, cancelled)
+        return self._reader.hold(epoch, iteration, rank, world, which, None, cancelled, heard=heard)
 
     @gated
     def end(self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float) -> None:
@@ -278,7 +292,8 @@ class OwnedTask:
 
     def facts(self, held: Held) -> Batch:
         """What a held batch is, without its pixels; see `describe`."""
-        return self._reader.facts(held, np.broadcast_to(np.uint8(0), held.shape))
+        silence = None if held.audio_shape is None else np.broadcast_to(np.float32(0), held.audio_shape)
+        return self._reader.facts(held, np.broadcast_to(np.uint8(0), held.shape), silence)
 
     @gated
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:

@@ -2,59 +2,35 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ProgressRow
-from viewcache.errors import BadInput, Broken, Closed
+from viewcache.errors import BadInput, Broken, Closed, ViewNotFound
 from viewcache.materializer.clock import Clock
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops import get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.accounts import Accounts
-from viewcache.materializer.reading.batch import Batch, Buffers, check_shares, rank_share
+from viewcache.materializer.reading.batch import Batch, Buffers, audio_slots, check_shares, rank_share
 from viewcache.materializer.reading.finishing import ReadOps
 from viewcache.materializer.reading.frames import Singles
+from viewcache.materializer.reading.held import Held
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.scheduling.seats import Seat, SeatKey
 from viewcache.materializer.scheduling.work import READ_TRIES
-from viewcache.materializer.storage.tiers import Tiers, load_samples
+from viewcache.materializer.storage.tiers import Slots, Tiers, load_samples
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading
 
-__all__ = ["Held", "Reader"]
-
-
-@dataclass(slots=True)
-class Held:
-    """A batch, or a share of it, whose clips are held in the store for whoever loads them."""
-
-    reading: Reading
-    clips: PlannedClips
-    rows: list[int]
-    fetched: Fetched
-    seat: Seat | None
-    """Who reads it; None for who only looks."""
-    is_part: bool = False
-    """Whether it is some clips of a share, which does not count as read."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Content keys of the clips."""
-        return tuple(copy.key for copy in self.fetched.copies)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the batch's pixels."""
-        return (len(self.rows), *self.clips.plan.shape)
+__all__ = ["Reader"]
 
 
 class Reader:
@@ -152,8 +128,9 @@ class Reader:
                 raise
             if out is None:
                 out = (buffers or Buffers()).take(held.shape)
-            if self._load(held, out):
-                return self.facts(held, out)
+            audio, slots = audio_slots(held.audio_shape)
+            if self._load(held, [*out, *slots] if slots else out):
+                return self.facts(held, out, audio)
         raise self._too_damaged(epoch, iteration)
 
     def hold(
@@ -165,6 +142,8 @@ class Reader:
         which: range | None = None,
         seat: Seat | None = None,
         cancelled: Cancelled | None = None,
+        *,
+        heard: bool = False,
     ) -> Held:
         """Make a batch, or some clips of it, and hold it for somebody else to load, who says so to `end`.
 
@@ -173,9 +152,10 @@ class Reader:
             iteration: in the epoch.
             rank: whose share.
             world: number of shares.
-            which: of the share's clips; None = all of them.
+            which: of the share's clips; None = all of them, with their audio if the task has any.
             seat: who reads; None is a look, or a read by path of all of it.
             cancelled: set by another thread, it ends the wait.
+            heard: of ``which`` hold the audio, and not the pixels.
 
         Raises:
             ViewNotFound: no such epoch or iteration.
@@ -189,7 +169,7 @@ class Reader:
             clips, rows = self._settle(reading, rank, world, seat)
             return self._hold(reading, clips, rows, seat, cancelled)
         clips, rows = self.rows(epoch, iteration, rank, world)
-        return replace(self._hold(reading, clips, rows[which.start : which.stop], None, cancelled), is_part=True)
+        return self._part(reading, clips, rows[which.start : which.stop], cancelled, heard=heard)
 
     def end(self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float) -> None:
         """What was held was loaded; clips at the places in ``wrong`` were not as promised, and are made again."""
@@ -221,16 +201,35 @@ class Reader:
         seat: Seat | None,
         cancelled: Cancelled | None = None,
     ) -> Held:
+        return Held(reading, clips, rows, self._fetch(reading, clips, clips.with_audio(rows), cancelled), seat)
+
+    def _part(
+        self,
+        reading: Reading,
+        clips: PlannedClips,
+        rows: list[int],
+        cancelled: Cancelled | None = None,
+        *,
+        heard: bool = False,
+    ) -> Held:
+        """Hold the pixels of some clips, or their audio."""
+        objects = clips.with_audio(rows)[len(rows) :] if heard else rows
+        fetched = self._fetch(reading, clips, objects, cancelled)
+        return Held(reading, clips, rows, fetched, None, is_part=True, heard=heard)
+
+    def _fetch(
+        self, reading: Reading, clips: PlannedClips, objects: Sequence[int], cancelled: Cancelled | None
+    ) -> Fetched:
         dispatcher = self._dispatcher()
         reading.clock.skip()
-        fetched = dispatcher.fetch(clips, rows, cancelled=cancelled)
+        fetched = dispatcher.fetch(clips, objects, cancelled=cancelled)
         if fetched.waited_s:
             reading.clock.lap("wait")
         reading.clock.skip()
-        return Held(reading, clips, rows, fetched, seat)
+        return fetched
 
-    def _load(self, held: Held, out: NDArray[np.uint8]) -> bool:
-        """Read the clips into ``out``; False if some were damaged, which are then made again."""
+    def _load(self, held: Held, out: Slots) -> bool:
+        """Read what is held into ``out``; False if some was damaged, which is then made again."""
         try:
             wrong, loaded = self._tiers.read_slots(held.fetched.copies, out)
             loaded_s = held.reading.clock.lap("load")
@@ -296,8 +295,27 @@ class Reader:
         rows = rows[which.start : which.stop]
         out = (buffers or Buffers()).take((len(rows), *active.plan.shape))
         for _ in range(READ_TRIES):
-            if self._load(replace(self._hold(reading, active, rows, None, cancelled), is_part=True), out):
+            if self._load(self._part(reading, active, rows, cancelled), out):
                 return out
+        raise self._too_damaged(epoch, iteration)
+
+    def audio(self, epoch: int, iteration: int, which: range, rank: int = 0, world: int = 1) -> NDArray[np.float32]:
+        """The audio of some clips of a batch, float32 (len(which),C,n); it does not count as read.
+
+        Raises:
+            ViewNotFound: no such epoch or iteration, or the task has no audio.
+            BadVideo: a video cannot be decoded and the policy is ``raise``.
+            BadInput: the batch is too small for so many ranks.
+        """
+        if self.spec.audio is None:
+            raise ViewNotFound(f"task {self.spec.name!r} has no audio; give dataset.audio a rate")
+        reading = self._begin(epoch, iteration, rank)
+        active, rows = self.rows(epoch, iteration, rank, world)
+        for _ in range(READ_TRIES):
+            held = self._part(reading, active, rows[which.start : which.stop], heard=True)
+            audio, slots = audio_slots(held.audio_shape)
+            if audio is not None and self._load(held, slots):
+                return audio
         raise self._too_damaged(epoch, iteration)
 
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
@@ -315,7 +333,8 @@ class Reader:
         self._look(active, rows)
         plan = active.plan
         nothing = np.broadcast_to(np.uint8(0), (len(rows), *plan.shape))
-        return self._batch(plan, rows, nothing, tuple(plan.key(row) for row in rows), reading)
+        silence = None if plan.audio is None else np.broadcast_to(np.float32(0), (len(rows), *plan.audio.shape))
+        return self._batch(plan, rows, nothing, tuple(plan.key(row) for row in rows), reading, silence)
 
     def _look(self, active: PlannedClips, rows: list[int]) -> None:
         """Look into the videos of some clips; for one that turns out bad another stands in, by the task's policy."""
@@ -375,9 +394,9 @@ class Reader:
     def _begin(self, epoch: int, iteration: int, rank: int) -> Reading:
         return Reading(self.spec.name, epoch, iteration, rank, time.monotonic(), Clock(laps=self._observer.laps))
 
-    def facts(self, held: Held, out: NDArray[np.uint8]) -> Batch:
+    def facts(self, held: Held, out: NDArray[np.uint8], audio: NDArray[np.float32] | None = None) -> Batch:
         """A batch as it was read, with its pixels in ``out``."""
-        return self._batch(held.clips.plan, held.rows, out, held.keys, held.reading)
+        return self._batch(held.clips.plan, held.rows, out, held.keys, held.reading, audio)
 
     def _batch(
         self,
@@ -386,6 +405,7 @@ class Reader:
         out: NDArray[np.uint8],
         keys: tuple[str, ...],
         reading: Reading,
+        audio: NDArray[np.float32] | None,
     ) -> Batch:
         videos = plan.video[rows]
         dataset, ids = self.task.dataset, plan.videos.ids[videos]
@@ -411,6 +431,7 @@ class Reader:
             end_s=items.end_s[item],
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),
             keys=keys,
+            audio=audio,
             waited_s=reading.waited_s,
             stalls=dict(reading.stalls),
         )

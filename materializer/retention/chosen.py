@@ -129,9 +129,7 @@ def choose(
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
     keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
-    bounds = np.concatenate(
-        [np.full(int(rows.sum()), each.plan.bound) for each, rows in zip(plans, later, strict=True)]
-    )
+    bounds = np.concatenate([np.full(int(rows.sum()), each.plan.room) for each, rows in zip(plans, later, strict=True)])
     total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
     if total <= budget:
         return None
@@ -152,7 +150,7 @@ def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
 
     At least what the dispatcher leaves free for readers that wait: a batch, a quarter of the budget at most.
     """
-    batches = [len(plan.rows(plan.first_epoch, 0)) * plan.bound for plan in plans]
+    batches = [len(plan.rows(plan.first_epoch, 0)) * plan.room for plan in plans]
     return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
 
 

@@ -116,7 +116,7 @@ class Keeper:
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether the budget cannot hold a generation several times over."""
-        return len(work.plan) * work.plan.bound * SEVERAL > self._settings.budget_bytes
+        return len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
 
     def chosen(self, group_generation: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
@@ -276,7 +276,7 @@ class Keeper:
         for work in works:
             assert work.keeping is not None
             ids.append(work.object_ids)
-            kept.append(work.keeping.clips)
+            kept.append(np.tile(work.keeping.clips, len(work.object_ids) // len(work.plan)))  # audio as its clip
             for video, of_video in objects.items():
                 rows = work.rows_of_video(video)
                 mine = np.unique(work.object_ids[rows[~work.keeping.clips[rows]]])

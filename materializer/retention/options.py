@@ -61,7 +61,7 @@ class ClipKind:
     clip_bytes: int
     """Raw."""
     bound: int
-    """Most bytes that one takes on disk."""
+    """Most bytes that one takes on disk, with its audio."""
     resize: Instruction | None
     """The resize that every clip begins with."""
 
@@ -126,10 +126,18 @@ def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
     for number, plan in enumerate(plans):
         sampling = plan.task.sampling
         steps = tuple(sorted({program.signature for program in plan.resolved.programs}))
-        alike = (steps, sampling.frames_per_video, sampling.pitch, sampling.by_time, plan.shape, _resize(plan))
+        alike = (
+            steps,
+            sampling.frames_per_video,
+            sampling.pitch,
+            sampling.by_time,
+            plan.shape,
+            _resize(plan),
+            plan.room,
+        )
         members.setdefault(alike, []).append(number)
     found = [
-        ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].bound, _resize(plans[each[0]]))
+        ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].room, _resize(plans[each[0]]))
         for each in members.values()
     ]
     return tuple(sorted(found, key=lambda kind: kind.clip_bytes))

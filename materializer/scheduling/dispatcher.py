@@ -389,12 +389,12 @@ class Dispatcher(Driver[str, Reservation]):
         self.chooser.learn(running)
         codec = next((each.stored.codec for each in running.job.intermediates), "raw")
         self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trial_rows(report.trials))
-        for copy in running.held:
-            if copy.key in report.damaged:
-                _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
-                self.evictor.damaged(copy)
+        for copy in (each for each in running.held if each.key in report.damaged):
+            _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
+            self.evictor.damaged(copy)
         for key, why, failure in report.failures():
             self._bad.add({key: self._take(running, key)}, why, failure)
+        self._ledger.add_silenced(report.silenced)
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)
         elif report.error:
@@ -412,7 +412,7 @@ class Dispatcher(Driver[str, Reservation]):
             return running.take(key)
 
     def _take_left(self, running: Running) -> dict[str, list[Wanted[str]]]:
-        """All that is still to be made, and for whom; the job has nothing more to do with it."""
+        """The same of all that is still to be made."""
         return {key: self._take(running, key) for key in list(running.wanted)}
 
     def _died(self, running: Running, reason: str) -> None:

@@ -1,4 +1,7 @@
-"""Planned clips that are being worked on, and what workers need to make them; those of a generation have a schedule."""
+"""Planned clips that are being worked on, and what workers need to make them; those of a generation have a schedule.
+
+A clip's audio is an object of its own: readers wait for the rows of both, and making ahead has a schedule for each.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
@@ -10,20 +13,23 @@ from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
-from viewcache.materializer.scheduling.schedule import Schedule
+from viewcache.materializer.scheduling.schedule import Keeping, Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.workers.job import Made
 
-__all__ = ["ActiveGeneration", "PlannedClips"]
+__all__ = ["ActiveGeneration", "AudioSchedule", "PlannedClips"]
 
 
 class PlannedClips(Makeable):
-    """Rows of a plan with the catalog's ids of their objects. Not thread-safe: the dispatcher's lock guards it."""
+    """Rows of a plan with the catalog's ids of their objects. Not thread-safe: the dispatcher's lock guards it.
+
+    Of a task with audio rows from n on, as many as there are clips, are the audio of each clip.
+    """
 
     plan: GenerationPlan
     object_ids: NDArray[np.int64]
-    """(n,) of each row's object."""
+    """(n,) of each row's object, or (2n,) with those of the clips' audio."""
     samples: int
     """Clips of a video in an epoch."""
 
@@ -52,41 +58,56 @@ class PlannedClips(Makeable):
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         """Go on with other videos for some rows; the others keep their states."""
 
+    def clip_of(self, row: int) -> int:
+        """The row of the clip that a row is, or is the audio of."""
+        clips = len(self.plan)
+        return row - clips if row >= clips else row
+
+    def with_audio(self, rows: Sequence[int]) -> list[int]:
+        """Rows of clips, and behind them those of their audio if the task has any."""
+        found: list[int] = self.plan.object_rows(np.array(rows, np.int64)).tolist()
+        return found
+
     def key(self, row: int) -> str:
-        """Content key of a row's clip."""
+        """Content key of a row's object."""
         return self.plan.key(row)
 
     def video(self, row: int) -> str:
-        """Content key of the video that a row's clip is of."""
-        return self.plan.videos.keys[int(self.plan.video[row])]
+        """Content key of the video that a row's object is of."""
+        return self.plan.videos.keys[int(self.plan.video[self.clip_of(row)])]
 
     def item_id(self, row: int) -> int:
         """The catalog's id of the item that a row's clip is of."""
         return int(self.plan.items.ids[int(self.plan.item[row])])
 
     def video_id(self, row: int) -> int:
-        """The catalog's id of the video that a row's clip is of."""
-        return int(self.plan.videos.ids[int(self.plan.video[row])])
+        """The catalog's id of the video that a row's object is of."""
+        return int(self.plan.videos.ids[int(self.plan.video[self.clip_of(row)])])
 
     def bound(self, row: int) -> int:
-        """Most bytes that a row's clip takes on disk."""
-        return self.plan.bound
+        """Most bytes that a row's object takes on disk."""
+        return self.plan.bound if row < len(self.plan) else self.plan.room - self.plan.bound
 
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row: streams that are averaged are whole clips."""
-        return self.plan.bound * self.plan.program(row).streams
+        return self.bound(row) * self.plan.program(row).streams if row < len(self.plan) else self.bound(row)
 
     def source(self, row: int) -> VideoSource:
-        """The video that a row's clip is of."""
-        return self._source(self.plan, row)
+        """The video that a row's object is of."""
+        return self._source(self.plan, self.clip_of(row))
 
     def recipe(self, row: int) -> Recipe:
-        """How a row's clip is made."""
-        return self.plan.recipe(row)
+        """How a row's object is made."""
+        return self.recipes([row])[row]
 
     def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
-        """How the clips of some rows are made, by row; their frames are found out together."""
-        return self.plan.recipes(rows)
+        """How the objects of some rows are made, by row; the frames of clips are found out together."""
+        clips, audio = [row for row in rows if row < len(self.plan)], [row for row in rows if row >= len(self.plan)]
+        found = self.plan.recipes(clips) if clips else {}
+        if audio:
+            of_clips = self.plan.audio_recipes([self.clip_of(row) for row in audio])
+            found |= {row: of_clips[self.clip_of(row)] for row in audio}
+        return found
 
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
@@ -116,16 +137,23 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         self.group_generation = plan.context.group_generation
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
+        self.audio: AudioSchedule | None = None
+        """Of the clips' audio; None of a task without."""
         self._adopt(plan, object_ids)
         self._leave_out(np.arange(len(plan)))
+        if plan.audio is not None:
+            self.audio = AudioSchedule(self)
+
+    @property
+    def schedules(self) -> "list[Makeable]":
+        """All that is to be made ahead of it."""
+        return [self] if self.audio is None else [self, self.audio]
 
     def _adopt(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         self.plan = plan
         self.object_ids = object_ids
         self._fill(plan.video, len(plan.videos))
-        # Sorted first halves of the keys: a key is found without a dict of a million strings.
-        self._halves = plan.keys.view("<u8").reshape(-1, 2)[:, 0]
-        self._by_half = np.argsort(self._halves, kind="stable")
+        self._rows_by_key = RowsByKey(plan.keys)
 
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         """Go on with other videos for some rows; the others keep their states."""
@@ -134,6 +162,8 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         self._adopt(plan, object_ids)
         self._states[:] = states
         self._states[changed] = RowState.PLANNED
+        if self.audio is not None:
+            self.audio.replace()
 
     @property
     def number(self) -> int:
@@ -172,17 +202,51 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         changed = self.order.place(at, position, video_id)
         start = at * self.order.positions
         ranks = [(start + each) * self.samples + sample for each in changed for sample in range(self.samples)]
-        self._plan_from(min(ranks))
-        self._leave_out(np.concatenate([self._rows_at(rank, rank + 1) for rank in ranks]))
+        self.moved(ranks)
+        if self.audio is not None:
+            self.audio.moved(ranks)
         return changed
 
     # What the rows are ---------------------------------------------------------------------------------------------
 
     def rows_of(self, key: str) -> list[int]:
         """The rows that need an object; empty if none does."""
-        half = np.frombuffer(bytes.fromhex(key)[:8], "<u8")[0]
-        left, right = (np.searchsorted(self._halves, half, side, sorter=self._by_half) for side in ("left", "right"))
-        return [row for row in self._by_half[left:right].tolist() if self.plan.key(row) == key]
+        return self._rows_by_key.find(key)
+
+    def state(self, row: int) -> RowState:
+        """How far a row's object is, as far as it was noted."""
+        if row < len(self.plan) or self.audio is None:
+            return Schedule.state(self, row)
+        return self.audio.state(self.clip_of(row))
+
+    def set_state(self, row: int, state: RowState) -> None:
+        """Note how far a row's object is."""
+        if row < len(self.plan) or self.audio is None:
+            Schedule.set_state(self, row, state)
+        else:
+            self.audio.set_state(self.clip_of(row), state)
+
+    def due_in_s(self, row: int) -> float:
+        """Seconds until a row is needed."""
+        return Schedule.due_in_s(self, self.clip_of(row))
+
+    def is_next(self, row: int) -> bool:
+        """Whether a row is of what its task needs next of the row's video."""
+        return Schedule.is_next(self, self.clip_of(row))
+
+    def free_bytes(self, row: int) -> int:
+        """Room that making a row ahead leaves to clips that are not kept."""
+        return Schedule.free_bytes(self, self.clip_of(row))
+
+    def is_soon(self, row: int) -> bool:
+        """Whether a row is needed so soon that what is needed later may be evicted for it."""
+        return Schedule.is_soon(self, self.clip_of(row))
+
+    def keep(self, keeping: Keeping | None) -> None:
+        """Keep these clips from now on, and their audio; None = all."""
+        Schedule.keep(self, keeping)
+        if self.audio is not None:
+            self.audio.keep(keeping)
 
     def video_number(self, video: Hashable) -> int:
         """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
@@ -197,5 +261,86 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         return [(row, count * edges_of(self.plan.recipe(row))) for row, count in zip(rows, counts, strict=True)]
 
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
-        """Intermediates that a row's clip may be made from."""
-        return () if self.keeping is None else self.keeping.intermediates.get(self.video(row), ())
+        """Intermediates that a row's clip may be made from; its audio is made of the file."""
+        if self.keeping is None or row >= len(self.plan):
+            return ()
+        return self.keeping.intermediates.get(self.video(row), ())
+
+
+class AudioSchedule(Schedule[str], Makeable):
+    """How far the audio of each clip of a generation is; row k is the audio of clip k. Not thread-safe, like that."""
+
+    def __init__(self, clips: ActiveGeneration) -> None:
+        """Take the generation, whose order it has."""
+        Schedule.__init__(self, clips.order, clips.first_epoch, clips.iterations, clips.samples, clips.batch)
+        self.clips = clips
+        self.task_id = clips.task_id
+        self.group_generation = clips.group_generation
+        self._adopt()
+        self._leave_out(np.arange(len(clips.plan)))
+
+    def _adopt(self) -> None:
+        plan = self.clips.plan
+        self._keys = plan.audio_keys
+        self._fill(plan.video, len(plan.videos))
+        self._rows_by_key = RowsByKey(self._keys)
+
+    def replace(self) -> None:
+        """The generation has other videos for some rows; the others keep their states."""
+        states, keys = self._states, self._keys
+        self._adopt()
+        self._states[:] = states
+        self._states[keys != self._keys] = RowState.PLANNED
+
+    def in_clips(self, row: int) -> int:
+        """A row as the generation counts it."""
+        return row + len(self.clips.plan)
+
+    def key(self, row: int) -> str:
+        """Content key of a row's object."""
+        return self.clips.key(self.in_clips(row))
+
+    def video(self, row: int) -> str:
+        """Content key of the video that a row is made of."""
+        return self.clips.video(row)
+
+    def bound(self, row: int) -> int:
+        """Most bytes that a row's object takes on disk."""
+        return self.clips.bound(self.in_clips(row))
+
+    def source(self, row: int) -> VideoSource:
+        """The video that a row is made of."""
+        return self.clips.source(row)
+
+    def recipe(self, row: int) -> Recipe:
+        """How a row's object is made."""
+        return self.clips.recipe(self.in_clips(row))
+
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of an object that was just made for a row."""
+        return self.clips.copy(made, self.in_clips(row))
+
+    def rows_of(self, key: str) -> list[int]:
+        """The rows that need an object; empty if none does."""
+        return self._rows_by_key.find(key)
+
+    def video_number(self, video: Hashable) -> int:
+        """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
+        return self.clips.video_number(video)
+
+
+class RowsByKey:
+    """Finds the rows of a key among a million without a dict of as many strings, by sorted halves of the keys."""
+
+    def __init__(self, keys: NDArray[np.void]) -> None:
+        """Of keys of 16 bytes each."""
+        self._keys = keys
+        self._halves = keys.view("<u8").reshape(-1, 2)[:, 0]
+        self._by_half = np.argsort(self._halves, kind="stable")
+
+    def find(self, key: str) -> list[int]:
+        """The rows that have a key, given as 32 hex digits; empty if none has."""
+        whole = bytes.fromhex(key)
+        half = np.frombuffer(whole[:8], "<u8")[0]
+        left, right = (np.searchsorted(self._halves, half, side, sorter=self._by_half) for side in ("left", "right"))
+        return [row for row in self._by_half[left:right].tolist() if self._keys[row].tobytes() == whole]

@@ -141,6 +141,11 @@ class Schedule(Work[Key]):
     def _rank(self, row: int) -> int:
         return int(self._ranks(np.array([row]))[0]) if self.order.moved else row
 
+    def moved(self, ranks: Sequence[int]) -> None:
+        """Other rows have these ranks now."""
+        self._plan_from(min(ranks))
+        self._leave_out(np.concatenate([self._rows_at(rank, rank + 1) for rank in ranks]))
+
     def _leave_out(self, rows: NDArray[np.int64]) -> None:
         """Rows behind the last batch of an epoch are not made; those that came from there are."""
         if self.used == self.order.positions:

@@ -120,7 +120,9 @@ class CodecChooser:
         return self._fixed.get(tier) == "auto"
 
     def for_recipe(self, recipe: Recipe) -> str:
-        """The codec of a new object."""
+        """The codec of a new object. Samples of audio hardly get smaller, and they are few beside pixels."""
+        if recipe.kind == ObjectKind.AUDIO:
+            return "raw"
         # A clip is read by its own epoch; pictures are read for each clip that is made of them.
         return self.pick(LOCAL, math.prod(recipe.chunk_shape), 1.0 if recipe.kind == ObjectKind.CLIP else PICTURE_USES)
 

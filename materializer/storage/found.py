@@ -14,6 +14,7 @@ from viewcache.catalog.records import CopyRow, ObjectKind
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.store import FoundObject, Tier
+from viewcache.store.format import ELEMENT_BYTES
 
 __all__ = ["adopt", "copy_row", "scan_each", "scan_orphans"]
 
@@ -91,7 +92,9 @@ def _described(object_id: int, found: FoundObject) -> dict[str, object]:
         "est_bytes": size,
         # Native planes at 4:2:0: one and a half bytes a pixel.
         "cost_s": size / 1.5 * cost.decode_s_per_pixel if kind == ObjectKind.FRAMES else size * cost.make_s_per_byte,
-        "shape": "x".join(map(str, found.meta.shape)),
+        "shape": "x".join(
+            map(str, (*found.meta.shape[:-1], found.meta.shape[-1] // ELEMENT_BYTES[found.meta.element]))
+        ),
         "frame_list": frames,
     }
 

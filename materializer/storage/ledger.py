@@ -9,11 +9,11 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
-from viewcache.errors import Broken, ViewcacheError
+from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
 from viewcache.materializer.storage.shelf import Copy, Shelf
@@ -395,6 +395,12 @@ class Ledger:
             bucket = (sum(sizes) // len(sizes)).bit_length() - 1
             rows.append(IoSampleRow("store", bucket, codec, LOCAL, len(sizes), share, sum(sizes)))
         self._catalog.add_io_samples([*rows, *further])
+
+    def add_silenced(self, silenced: Mapping[str, str]) -> None:
+        """Record of what audio something is silent because its video is damaged: key → what is wrong."""
+        for why, count in Counter(silenced.values()).items():
+            _log.warning("%s: %d clips are silent there", why, count, extra={"action": "audio_silenced"})
+            self._catalog.add_events([EventRow("error", None, count=count, detail=f"{BadVideo.kind}: {why}")])
 
     def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
         """Record why clips of a task were not made."""

@@ -19,7 +19,7 @@ from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Loaded", "Tiers", "load_samples"]
+__all__ = ["Loaded", "Slots", "Tiers", "load_samples"]
 
 _log = logging.getLogger("viewcache.tiers")
 

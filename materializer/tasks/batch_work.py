@@ -14,7 +14,7 @@ __all__ = ["BatchWork"]
 
 
 class BatchWork(PlannedClips):
-    """One batch of one task; each row is a clip. Not thread-safe: the dispatcher's lock guards it."""
+    """One batch of one task; each row is a clip, or its audio. Not thread-safe: the dispatcher's lock guards it."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class BatchWork(PlannedClips):
         self.samples = plan.task.sampling.samples_per_video
         self.group_generation = plan.context.group_generation
         self._drawn = tuple(drawn)
-        self._states = [RowState.PLANNED] * len(plan)
+        self._states = [RowState.PLANNED] * len(object_ids)
 
     def rows(self, epoch: int, iteration: int) -> list[int]:
         """All of them: there is one batch."""
@@ -53,18 +53,19 @@ class BatchWork(PlannedClips):
 
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         """Go on with other videos for some rows; the others keep their states."""
-        for row in np.flatnonzero(self.plan.keys != plan.keys).tolist():
+        for row in np.flatnonzero(self.plan.object_keys != plan.object_keys).tolist():
             self._states[row] = RowState.PLANNED
         self.plan, self.object_ids = plan, object_ids
 
     def state(self, row: int) -> RowState:
-        """How far a row's clip is, as far as it was noted."""
+        """How far a row's object is, as far as it was noted."""
         return self._states[row]
 
     def set_state(self, row: int, state: RowState) -> None:
-        """Note how far a row's clip is."""
+        """Note how far a row's object is."""
         self._states[row] = state
 
     def rows_of(self, key: str) -> list[int]:
         """The rows that need an object; empty if none does."""
-        return [row for row, each in enumerate(self.plan.hex_keys) if each == key]
+        wanted = bytes.fromhex(key)
+        return [row for row, each in enumerate(self.plan.object_keys) if each.tobytes() == wanted]

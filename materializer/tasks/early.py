@@ -214,7 +214,7 @@ class Early:
                 rows = [(position - first) * samples + sample for _, position, sample in single]
                 plan = with_items(plan, rows, list(single.values()), dataset)
             self._check_shape(plan, trial)
-            object_ids = np.zeros(len(plan), np.int64)
+            object_ids = np.zeros(len(plan.object_rows(np.arange(len(plan)))), np.int64)
             self._numbering.some(plan, np.arange(len(plan)), object_ids)
             fresh = [*(self._of_task(each) for each in uncovered(records, single, samples)), *more]
             self._catalog.add_substitutions(fresh)

@@ -19,6 +19,7 @@ from viewcache.errors import ViewcacheError
 from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
+from viewcache.materializer.planning.rows import audio_sample
 from viewcache.materializer.planning.twins import asks_for, is_twin
 from viewcache.materializer.sampling import Coordination
 from viewcache.materializer.tasks.drawn import Drawable
@@ -317,6 +318,10 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     rows = np.repeat(planned_indexes[:used], of_video) * of_video + samples
     moved = columns(len(rows), np.repeat(positions[:used], of_video))
     uses = pa.table(moved | {"sample": samples.astype(np.int32), "object_id": object_ids[rows]})
+    clips = active.order.ids.size * of_video
+    if len(object_ids) > clips:
+        audio = {"sample": audio_sample(samples.astype(np.int32)), "object_id": object_ids[clips + rows]}
+        uses = pa.concat_tables([uses, pa.table(moved | audio)])
     return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
 
 

@@ -106,7 +106,7 @@ class LookAhead:
 
     def announce(self) -> None:
         """Tell the dispatcher what is worth making now."""
-        works = [work for _, work in self._planned() if self._keeper.is_decided(work)]
+        works = [each for _, work in self._planned() if self._keeper.is_decided(work) for each in work.schedules]
         self._dispatcher().look_ahead([*self._keeper.intermediates(), *works])
 
     def end_ahead(self, works: "Sequence[Planned]") -> None:

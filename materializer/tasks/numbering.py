@@ -13,7 +13,7 @@ from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.rows import ids_of, plan_objects, plan_tables, twin_tables
+from viewcache.materializer.planning.rows import audio_sample, ids_of, plan_objects, plan_tables, twin_tables
 from viewcache.materializer.tasks.drawn import DrawnGeneration
 
 __all__ = ["Numbering"]
@@ -35,19 +35,29 @@ class Numbering:
         self._catalog.begin_generation(row)
 
     def some(self, plan: GenerationPlan, rows: NDArray[np.int64], object_ids: NDArray[np.int64]) -> None:
-        """Put the ids of some rows' objects into ``object_ids``, (n,)."""
+        """Put the ids of some clips' objects into ``object_ids``, those of all objects."""
+        objects = plan.object_rows(rows)
+        keys = plan.keys[rows] if plan.audio is None else np.concatenate([plan.keys[rows], plan.audio_keys[rows]])
         with self._catalog.naming:
-            object_ids[rows], known = ids_of(self._catalog, plan.keys[rows])
+            object_ids[objects], known = ids_of(self._catalog, keys)
             self._catalog.record_objects(plan_objects(plan, rows, object_ids, known, self._cost))
 
     def move(self, places: Sequence[tuple[int, int, int]], object_ids: NDArray[np.int64]) -> None:
-        """Let recorded uses at some places, (epoch, position, sample), be of these objects, (n,)."""
-        epochs, positions, samples = zip(*places, strict=True)
+        """Let recorded uses at some places, (epoch, position, sample), be of these objects.
+
+        Args:
+            places: (n) of clips.
+            object_ids: (n,) of the clips, or (2n,) with those of their audio behind.
+        """
+        epochs, positions, samples = np.array(places, np.int64).T
+        if len(object_ids) > len(places):
+            epochs, positions = np.tile(epochs, 2), np.tile(positions, 2)
+            samples = np.concatenate([samples, audio_sample(samples)])
         columns = {"epoch": epochs, "position": positions, "sample": samples, "object_id": object_ids}
-        self._catalog.move_uses(pa.table({"task_id": [self._task_id] * len(places)} | columns))
+        self._catalog.move_uses(pa.table({"task_id": [self._task_id] * len(epochs)} | columns))
 
     def generation(self, plan: GenerationPlan, index_of: Callable[[int], MediaIndex]) -> NDArray[np.int64]:
-        """The ids of all rows' objects, (n,); the catalog gets to know the plan, unless it does.
+        """The ids of all objects, see `GenerationPlan.object_rows`; the catalog gets to know the plan, unless it does.
 
         Args:
             plan: of the generation.
@@ -58,8 +68,8 @@ class Numbering:
         needs = frame_needs(plan, index_of) if fresh else None  # takes longest, so it is done before others must wait
         give_back_memory()  # what planning took, before recording takes as much
         with self._catalog.naming:
-            object_ids, known = ids_of(self._catalog, plan.keys)
-            if fresh or not np.array_equal(recorded, object_ids[used]):
+            object_ids, known = ids_of(self._catalog, plan.object_keys)
+            if fresh or not np.array_equal(recorded, object_ids[: len(plan)][used]):
                 needs = needs or frame_needs(plan, index_of)
                 keys = needs.keys(plan.videos.keys)
                 of_frames = ids_of(self._catalog, keys)
@@ -76,12 +86,12 @@ class Numbering:
 
         Args:
             plan: of the generation.
-            object_ids: (n,) of all rows' objects.
+            object_ids: of all objects.
         """
-        if not np.array_equal(self._recorded(plan), object_ids[plan.iteration < plan.iterations]):
+        if not np.array_equal(self._recorded(plan), object_ids[: len(plan)][plan.iteration < plan.iterations]):
             self._catalog.record_plan(twin_tables(plan, object_ids, task_id=self._task_id))
 
     def _recorded(self, plan: GenerationPlan) -> NDArray[np.int64]:
-        """The objects of the uses that the catalog has of a generation, in reading order."""
+        """The clips of the uses that the catalog has of a generation, in reading order."""
         uses = self._catalog.load_use_ids(self._task_id, plan.first_epoch, plan.last_epoch)
         return np.asarray(uses["object_id"].to_numpy())

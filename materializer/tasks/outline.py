@@ -99,7 +99,7 @@ class Outline:
         return {min(size, count - iteration * size) for iteration in (0, batches - 1)}
 
     def batch_bound(self) -> tuple[int, int]:
-        """Most bytes that the clips of one batch take in the store, and how many clips that are; draws nothing.
+        """Most bytes that one batch takes in the store, and how many clips that are; draws nothing.
 
         Raises:
             BadVideo: a video is bad and the policy is ``raise``.
@@ -115,7 +115,7 @@ class Outline:
             clips = len(plan.rows(plan.first_epoch, 0))
         if task.spec.dataset.grows:  # there may be few yet
             clips = sampling.videos_per_batch * sampling.samples_per_video
-        return clips * plan.bound, clips
+        return clips * plan.room, clips
 
     def _trial(self) -> GenerationPlan:
         """One epoch in the order of names: what a plan would look like."""

@@ -100,6 +100,7 @@ class Planner:
             rows = rows_like(plan, items, draws, drawn.first_epoch + drawn.joined)
             if rows is not None and plan.context.grid == drawn.grid:
                 mine = plan.reordered(self.spec, items, rows, drawn.epochs, drawn.number, drawn.joined)
-                self.numbering.twin(mine, object_ids[rows])
-                return mine, object_ids[rows]
+                ids = object_ids[plan.object_rows(rows)]
+                self.numbering.twin(mine, ids)
+                return mine, ids
         return None

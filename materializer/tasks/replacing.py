@@ -161,4 +161,4 @@ class Replacing:
             places = [clips.place(row) for row in rows]  # where they stand now: what is not settled may have moved
         failpoint("uses.before-move")
         # A batch whose generation is not recorded has no uses yet, and none are added: its plan brings them.
-        self._numbering.move(places, object_ids[np.array(rows)])
+        self._numbering.move(places, object_ids[plan.object_rows(np.array(rows))])

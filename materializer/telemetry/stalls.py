@@ -15,6 +15,7 @@ __all__ = ["CAUSES", "NOTICED_S", "Arrival", "Reading", "Stretch", "Times", "exp
 
 CAUSES = {
     "decode": "decoding",
+    "audio": "decoding and resampling audio",
     "convert": "conversion to RGB and resize",
     "augment": "augmentation",
     "store": "writing to the store",

@@ -4,6 +4,7 @@ In the order of work:
 
 - ``job``: what a worker is asked and what it answers
 - ``intermediates``: a worker's view of intermediates
+- ``audio``: the audio of a job's clips, one pass over each track
 - ``remote_steps``: what op workers do of a job, several frames to a call
 - ``make``: decode once, give every frame to all that need it
 - ``post``: a socket with messages on it

@@ -133,6 +133,8 @@ class Report:
     """What was found of a video that came without its index."""
     failed_by_ops: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects on which an op worker failed."""
+    silenced: dict[str, str] = field(default_factory=dict)
+    """Key → what is wrong, for audio that was made and has silence for what the video has lost."""
 
     def failures(self) -> Iterator[tuple[str, str, ViewcacheError | None]]:
         """Keys that cannot be made, why, and what their readers are told instead of that the video is bad."""

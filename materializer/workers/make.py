@@ -22,6 +22,7 @@ from viewcache.materializer.media.source import OutOfReach, shown
 from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.workers.audio import AudioMaker
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.remote_steps import RemoteSteps
@@ -139,8 +140,14 @@ class _Maker:
         self.open: dict[str, _Clip] = {}
         self.kept = IntermediateReader(job.target, job.intermediates)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
+        self.audio = AudioMaker(job.uri, index)
+        self.unheard = {recipe.key: recipe for recipe in job.clips if recipe.audio is not None}
+        """What audio is still to be made."""
+        self.ended = False
+        """Whether the rest was given up in the middle of the audio."""
         for recipe in job.clips:
-            self._want(recipe)
+            if recipe.audio is None:
+                self._want(recipe)
 
     def _want(self, recipe: Recipe) -> None:
         tree = grow(recipe.program, recipe.frames, recipe.row)
@@ -187,6 +194,13 @@ class _Maker:
             finally:
                 self.clock.skip()
 
+        for made in self._heard(stop):
+            yield made
+            self.ended = self.ended or pause()
+            self.clock.skip()
+        if self.ended:
+            self.returned = self.left()
+            return
         for window in self.remote.windows(self._frames(stop), self.index.width * self.index.height, self._completes):
             if self.remote:
                 self.remote.run(window)
@@ -195,14 +209,36 @@ class _Maker:
                 for made in self._take(number, frame):
                     yield made
                     if pause():
-                        self.returned = list(self.open)
+                        self.returned = self.left()
                         return
                     self.clock.skip()
         for number, why in self.stats.failed.items():
             for clip in self.users.get(number, ()):
                 if self.open.pop(clip.recipe.key, None):
                     self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: frame {number}: {why}"
-        self.returned = list(self.open)
+        self.returned = self.left()
+
+    def left(self) -> list[str]:
+        """Keys of what is not made and has not failed."""
+        return [*self.open, *(key for key in self.unheard if key not in self.failed)]
+
+    def _heard(self, stop: Callable[[], bool]) -> Iterator[Made]:
+        """The audio of all clips: it is decoded in a small part of the time that pictures take, so it comes first."""
+
+        def stop_here() -> bool:
+            self.clock.lap("audio")
+            self.ended = self.ended or stop()
+            return self.ended
+
+        for recipe, samples, attributes in self.audio.make(list(self.unheard.values()), stop_here):
+            self.clock.lap("audio")
+            del self.unheard[recipe.key]
+            assert recipe.audio is not None
+            yield self._store(recipe, samples, {"kind": str(recipe.kind), **attributes}, "float32")
+            if self.ended:
+                break
+        self.clock.lap("audio")
+        self.failed |= self.audio.failed
 
     def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, _Frame]]:
         """Every wanted frame: what is kept first, the rest decoded."""
@@ -290,13 +326,13 @@ class _Maker:
             attributes |= {"color_space": index.color_space_name, "color_range": index.color_range_name}
         return self._store(recipe, array, attributes)
 
-    def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object]) -> Made:
+    def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object], element: str = "uint8") -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         array = np.ascontiguousarray(array)
-        meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes)
+        meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes, element)
         written = self.job.target.write(recipe.key, array, meta)
         self.clock.lap("store")
-        if self.job.trial and not self.trials:
+        if self.job.trial and not self.trials and recipe.audio is None:
             self.trials = try_codecs(array[: recipe.chunk_shape[0]])
             self.clock.lap("trial")
         return Made(recipe.key, written, *self.clock.take())
@@ -345,12 +381,23 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         "loaded_bytes": maker.kept.loaded_bytes,
     }
     if error:
-        maker.returned = [key for key in maker.open if key not in maker.failed]
+        maker.returned = [key for key in maker.left() if key not in maker.failed]
     damaged = tuple(maker.kept.damaged)
     seconds, span = maker.clock.take()
     returned = tuple(maker.returned)
     yield Report(
-        seconds, counts, maker.failed, returned, damaged, maker.trials, error, kind, span, scanned, maker.failed_by_ops
+        seconds,
+        counts,
+        maker.failed,
+        returned,
+        damaged,
+        maker.trials,
+        error,
+        kind,
+        span,
+        scanned,
+        maker.failed_by_ops,
+        maker.audio.silenced,
     )
 
 

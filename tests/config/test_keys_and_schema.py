@@ -40,6 +40,7 @@ def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
         "op_worker": {"cache": {"op_workers": {"mine": {"command": ["true"], **entries}}}},
         "dataset": {"dataset": task(**entries)},
         "sampling": {"dataset": task(sampling=task()["sampling"] | entries)},
+        "audio": {"dataset": task(audio={"rate": 16_000, "seconds": 1.0} | entries)},
         "step": {"dataset": task(augmentation=[step | entries])},
         "branch": {
             "dataset": task(

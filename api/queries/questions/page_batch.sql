@@ -6,7 +6,7 @@
 with chosen as (
     select u.position, u.sample, u.object_id
     from uses u
-    where u.task = $task and u.epoch = $epoch and u.iteration = $iteration
+    where u.task = $task and u.epoch = $epoch and u.iteration = $iteration and u.sample >= 0
 )
 select
     c.position, c.sample, o.key, o.state, o.shape, o.video, case when d.video_id = o.video_id then i.label else v.label end

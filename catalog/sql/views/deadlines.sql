@@ -6,7 +6,7 @@
 --   iteration: 0-based within the epoch
 --   seq: global iteration number
 --   position: place of the clip's video in the epoch's order
---   sample: which clip of the video
+--   sample: which clip of the video; -1 - sample where the object is the audio of that clip
 --   drawn: whether the order is drawn up to here, so that this place is certain; else the epoch still needs the object
 --   iterations_ahead: iterations until it is needed; 0 = next
 --   need_s: seconds until it is needed, at the task's pace

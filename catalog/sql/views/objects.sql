@@ -1,7 +1,7 @@
 -- Everything that is planned or made.
 --   object_id: number of the object
 --   key: content key, 32 hex characters; equal recipes have equal keys
---   kind: frames (as decoded), aug (one frame after some steps) or clip
+--   kind: frames (as decoded), aug (one frame after some steps), clip, or audio (of a clip)
 --   video_id: number of its video
 --   video: name of its video
 --   generation_id: the generation that first named it; 0 = none, a frame asked for by its path; -1 = none yet, found in the store
@@ -11,7 +11,7 @@
 --   tier: where its copy lies (the first by name, if several)
 --   codec: of that copy
 --   bytes: of all its copies, on disk
---   est_bytes: of its pixels
+--   est_bytes: of its pixels or samples
 --   keep: whether the plan keeps it
 --   cost_s: estimated CPU seconds to make it from its parent
 --   shape: as 32x3x224x224

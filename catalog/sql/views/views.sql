@@ -5,7 +5,7 @@
 --   iteration: 0-based within the epoch
 --   seq: global iteration number
 --   path: URL of the batch
---   clips: how many it holds
+--   clips: how many it holds; their audio is not counted
 --   ready: of those, how many have a copy
 --   bytes: of those copies
 select
@@ -16,4 +16,5 @@ from object_use u
 join task t on t.task_id = u.task_id
 left join (select object_id, cast(sum(bytes) as bigint) as bytes from object_copy group by object_id) k
     on k.object_id = u.object_id
+where u.sample >= 0
 group by u.task_id, t.name, u.epoch, u.iteration, u.seq

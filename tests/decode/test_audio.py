@@ -1,0 +1,174 @@
+"""Audio of any stretch is, to the bit, that of a whole decode; what is missing is silent, and damage is told."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from tests.clips import encode, real_clips
+from tests.sounds import Track, encode_with_audio, nearest, whole_track
+from viewcache.errors import BadVideo
+from viewcache.materializer.media.audio import AudioTrack, NoTrack, Stretch, read_stretches
+
+FAMILIES = {
+    "aac.mp4": Track("aac"),
+    "aac_44100_mono.mov": Track("aac", rate=44_100, layout="mono"),
+    "aac.ts": Track("aac"),
+    "aac.mkv": Track("aac"),
+    "opus.mkv": Track("libopus"),
+    "opus.webm": Track("libopus"),
+    "vorbis.webm": Track("vorbis", rate=44_100),
+    "mp3.avi": Track("libmp3lame", rate=44_100),
+    "mp3.mp4": Track("libmp3lame", rate=32_000, layout="mono"),
+    "pcm.mkv": Track("pcm_s16le", rate=22_050),
+    "flac.mkv": Track("flac"),
+    "later.mp4": Track("aac", start_s=1.3),
+    "earlier.mkv": Track("aac", start_s=0.0),
+    "short.mp4": Track("aac", seconds=1.7),
+}
+"""File name → the track: codecs that remember what came before, rates, containers, and tracks that do not fit."""
+
+
+def read(path: Path, starts: list[Fraction], count: int, wanted: AudioTrack) -> list[Stretch]:
+    """Stretches from some times on, in the order of the times."""
+    stretches = [Stretch(start, np.zeros((wanted.channels, count), np.float32)) for start in starts]
+    found = list(read_stretches(str(path), lambda _: True, wanted, stretches, lambda: False))
+    assert sorted(map(id, found)) == sorted(map(id, stretches)), "each of them, once"
+    return stretches
+
+
+def check(path: Path, rate: int, *, mono: bool, spans: int = 12) -> list[Stretch]:
+    """Compare stretches at any place with the whole track."""
+    whole = whole_track(path, rate, mono=mono)
+    chance = np.random.default_rng(5)
+    end = float(whole[0]) + whole[1].shape[1] / rate
+    starts = [Fraction(int(1e6 * each), 10**6) for each in chance.uniform(-0.5, end + 0.2, spans)]
+    found = read(path, starts, rate // 2, AudioTrack(rate, 1 if mono else 2, None))
+    for each in found:
+        assert np.array_equal(each.samples, nearest(whole, each.start_s, each.count, rate)), float(each.start_s)
+        assert not each.damaged
+    return found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_stretch_is_cut_out_of_the_whole(tmp_path: Path, name: str) -> None:
+    """Bit by bit, wherever it begins, before, in and behind the track, resampled or not, in one channel or two."""
+    codec = "libvpx" if name.endswith("webm") else "libx264"
+    path = encode_with_audio(tmp_path / name, [FAMILIES[name]], codec=codec)
+    found = check(path, 16_000, mono=True)
+    assert any(each.heard == each.count for each in found)
+    assert any(each.heard < each.count for each in found), "some are partly silent"
+    check(path, FAMILIES[name].rate, mono=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "rate"), [(44_100, 16_000), (48_000, 16_000), (16_000, 48_000), (22_050, 44_100), (48_000, 16_001)]
+)
+def test_what_lies_between_is_passed_over(tmp_path: Path, source: int, rate: int) -> None:
+    """Stretches far apart, of which the resampler begins anew, are still those of a whole decode."""
+    track = Track("pcm_s16le", rate=source, layout="mono", seconds=20)
+    path = encode_with_audio(tmp_path / "long.mkv", [track], frames=20)
+    whole = whole_track(path, rate)
+    starts = [Fraction(k, 1000) for k in (310, 320, 4_017, 9_003, 9_400, 17_301, 19_900)]
+    for each in read(path, starts, rate // 3, AudioTrack(rate, 1, None)):
+        assert np.array_equal(each.samples, nearest(whole, each.start_s, each.count, rate)), float(each.start_s)
+
+
+def has_audio(path: Path) -> bool:
+    """Whether a clip has a track."""
+    with av.open(str(path)) as container:
+        return bool(container.streams.audio)
+
+
+@pytest.mark.parametrize("path", [*filter(has_audio, real_clips("train", "edge"))], ids=lambda path: path.name)
+def test_real_clips(path: Path) -> None:
+    """The same of every real clip that has audio."""
+    check(path, 16_000, mono=True)
+    check(path, 44_100, mono=False, spans=4)
+
+
+def test_the_track_that_is_asked_for(tmp_path: Path) -> None:
+    """The default one, one by number, one by language; of a language that it does not have the message lists all."""
+    tracks = [Track(language="eng"), Track(language="deu", pitch=900.0, default=True), Track(pitch=200.0)]
+    path = encode_with_audio(tmp_path / "three.mkv", tracks)
+    whole = [whole_track(path, 16_000, number=number) for number in range(3)]
+    for asked, number in ((0, 0), (1, 1), (2, 2), ("eng", 0), ("deu", 1), (None, 1)):
+        (found,) = read(path, [Fraction(1)], 8000, AudioTrack(16_000, 1, asked))
+        assert np.array_equal(found.samples, nearest(whole[number], Fraction(1), 8000, 16_000)), asked
+    with pytest.raises(NoTrack, match="no audio track 'fra'; it has 3, from 0: eng, deu, no language"):
+        read(path, [Fraction(1)], 8000, AudioTrack(16_000, 1, "fra"))
+    with pytest.raises(NoTrack, match="no audio track 3"):
+        read(path, [Fraction(1)], 8000, AudioTrack(16_000, 1, 3))
+    with pytest.raises(NoTrack, match="it has no audio"):
+        read(encode(tmp_path / "silent.mp4", frames=20), [Fraction(1)], 8000, AudioTrack(16_000, 1, None))
+
+
+def damaged(path: Path, out: Path, change: Callable[[list[bytes]], None]) -> Path:
+    """The same file with other bytes in the packets of its audio, in place."""
+    data = bytearray(path.read_bytes())
+    with av.open(str(path)) as container:
+        places = [(each.pos or 0, each.size) for each in container.demux(container.streams.audio[0]) if each.size]
+    packets = [bytes(data[pos : pos + size]) for pos, size in places]
+    change(packets)
+    for (pos, size), packet in zip(places, packets, strict=True):
+        data[pos : pos + size] = packet.ljust(size, b"\0")[:size]
+    out.write_bytes(data)
+    return out
+
+
+def test_damage_in_the_middle_is_told_and_stays_in_its_place(tmp_path: Path) -> None:
+    """What is lost is silent and said so; what comes before and well after it is what it was, at its own time."""
+    path = encode_with_audio(tmp_path / "whole.mp4")
+    whole = whole_track(path, 48_000)
+
+    def change(packets: list[bytes]) -> None:
+        for k in range(90, 100):  # 1.92 to 2.13 s
+            packets[k] = b"\xff" * len(packets[k])
+
+    hurt = damaged(path, tmp_path / "hurt.mp4", change)
+    starts = [Fraction(k, 4) for k in range(14)]
+    found = read(hurt, starts, 12_000, AudioTrack(48_000, 1, None))
+    for each in found:
+        right = nearest(whole, each.start_s, each.count, 48_000)
+        if each.start_s + Fraction(1, 4) < Fraction(187, 100):
+            assert np.array_equal(each.samples, right)
+            assert not each.damaged
+        elif each.start_s >= Fraction(9, 4):
+            # The decoder begins anew behind the damage; its first frames are there to learn from.
+            assert np.abs(each.samples - right).max() < 0.05, float(each.start_s)
+            assert not each.damaged
+        else:
+            assert each.damaged, float(each.start_s)
+            assert "cannot be decoded" in each.damaged[0]
+
+
+def test_a_file_that_ends_early_is_told(tmp_path: Path) -> None:
+    """The header says how long the track is: what lies behind its last sample is not passed off as silence."""
+    path = encode_with_audio(tmp_path / "whole.mp4")
+    hurt = damaged(
+        path, tmp_path / "hurt.mp4", lambda packets: packets.__setitem__(slice(100, None), [b""] * len(packets[100:]))
+    )
+    early, late = read(hurt, [Fraction(1), Fraction(3)], 8000, AudioTrack(16_000, 1, None))
+    assert np.array_equal(early.samples, nearest(whole_track(path, 16_000), Fraction(1), 8000, 16_000))
+    assert not early.damaged
+    assert late.damaged
+
+
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
+    """As its pictures are."""
+    path = encode_with_audio(tmp_path / "a.mp4", frames=20)
+    stretch = Stretch(Fraction(0), np.zeros((1, 100), np.float32))
+    with pytest.raises(BadVideo, match="has changed"):
+        list(read_stretches(str(path), lambda _: False, AudioTrack(16_000, 1, None), [stretch], lambda: False))
+
+
+def test_it_stops_when_it_is_asked_to(tmp_path: Path) -> None:
+    """Between blocks; what was whole by then was given."""
+    path = encode_with_audio(tmp_path / "a.mp4", [Track(seconds=20)], frames=20)
+    stretches = [Stretch(Fraction(k), np.zeros((1, 16_000), np.float32)) for k in range(18)]
+    asked = iter([False, False, True])
+    found = list(read_stretches(str(path), lambda _: True, AudioTrack(16_000, 1, None), stretches, lambda: next(asked)))
+    assert len(found) < 3
