@@ -17,7 +17,10 @@ from viewcache.store.reader import read_slots
 from viewcache.store.shard_reader import Stored
 from viewcache.store.tier import LOCAL
 
-__all__ = ["ClientTiers", "Placed", "TierRead"]
+__all__ = ["ClientTiers", "Placed", "Slots", "TierRead"]
+
+Slots = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
+"""One buffer with a slot for each object, or a buffer each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,7 @@ class ClientTiers:
         self._folder = descriptors.get(LOCAL, -1)
         self._memories = {name: MemoryReader(fd, "rb") for name, fd in descriptors.items() if name != LOCAL}
 
-    def read_slots(
-        self, placed: Sequence[Placed], out: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
-    ) -> tuple[list[int], list[TierRead]]:
+    def read_slots(self, placed: Sequence[Placed], out: Slots) -> tuple[list[int], list[TierRead]]:
         """Read objects into consecutive slots of one buffer, or a buffer each.
 
         Returns:
@@ -76,9 +77,7 @@ class ClientTiers:
             damaged += [positions[k] for k in wrong]
         return sorted(damaged), took
 
-    def _read(
-        self, tier: str, objects: Sequence[Stored], slots: NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
-    ) -> dict[int, ChunkDamaged]:
+    def _read(self, tier: str, objects: Sequence[Stored], slots: Slots) -> dict[int, ChunkDamaged]:
         if tier == LOCAL:
             return read_slots(self._folder, objects, slots)
         return self._memories[tier].read_slots(objects, slots)

@@ -83,8 +83,8 @@ class AboutTask(Answer, tag="about_task"):
     depths: tuple[int, ...]
     grows: bool
     """Whether new videos join it, and with them new classes."""
-    audio: tuple[int, ...] = ()
-    """Shape of each clip's audio, (C,n); empty = none."""
+    audio: tuple[int, int] | None = None
+    """Shape of each clip's audio, (C,n); none of a task without."""
 
 
 class Seated(Answer, tag="seated"):

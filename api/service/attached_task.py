@@ -23,7 +23,7 @@ from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers, audio_slots, check_shares, rank_share
 from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
-from viewcache.store.client_tiers import Placed, TierRead
+from viewcache.store.client_tiers import Placed, Slots, TierRead
 from viewcache.store.format import ChunkTable
 from viewcache.store.shard_reader import Stored
 
@@ -136,10 +136,7 @@ class AttachedTask:
     @property
     def audio_shape(self) -> tuple[int, int] | None:
         """Shape of every clip's audio, (C,n); None without."""
-        if not self._about.audio:
-            return None
-        channels, samples = self._about.audio
-        return channels, samples
+        return self._about.audio
 
     def generation_of(self, epoch: int) -> int:
         """Number of the generation that an epoch belongs to; see `TaskHandle.generation_of`."""
@@ -312,13 +309,7 @@ class AttachedTask:
             "made anew; check the disk, then run `viewcache doctor`"
         )
 
-    def _load(
-        self,
-        session: Connected,
-        lease: int,
-        places: Sequence[answers.PlaceOf],
-        out: NDArray[np.uint8] | Sequence[NDArray[np.uint8]],
-    ) -> bool:
+    def _load(self, session: Connected, lease: int, places: Sequence[answers.PlaceOf], out: Slots) -> bool:
         """Read what is held into ``out`` and give it back; whether all of it was whole."""
         damaged, took = session.tiers.read_slots(list(map(_placed, places)), out)
         seconds = sum(each.seconds for each in took)

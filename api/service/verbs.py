@@ -225,7 +225,7 @@ class Verbs:
             json.dumps([[call.name, call.params] for call in task.task.graph.read_ops]),
             task.depths(),
             task.task.spec.dataset.grows,
-            task.audio_shape or (),
+            task.audio_shape,
         )
 
     # Reading -------------------------------------------------------------------------------------------------------
