@@ -225,6 +225,10 @@ class Verbs:
             json.dumps([[call.name, call.params] for call in task.task.graph.read_ops]),
             task.depths(),
             task.task.spec.dataset.grows,
+            tuple(
+                answers.ChangeOf(each.change, each.count, each.names, each.from_epoch, each.views, each.first_views)
+                for each in task.changes
+            ),
         )
 
     # Reading -------------------------------------------------------------------------------------------------------
