@@ -144,6 +144,26 @@ def test_classes_keep_their_numbers_when_the_last_video_of_one_goes(tmp_path: Pa
     assert all(np.array_equal(batch.label, after[place].label) for place, batch in before.items())
 
 
+def test_segments_of_a_removed_clip_are_served_too(tmp_path: Path, folder: Path) -> None:
+    """Each row of a table is an item; those of a file that is gone show what they showed, or have a stand-in each."""
+    rows = [f"{name}.mp4,{at},{at + 0.6},{'early' if at == 0 else 'late'}" for name in NAMES for at in (0.0, 0.7)]
+    (tmp_path / "rows.csv").write_text("\n".join(["video,start_s,end_s,label", *rows]))
+    labels = str(tmp_path / "rows.csv")
+    with open_cache(tmp_path / "s", folder, labels=labels, epochs=2) as cache:
+        before = pixels(cache)
+    (folder / "v3.mp4").unlink()
+    with open_cache(tmp_path / "s", folder, labels=labels, epochs=2) as cache:
+        after = pixels(cache)
+        assert same(after, before)
+        assert all(np.array_equal(batch.label, after[place].label) for place, batch in before.items())
+        assert cache.changes("train")[0].names == ("v3",)
+        forget_clips(cache, "v3")
+    with open_cache(tmp_path / "s", folder, labels=labels, epochs=2) as cache:
+        without = pixels(cache)
+        assert sql(cache, "select count(*), count(distinct video) from substitutions") == [(4, 1)]
+    assert all("v3" not in names and len(names) == 20 for names in drawn(without).values())
+
+
 # Replaced ------------------------------------------------------------------------------------------------------------
 
 
