@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
@@ -67,6 +68,10 @@ class TaskHandle(Protocol):
 
         Of a dataset that grows a label keeps its number; those of videos that join later come behind.
         """
+
+    @property
+    def changes(self) -> tuple[DatasetChange, ...]:
+        """What happened to its files since they were listed before the cache was opened; empty if nothing did."""
 
     @property
     def draws_together(self) -> bool:

@@ -332,10 +332,6 @@ class Catalog(Leaving, Videos):
         """(object_id, key, tier, physical, bytes) of the copies of these videos' objects, for changed files."""
         return self._query("copies_of_videos", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
 
-    def drawn_among(self, video_ids: Sequence[int]) -> pa.Table:
-        """(task_id, task, video_id) of the tasks that have drawn any of these videos for certain."""
-        return self._query("drawn_among", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
-
     # --- progress, demand ---
 
     def advance(self, row: ProgressRow) -> None:

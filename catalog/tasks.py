@@ -22,6 +22,7 @@ __all__ = [
     "record_draws",
     "register_dataset",
     "register_items",
+    "replace_videos",
     "set_item_labels",
     "set_labels",
     "set_video_columns",
@@ -102,6 +103,12 @@ def set_item_labels(session: Session, labels: Mapping[int, str | None]) -> None:
     """Give segments other labels."""
     table = pa.table({"item_id": list(labels), "label": pa.array(list(labels.values()), pa.string())})
     session.run("set_item_labels", given=table)
+
+
+def replace_videos(session: Session, dataset_id: int, retired: pa.Table, fresh: pa.Table) -> list[int]:
+    """The ids of files that take the uris of known ones; these keep their ids, under the uris that they have now."""
+    session.run("upsert_videos", given=schemas.conform(retired, schemas.VIDEO, "videos"))
+    return upsert_videos(session, dataset_id, fresh)
 
 
 def set_labels(session: Session, labels: Mapping[int, str | None]) -> None:

@@ -46,6 +46,19 @@ class Videos(ABC):
         table = videos if isinstance(videos, pa.Table) else to_table(videos)
         return self._call(lambda session: tasks.upsert_videos(session, dataset_id, table))
 
+    def replace_videos(self, dataset_id: int, retired: pa.Table, fresh: Sequence[VideoRow]) -> list[int]:
+        """Record files as new videos that take the uris of known ones.
+
+        Args:
+            dataset_id: of the files.
+            retired: the known ones, ``schemas.VIDEO``; each keeps its id and its name, and has another uri now.
+            fresh: what lies there.
+
+        Returns:
+            The ids of ``fresh``.
+        """
+        return self._call(lambda session: tasks.replace_videos(session, dataset_id, retired, to_table(fresh)))
+
     def record_facts(self, facts: pa.Table) -> None:
         """Record what was found of registered files (small): ``schemas.FACTS``."""
         self._note(lambda pending: pending.record_facts(facts))
@@ -103,6 +116,14 @@ class Videos(ABC):
             table = rows if isinstance(rows, pa.Table) else to_table(rows)
             self._call(lambda session: tasks.set_video_columns(session, table))
 
+    def drawn_among(self, video_ids: Sequence[int]) -> pa.Table:
+        """(task_id, task, video_id) of the tasks that have drawn any of these videos for certain."""
+        return self._reading().query("drawn_among", {}, _ids(video_ids))
+
+    def places_of_videos(self, task_id: int, video_ids: Sequence[int]) -> pa.Table:
+        """(epoch, position, videos) where a task has drawn these videos for certain; how many its epoch has."""
+        return self._reading().query("places_of_videos", {"task_id": task_id}, _ids(video_ids))
+
     def load_video_columns(self, dataset_id: int) -> pa.Table:
         """(video_id, name, text_value, number_value) of a dataset's items; ``video_id`` is that of an item."""
         return self._reading().query("read_video_columns", {"dataset_id": dataset_id})
@@ -123,3 +144,7 @@ class Videos(ABC):
     @abstractmethod
     def _reading(self) -> Engine:
         """See ``door.Catalog``."""
+
+
+def _ids(video_ids: Sequence[int]) -> pa.Table:
+    return pa.table({"video_id": pa.array(video_ids, pa.int64())})

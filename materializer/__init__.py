@@ -5,6 +5,7 @@ workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. 
 
 - ``spec``: what a task and a cache are: frozen values
 - ``sampling``: which frames make a clip, part of it
+- ``places``: several places as one dataset, by one URI
 - ``randomness``: random numbers with addresses
 - ``keys``: content keys of objects
 - ``arrays``: what NumPy has too, but slower

@@ -26,6 +26,7 @@ __all__ = [
     "OnBadVideo",
     "OnChangedVideo",
     "OnLowFps",
+    "OnMissingVideo",
     "OnNoAudio",
     "OnShortVideo",
     "OpCall",
@@ -148,6 +149,16 @@ class OnChangedVideo(StrEnum):
     RAISE = "raise"
     WARN = "warn"
     """Its views show the new content."""
+    VERSION = "version"
+    """It is a new video from then on; the old content counts as a video that is gone."""
+
+
+class OnMissingVideo(StrEnum):
+    """What a drawn video does whose file is gone, where its clips are not in the store any more."""
+
+    REPLACE = "replace"
+    """Another video stands in for it, which is recorded."""
+    RAISE = "raise"
 
 
 class Layout(StrEnum):
@@ -258,7 +269,8 @@ class DatasetSpec:
     """Where the videos are and what is known about them."""
 
     uri: str
-    """A folder, a glob or an fsspec URL, as written but made absolute when local."""
+    """A folder, a glob, a list file or an fsspec URL, as written but made absolute when local; several of them as a
+    JSON list."""
     input_source: InputSource = InputSource.FILE
     join: Join = Join.GENERATION
     """When new videos join, where the source is streaming."""
@@ -278,11 +290,23 @@ class DatasetSpec:
     on_short_video: OnShortVideo = OnShortVideo.CLAMP
     on_changed_video: OnChangedVideo = OnChangedVideo.RAISE
     """Decides no view, so it may change from run to run."""
+    on_missing_video: OnMissingVideo = OnMissingVideo.REPLACE
+    """Likewise: what stood in before stays."""
     on_low_fps: OnLowFps = OnLowFps.REPEAT
     max_pixels: int = 8192 * 4320
     """A larger frame is a bad video, refused before it is decoded."""
     probe: ProbeMode = ProbeMode.LAZY
     """Decides no view, so it may change from run to run."""
+    follow_links: bool = False
+    """Whether symbolic links may leave the folder they lie in, for another one of the dataset or of ``link_roots``."""
+    link_roots: tuple[str, ...] = ()
+    """Absolute paths of folders that links may lead into."""
+
+    def refuses(self, *, missing: bool) -> bool:
+        """Whether the policy for videos that are gone, or for bad ones, is ``raise``."""
+        if missing:
+            return self.on_missing_video == OnMissingVideo.RAISE
+        return self.on_bad_video == OnBadVideo.RAISE
 
     @property
     def grows(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from viewcache.api.queries.status import Status, as_number
-from viewcache.api.text import duration, size
+from viewcache.api.text import duration, printable, size
 from viewcache.materializer.spec import KeepRule
 from viewcache.materializer.telemetry.stalls import CAUSES
 
@@ -41,6 +41,7 @@ def preview_lines(preview: "Preview") -> list[str]:
     of_videos = f"{preview.items} items of {preview.summary.videos} videos, {preview.segments} of them segments"
     return [
         *preview.graph,
+        *(f"files: {printable(each)}" for each in preview.changes),
         f"generation {preview.generation}: epoch {preview.first_epoch}{more}, {preview.iterations} batches an epoch, "
         f"clips of {'x'.join(map(str, preview.shape))} uint8",
         *([f"an epoch draws {of_videos}"] if preview.segments else []),
@@ -158,6 +159,7 @@ def status_tables(found: Status) -> list[Table]:
         _status_objects(found),
         _status_tiers(found),
         _status_waiting(found),
+        _status_changes(found),
         _status_errors(found),
     ]
 
@@ -237,6 +239,19 @@ def _status_waiting(found: Status) -> Table:
         if row["kind"] != "stall"
     ]
     return "what reading waited for", ("task", "for", "", "share"), rows
+
+
+def _status_changes(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = [
+        (
+            str(row["kind"]).removeprefix("videos_"),
+            row["count"],
+            printable(str(row["detail"])),
+            f"{duration(time.time() - as_number(row['at_s']))} ago",
+        )
+        for row in found.parts["changes"]
+    ]
+    return "files that changed", ("what", "videos", "which", "when"), rows
 
 
 def _status_errors(found: Status) -> Table:

@@ -18,6 +18,7 @@ In the order of work:
 - ``sampling``: how many frames a clip has, and how far apart
 - ``mixing``: whether the clips of a task can be mixed
 - ``audio``: the audio of clips, and how many samples that are
+- ``apart``: where a task's videos may lie
 - ``load``: files, text or a mapping to specs
 - ``settings``: those of a cache that is open, and what a configuration says otherwise
 - ``documents``: a configuration on its way to another process

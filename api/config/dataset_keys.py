@@ -8,6 +8,7 @@ from viewcache.materializer.spec import (
     OnBadVideo,
     OnChangedVideo,
     OnLowFps,
+    OnMissingVideo,
     OnShortVideo,
     ProbeMode,
 )
@@ -52,9 +53,24 @@ DATASET = KeySection(
         ),
         Key(
             "video_dataset_path",
-            "url",
-            "The videos: a folder (searched with its subfolders), a glob or an fsspec URL.",
+            "urls",
+            "The videos: a folder (searched with its subfolders), a glob or an fsspec URL; a list of several; or a "
+            "`.txt` file that names one on each line. docs/living.md says how videos are named then.",
             REQUIRED,
+        ),
+        Key(
+            "follow_links",
+            "flag",
+            "Whether symbolic links below a folder are followed into the dataset's other folders and those of "
+            "`link_roots`. May change from run to run.",
+            False,
+        ),
+        Key(
+            "link_roots",
+            "folders",
+            "With `follow_links`, local folders that links may lead into besides.",
+            (),
+            "none",
         ),
         Key(
             "sampling",
@@ -149,11 +165,21 @@ DATASET = KeySection(
         Key(
             "on_changed_video",
             "choice",
-            "What a file does that was replaced by other content after its video was drawn: an error when the cache is "
-            "opened; or a warning and a row in `errors`, and its views show the new content. May change from run to "
-            "run.",
+            "What a file does that was replaced by other content after its video was drawn. `raise`: an error when the "
+            "cache is opened. `warn`: a warning and a row in `errors`, and its views show the new content. `version`: "
+            "it is a new video from then on, and what was drawn of the old one is treated as of a video that is gone. "
+            "May change from run to run.",
             OnChangedVideo.RAISE,
             choices=tuple(OnChangedVideo),
+        ),
+        Key(
+            "on_missing_video",
+            "choice",
+            "What a drawn video does whose file is gone. Clips of it that are in the store are given as before. For "
+            "the others another video stands in, which is recorded and told (`replace`), or reading is an error "
+            "(`raise`). May change from run to run.",
+            OnMissingVideo.REPLACE,
+            choices=tuple(OnMissingVideo),
         ),
         Key(
             "probe",

@@ -57,6 +57,9 @@ KINDS: dict[str, ValueKind] = {
         {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{SIZE}$"}]},
     ),
     "url": ValueKind("a path or URL", _TEXT),
+    "urls": ValueKind(
+        "a path or URL, or a list of them", {"oneOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]}
+    ),
     "catalog": ValueKind("duckdb or a postgresql:// URL", _TEXT | {"pattern": "^(duckdb$|postgresql://)"}),
     "store": ValueKind("a path, or a list of tiers", {}),
     "section": ValueKind("a mapping", {}),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
+from viewcache.api.config.apart import check_link_roots, distrusted, keep_apart, trust
 from viewcache.api.config.audio import read_audio
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
@@ -23,6 +24,7 @@ from viewcache.api.config.values import Entries, local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer import ops
+from viewcache.materializer.places import joined
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.spec import (
@@ -32,7 +34,6 @@ from viewcache.materializer.spec import (
     Place,
     TaskSpec,
     TierSpec,
-    WorkerKind,
 )
 
 __all__ = ["TRACE_SUFFIXES", "Config", "ConfigSource", "assemble", "load", "read_documents"]
@@ -145,7 +146,7 @@ def load_more(source: ConfigSource | Iterable[ConfigSource], config: Config) -> 
             (*files, "<string>")[0],
         )
     for task in more.tasks:
-        if why := _distrusted(config.cache.worker_kind, task.dataset.uri, task.name):
+        if why := distrusted(config.cache.worker_kind, task.dataset.uri, task.name):
             raise error_at(task.place, ConfigCode.UNTRUSTED_VIDEOS, why)
         if any(task.name == each.name for each in config.tasks):
             raise ConfigError(
@@ -357,8 +358,8 @@ def _task(
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
     audio = problems.part(lambda: read_audio(entries, sampling.value, dataset.value.on_short_video))
     problems.part(partial(_check_tag, entries, tags))
-    problems.part(lambda: _keep_apart(tiers.value[0], dataset.value.uri, entries))
-    problems.part(lambda: _trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))
+    problems.part(lambda: keep_apart(tiers.value[0], dataset.value.uri, entries))
+    problems.part(lambda: trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))
     read = own.value
     return TaskSpec(
         name=read.pop("tag"),
@@ -395,8 +396,11 @@ def _dataset(entries: Entries, folder: str) -> DatasetSpec:
     plain = entries.problems.part(partial(entries.values, "video_dataset_path", *names))
     labels = entries.problems.part(partial(_labels, entries, folder))
     read = plain.value
-    uri = read.pop("video_dataset_path")
-    return DatasetSpec(uri=local_path(uri, folder) or uri, labels=labels.value, **read)
+    places = read.pop("video_dataset_path")
+    roots = tuple(local_path(each, folder) or each for each in read.pop("link_roots"))
+    check_link_roots(roots, entries, follow=read["follow_links"])
+    uri = joined(local_path(each, folder) or each for each in places)
+    return DatasetSpec(uri=uri, link_roots=roots, labels=labels.value, **read)
 
 
 def _labels(entries: Entries, folder: str) -> str | None:
@@ -411,39 +415,6 @@ def _labels(entries: Entries, folder: str) -> str | None:
             f"got {entries.child('labels').shown()}",
         )
     return local_path(labels, folder) or labels
-
-
-def _keep_apart(tiers: Iterable[TierSpec], uri: str, entries: Entries) -> None:
-    """Refuse a store that holds the videos: what lies in a store may be evicted, sources never (law 6)."""
-    videos = _real(uri)
-    for tier in tiers:
-        if f"{videos}/".startswith(f"{_real(tier.url).rstrip('/')}/"):
-            task = f"task {entries.value('tag')!r}"
-            raise error_at(
-                entries.place("video_dataset_path"),
-                ConfigCode.VIDEOS_IN_STORE,
-                f"the videos of {task} lie inside the cache's store {tier.url}; choose another cache.store",
-            )
-
-
-def _real(place: str) -> str:
-    """A path with its links resolved, as far as it exists; a URL as it is."""
-    return os.path.realpath(place) if os.path.isabs(place) else place
-
-
-def _trust(worker_kind: WorkerKind, uri: str, entries: Entries) -> None:
-    if why := _distrusted(worker_kind, uri, entries.value("tag")):
-        raise error_at(entries.place("video_dataset_path"), ConfigCode.UNTRUSTED_VIDEOS, why)
-
-
-def _distrusted(worker_kind: WorkerKind, uri: str, task: str) -> str | None:
-    """Why strangers' files are not decoded in this process: who makes a video must not be able to end it."""
-    if worker_kind == WorkerKind.THREADS and uri.startswith(("http://", "https://")):
-        return (
-            f"the videos of task {task!r} come from the web, and worker_kind: threads decodes in this process, "
-            "which a hostile file could end; use worker_kind: processes"
-        )
-    return None
 
 
 def _where(place: Place) -> str:

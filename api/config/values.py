@@ -121,8 +121,8 @@ class Entries:
 
         Returns:
             By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
-            bytes as int; names, modules, texts, folders → tuple of str. Sections, operations and the store are not
-            values: ``child``.
+            bytes as int; names, modules, texts, folders, urls → tuple of str. Sections, operations and the store are
+            not values: ``child``.
 
         Raises:
             Refused: the value is wrong, or missing; that was reported.
@@ -333,6 +333,21 @@ def read_url(node: Node, key: Key, label: str) -> str:
     return text
 
 
+def _urls(node: Node, key: Key, label: str) -> tuple[str, ...]:
+    """One or several paths or URLs, each once."""
+    if not isinstance(node.value, tuple):
+        return (read_url(node, key, label),)
+    if not node.value:
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+    found: list[str] = []
+    for number, item in enumerate(node.value):
+        url = read_url(item, key, f"{label}[{number}]")
+        if url in found:
+            raise item.error(ConfigCode.GIVEN_TWICE, f"{label}[{number}] is {item.shown()} again; each once")
+        found.append(url)
+    return tuple(found)
+
+
 def _catalog(node: Node, key: Key, label: str) -> str:
     url = read_url(node, key, label)
     if url != "duckdb" and not url.startswith(_DATABASE):
@@ -374,6 +389,7 @@ READERS = {
     "flag": _flag,
     "size": _size,
     "url": read_url,
+    "urls": _urls,
     "catalog": _catalog,
 }
 """Kind of a key → what reads its value."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from viewcache.api.config.load import Config
 from viewcache.errors import BadInput, Busy, NotFound
-from viewcache.materializer.media.source import is_local, local_path
+from viewcache.materializer.dataset.roots import local_places
 
 __all__ = ["KIND", "check_place", "unmount"]
 
@@ -91,6 +91,6 @@ def _own(config: Config) -> Iterator[tuple[str, Path]]:
     """What the service reads and writes on this machine."""
     yield "the store", Path(os.path.realpath(config.cache.local.url))
     for task in config.tasks:
-        if is_local(task.dataset.uri):
-            fixed = re.split(r"[*?\[]", local_path(task.dataset.uri))[0]  # of a glob the part before its first sign
+        for place in local_places(task.dataset.uri):
+            fixed = re.split(r"[*?\[]", place)[0]  # of a glob the part before its first sign
             yield f"the videos of task {task.name!r}", Path(os.path.realpath(fixed))

@@ -16,6 +16,7 @@ from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
+from viewcache.materializer.dataset.changes import FileChange
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.spec import Place, ProbeMode, TaskSpec
 from viewcache.materializer.tasks.task import Task
@@ -159,15 +160,17 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
     """
     from viewcache.materializer.dataset.discover import discover
     from viewcache.materializer.dataset.labels import labels_for
+    from viewcache.materializer.dataset.links import links_of
     from viewcache.materializer.media.source import is_local
+    from viewcache.materializer.places import places_of
 
     for task in config.tasks:
         dataset = task.dataset
-        if not scan and not is_local(dataset.uri):
+        if not scan and not all(map(is_local, places_of(dataset.uri))):
             continue
         key = "video_dataset_path"
         try:
-            paths = [found.path for found in discover(dataset.uri)]
+            paths = [found.path for found in discover(dataset.uri, links_of(dataset))]
             key = "labels"
             if scan or (dataset.labels and is_local(dataset.labels)):
                 columns = dataset.label_start_column, dataset.label_end_column
@@ -242,6 +245,9 @@ def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     spec, budget = task.spec, config.cache.local.budget_bytes
     for changed in task.dataset.changed:
         yield Problem(Level.WARNING, "changed_video", changed, spec.place)
+    for change in task.changes:
+        if change.change == FileChange.REMOVED:
+            yield Problem(Level.WARNING, "removed_videos", f"task {spec.name!r}: {change}", spec.place)
     for bad in task.dataset.bad:
         yield Problem(Level.WARNING, "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:

@@ -25,7 +25,7 @@ from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.spec import BranchType, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import BranchType, OnChangedVideo, OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
@@ -73,6 +73,8 @@ class Preview:
     minimum_bytes: int
     """The least budget with which the task can be read."""
     warnings: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    """What happened to the task's files since its cache was opened last."""
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
@@ -198,9 +200,10 @@ def _look_ahead(config: Config, progress: Progress | None) -> None:
     cache = config.cache
     if cache.catalog == "duckdb" and CatalogFiles(Path(cache.local.url)).database.exists():
         with suppress(ViewcacheError), Catalog.open(cache.local.url, create=False) as catalog:
-            drawn = {row.name for row in catalog.load_tasks()}  # no replaced file of these is taken in: the plan tells
+            # No replaced file of what was drawn is taken in: the plan tells.
+            drawn = {row.name: OnChangedVideo.RAISE for row in catalog.load_tasks()}
             for dataset in dict.fromkeys(files_of(task) for task in config.tasks):
-                list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=drawn)
+                list_files(dataset, catalog, workers=cache.workers, progress=progress, policies=drawn, tells=False)
 
 
 def _opened(
@@ -253,6 +256,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         budget_bytes=config.cache.room_bytes,
         minimum_bytes=minimum,
         warnings=warnings,
+        changes=tuple(map(str, task.changes)),
     )
 
 

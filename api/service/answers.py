@@ -6,6 +6,7 @@ __all__ = [
     "ALL",
     "AboutTask",
     "Answer",
+    "ChangeOf",
     "ClientOf",
     "CountersOf",
     "Counts",
@@ -85,6 +86,8 @@ class AboutTask(Answer, tag="about_task"):
     """Whether new videos join it, and with them new classes."""
     audio: tuple[int, int] | None = None
     """Shape of each clip's audio, (C,n); none of a task without."""
+    changes: tuple["ChangeOf", ...] = ()
+    """What happened to its files since they were listed before the service opened them."""
 
 
 class Seated(Answer, tag="seated"):
@@ -107,6 +110,22 @@ class Text(Answer, tag="text"):
 
 class Ok(Answer, tag="ok"):
     """It is done."""
+
+
+class ChangeOf(Struct, frozen=True):
+    """What happened to some of a task's files."""
+
+    change: str
+    """``added``, ``removed``, ``replaced`` or ``returned``."""
+    count: int
+    names: tuple[str, ...]
+    """The first of the videos."""
+    from_epoch: int | None
+    """The first epoch that may have those that were added or are back."""
+    views: int
+    """Batches that were read and show one that was removed or replaced."""
+    first_views: tuple[tuple[int, int], ...]
+    """Epoch and iteration of the first of these."""
 
 
 class PlaceOf(Struct, frozen=True):

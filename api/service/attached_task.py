@@ -15,6 +15,7 @@ from viewcache.api.service import answers, asks
 from viewcache.api.service.client import Client, Connected
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import Broken, Closed, ViewNotFound
+from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.ops import get
@@ -122,6 +123,16 @@ class AttachedTask:
         if self._about.grows:
             self._about = self.client.ask(answers.AboutTask, asks.About(self.name))
         return self._about.classes
+
+    @property
+    def changes(self) -> tuple[DatasetChange, ...]:
+        """What happened to its files; see `TaskHandle.changes`."""
+        return tuple(
+            DatasetChange(
+                FileChange(each.change), each.count, each.names, each.from_epoch, each.views, each.first_views
+            )
+            for each in self._about.changes
+        )
 
     @property
     def draws_together(self) -> bool:

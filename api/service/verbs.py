@@ -226,6 +226,10 @@ class Verbs:
             task.depths(),
             task.task.spec.dataset.grows,
             task.audio_shape,
+            tuple(
+                answers.ChangeOf(each.change, each.count, each.names, each.from_epoch, each.views, each.first_views)
+                for each in task.changes
+            ),
         )
 
     # Reading -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from viewcache.api.pictures.show import COLUMNS, HEIGHT, show
 from viewcache.api.port import TaskHandle
 from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput, ViewcacheError
+from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.shown import html_table
@@ -106,6 +107,16 @@ class CacheReads(ABC):
             ViewNotFound: no such task.
         """
         return self.task(task).classes
+
+    def changes(self, task: str) -> tuple[DatasetChange, ...]:
+        """What happened to a task's files between the last time that its dataset was opened and this one.
+
+        At most one value for each of added, removed, replaced and returned files; empty if nothing happened.
+
+        Raises:
+            ViewNotFound: no such task.
+        """
+        return self.task(task).changes
 
     def loader(self, task: str, **options: Any) -> Loader:
         """Batches of a task as PyTorch tensors, or arrays of another ``framework``; see `Loader` for the options."""

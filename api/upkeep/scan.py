@@ -5,13 +5,15 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files
+from viewcache.materializer.dataset.listing import Progress, files_of, list_files, policies_among
 from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.store import LocalTier
@@ -64,13 +66,16 @@ def scan_datasets(config: Config, progress: Progress | None = None) -> list[Scan
             bind_store(catalog, local)
         scanned = []
         for dataset in dict.fromkeys(files_of(task, ProbeMode.FULL) for task in config.tasks):
-            guarded, begun = guarded_among(config.tasks, dataset), time.monotonic()
-            files = list_files(dataset, catalog, workers=cache.workers, progress=progress, guarded=guarded)
+            policies, begun = policies_among(config.tasks, dataset), time.monotonic()
+            files = list_files(
+                dataset, catalog, workers=cache.workers, progress=progress, policies=policies, tells=False
+            )
             scanned.append(_report(files, time.monotonic() - begun))
         return scanned
 
 
 def _report(files: Files, seconds: float) -> ScannedDataset:
-    bad = tuple(files.error(row) for row in range(len(files)) if not files.whole[row])
-    frames = int(files.frames[files.whole].sum())
-    return ScannedDataset(files.uri, len(files), frames, bad, files.changed, seconds)
+    there = files.there
+    bad = tuple(files.error(row) for row in np.flatnonzero(there & ~files.whole).tolist())
+    frames = int(files.frames[there & files.whole].sum())
+    return ScannedDataset(files.uri, int(there.sum()), frames, bad, files.changed, seconds)

@@ -2,20 +2,26 @@
 
 In the order of work:
 
-- ``discover``: the files of a folder, glob or URL
+- ``links``: which symbolic links are followed
+- ``roots``: how several places of a dataset are told apart, and list files
+- ``discover``: the files of a folder, glob, URL, list file or several of these
 - ``names``: a video's name from its path, and back
 - ``labels``: a label table: labels, segments and further columns
 - ``predicate``: the SQL predicate, in a process with limits
 - ``scan``: look into files: their headers, or every packet
 - ``scan_worker``: the process that does it
 - ``videos``: the videos that a plan is of, as arrays
+- ``versions``: how the old and the new content of a file are called that was replaced
 - ``stand_ins``: which video stands in for one that is bad or gone
 - ``headers``: read the headers of new files while others train already
 - ``clock``: when frames are shown, and which one is nearest to a time
+- ``changes``: what happened to files since a dataset was listed last, as values
 - ``files``: a dataset's files in memory, for all tasks that draw from them
 - ``recording``: what was found of files, as rows of the catalog; their content keys
 - ``arrivals``: which files of a dataset that grows are complete
-- ``listing``: list a dataset, look into what is new, record both; which files were replaced
+- ``known``: what the catalog has of a dataset's files
+- ``replaced``: files with other content than when they were drawn: refused, told of, or made versions
+- ``listing``: list a dataset, look into what is new, record both; what came and went
 - ``growing``: list a dataset that grows again, for each generation that is about to be drawn
 - ``classes``: the numbers of text labels
 - ``segments``: items, whole videos and segments of them: which frames each has

@@ -84,7 +84,8 @@ def record_columns(catalog: Catalog, items: KnownItems, said: Said) -> None:
     names = ["video_id", "name", "text_value", "number_value"]
     table = _column_rows(items.ids, said.columns)
     known = catalog.load_video_columns(items.files.dataset_id).select(names).cast(table.schema)
-    known = known.filter(pc.is_in(known["video_id"], pa.array(items.ids[said.named])))
+    asked = pa.array(np.union1d(items.ids[said.named], table["video_id"].to_numpy()))
+    known = known.filter(pc.is_in(known["video_id"], asked))
     if table.equals(known):
         return
     rows, before = (set(zip(*(each[name].to_pylist() for name in names), strict=True)) for each in (table, known))

@@ -22,6 +22,7 @@ from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.said import known_items
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
+from viewcache.materializer.dataset.versions import missing_reason
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import shown
@@ -90,7 +91,7 @@ class Dataset:
     def bad(self) -> list[VideoFile]:
         """Files that cannot be decoded, by name; all headers are read now."""
         self.files.headers.wait()
-        return [self._file(row) for row in np.flatnonzero(~self._fit.good()).tolist()]
+        return [self._file(row) for row in np.flatnonzero(self.files.there & ~self._fit.good()).tolist()]
 
     def leave_out(self, item_id: int, why: str) -> None:
         """Draw nothing of an item, though it can be decoded; before anybody draws."""
@@ -99,8 +100,10 @@ class Dataset:
         self._left_out_for[row] = why
 
     def _file(self, row: int) -> VideoFile:
-        error = self._fit.error(row)
         file = self.files.file(row)
+        if file.status == VideoStatus.GONE:
+            return replace(file, error=self._why_not(file.video_id, 0))
+        error = self._fit.error(row)
         return replace(file, error=error, status=VideoStatus.BAD if error else file.status)
 
     def _where(self) -> NDArray[np.bool_]:
@@ -174,7 +177,7 @@ class Dataset:
         *,
         by_video: bool = False,
     ) -> tuple[Items, NDArray[np.int64], list[SubstitutionRow]]:
-        """Turn drawn ids into rows of the items at hand, with another item where one is bad or gone.
+        """Turn drawn ids into rows of items, with another item where one is bad; for those that are gone: `missing`.
 
         Args:
             task: whose draws.
@@ -193,9 +196,11 @@ class Dataset:
         Raises:
             BadVideo: a drawn video is bad or gone and the policy is ``raise``.
         """
-        at = np.flatnonzero(self._chosen & self._of_items.usable(task.sampling.span))
+        drawn = np.union1d(order, np.fromiter([*stand_ins.values(), *also], np.int64))
+        held = ~self.files.there[self.items.file] & np.isin(self.items.ids, drawn)
+        at = np.flatnonzero((self._chosen | held) & self._of_items.usable(task.sampling.span))
         if self._has_segments:
-            named = np.isin(self.items.ids, order) | np.isin(self.items.ids, [*stand_ins.values(), *also])
+            named = np.isin(self.items.ids, drawn)
             past = np.flatnonzero(named & ~self._said.listed & self.files.there[self.items.file])
             at = np.sort(np.concatenate([at, past[self._of_items.usable(task.sampling.span, past)]]))
         items = self.items.taken(at)
@@ -209,7 +214,7 @@ class Dataset:
         may = self.may_stand_in(items.ids, task.sampling.span)
         for number, position in np.argwhere(rows < 0).tolist():
             place, item_id = (first_epoch + number, position), int(order[number, position])
-            record = self._filled(task, seed, place, item_id, stand_ins.get(place, item_id), may, by_video=by_video)
+            record = self.filled(task, seed, place, item_id, stand_ins.get(place, item_id), may, by_video=by_video)
             assert record.replacement_id is not None  # who cannot be replaced is an error
             rows[number, position] = items.row_of[record.replacement_id]
             records.append(record)
@@ -239,9 +244,9 @@ class Dataset:
         found, records = [], []
         for position, (item_id, usual) in enumerate(zip(drawn, wanted, strict=True), first):
             each = usual
-            if not self.gives(each, task.sampling.span):
+            if not (self.gives(each, task.sampling.span) or self.is_held(each, task.sampling.span)):
                 may = self.may_stand_in(self.items.ids, task.sampling.span)
-                record = self._filled(task, seed, (epoch, position), item_id, each, may, by_video=by_video)
+                record = self.filled(task, seed, (epoch, position), item_id, each, may, by_video=by_video)
                 assert record.replacement_id is not None  # who cannot be replaced is an error
                 records.append(record)
                 each = record.replacement_id
@@ -252,6 +257,15 @@ class Dataset:
         """Rows of the files of those of some items that are there."""
         row_of, file = self.items.row_of, self.items.file
         return [int(file[row]) for each in ids if (row := row_of.get(each)) is not None]
+
+    def is_missing(self, item_id: int) -> bool:
+        """Whether the file of an item is gone, or has other content, as far as is known."""
+        row = self.items.row_of.get(item_id)
+        return row is None or not self.files.there[self.items.file[row]]
+
+    def is_held(self, item_id: int, span: int) -> bool:
+        """Whether an item that was drawn is gone, and known well enough to say which its clips were."""
+        return item_id in self.items.row_of and self.is_missing(item_id) and self.is_usable(item_id, span)
 
     # Stand-ins -----------------------------------------------------------------------------------------------------
 
@@ -303,7 +317,7 @@ class Dataset:
                 return found
             may[self.base == found] = False
 
-    def _filled(
+    def filled(
         self,
         task: TaskSpec,
         seed: int,
@@ -323,14 +337,15 @@ class Dataset:
         """
         (epoch, position), why = place, self._why_not(missing, task.sampling.span)
         replacement = item_id if missing != item_id and may[self.base == item_id].any() else None
-        if replacement is None and self.spec.on_bad_video != OnBadVideo.RAISE:
+        gone = self.is_missing(missing)
+        refused = self.spec.refuses(missing=gone)
+        if replacement is None and not refused:
             address = substitute_place(position, item_id, by_video=by_video)
             replacement = self.stand_in(task, seed, epoch, address, may, (missing,))
-        if replacement is None or self.spec.on_bad_video == OnBadVideo.RAISE:
-            raise BadVideo(
-                f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, set "
-                "on_bad_video: replace and give the task another tag, or forget its draws with `viewcache forget`"
-            )
+        if replacement is None or refused:
+            key = "on_missing_video" if gone else "on_bad_video"
+            cure = f"set {key}: replace" if refused else "add a video that can stand in"
+            raise BadVideo(f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, {cure}")
         return SubstitutionRow(0, epoch, position, -1, item_id, "replace", why, replacement)
 
     def _left_out(self, task: TaskSpec, first_epoch: int, order: NDArray[np.int64]) -> list[SubstitutionRow]:
@@ -346,15 +361,14 @@ class Dataset:
 
     def _why_not(self, item_id: int, span: int) -> str:
         files, row = self.files, self.items.row_of.get(item_id)
-        if row is None:
-            return f"{shown(files.gone.get(item_id, f'video {item_id}'))} is not in {shown(self.spec.uri)} any more"
+        if row is None or self.is_missing(item_id):
+            uri = files.gone.get(item_id, f"video {item_id}") if row is None else files.uris[self.items.file[row]]
+            return missing_reason(uri, self.spec.uri, grows=self.spec.grows)
         if error := self._of_items.error(row):
             return error
         if why := self._left_out_for.get(row):
             return why
         file = int(self.items.file[row])
-        if not files.there[file]:
-            return f"{shown(files.uris[file])} is gone, or is another file than when it joined"
         if not self._chosen[row] and not self.is_past(item_id):
             return f"{files.uris[file]}{self.items.segment(row)} is not selected by where: {self.spec.where!r} any more"
         return self._of_items.too_short(row, span)
@@ -385,12 +399,12 @@ class Dataset:
 
     def by_name(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The same ids in the order of names; those of files that are gone last."""
-        there = self.items.ids[np.isin(self.items.ids, ids)]
+        there = self.items.ids[self.files.there[self.items.file] & np.isin(self.items.ids, ids)]
         return np.concatenate([there, np.setdiff1d(ids, there)])
 
     def names(self) -> list[str]:
-        """Names of all files, sorted."""
-        return list(self.files.names)
+        """Names of all files that are there, sorted."""
+        return [name for name, there in zip(self.files.names, self.files.there.tolist(), strict=True) if there]
 
     def looked_at(self, video_id: int) -> tuple[bytes, Claims | None]:
         """The packet index of a video, serialized; or else what is claimed of it."""

@@ -1,23 +1,36 @@
-"""Find a dataset's files: a folder, one file, a glob or an fsspec URL becomes a sorted list.
+"""Find a dataset's files: a folder, one file, a glob, a URL, a list file or several of these become a sorted list.
 
-Order is by path, so that it does not depend on the file system; nothing outside the folder is ever listed.
+Order is by path, so that it does not depend on the file system; nothing outside the dataset's folders is ever listed,
+unless links are followed (`Links`).
 """
 
 import glob
+import logging
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.names import SUFFIXES
+from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
 from viewcache.materializer.media.source import Stamp, is_local, local_path, shown, stamp_of
+from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 
 __all__ = ["Found", "discover"]
 
+AT_ONCE = 16
+"""Remote files of a list file that are asked for at the same time."""
+
 _MAGIC = frozenset("*?[")
+_log = logging.getLogger("viewcache.dataset")
 
 
 class Found(NamedTuple):
@@ -30,31 +43,140 @@ class Found(NamedTuple):
     stamp: Stamp
     problem: str = ""
     """Why it must not be opened; empty = nothing known."""
+    root: str = ""
+    """In short, which of the dataset's places it is of; empty if there is one."""
+    absent: bool = False
+    """Whether a list file names it and it is not there."""
 
 
-def discover(uri: str) -> list[Found]:
+def discover(uri: str, links: Links = NO_LINKS) -> list[Found]:
     """List the videos of a dataset.
 
     Args:
-        uri: a folder (searched to any depth), a file, a glob (``**`` allowed) or an fsspec URL of one of these.
+        uri: a folder (searched to any depth), a file, a glob (``**`` allowed), an fsspec URL of one of these, a list
+            file, or several places, see `places.joined`.
+        links: where symbolic links may lead.
 
     Returns:
-        Files with a video's extension, sorted by path; hidden files and folders are left out. Links that lead out of
-        the folder are listed with their ``problem`` and never followed.
+        Files with a video's extension, sorted by path, each once; hidden files and folders are left out. Links that
+        lead elsewhere are listed with their ``problem`` and never followed.
 
     Raises:
-        DatasetNotFound: nothing is there, or no videos are.
-        BadInput: the URL holds a user or password, or chains file systems.
+        DatasetNotFound: nothing is there, or no videos are; of several places, at one of them.
+        BadInput: the URL holds a user or password, or chains file systems; or a list file is none.
         MissingExtra: the package that reaches such a URL is not installed.
     """
-    found = [_named(each) for each in (_local(uri) if is_local(uri) else _remote(uri))]
-    videos = sorted((each for each in found if _is_video(each.path)), key=lambda each: each.path)
-    if not videos:
-        others = f"; {len(found)} other files are there" if found else ""
+    places = places_of(uri)
+    if links.follow:
+        links = replace(links, roots=(*links.roots, *(_base(local_path(each)) for each in places if is_local(each))))
+    others = 0
+    if len(places) > 1:
+        found = list(_of_places(places, links))
+    elif is_list(places[0]):
+        found = list(_of_list(places[0], links))
+    else:
+        _, found, others = _videos(places[0], links)
+    if not found:
+        more = f"; {others} other files are there" if others else ""
         raise DatasetNotFound(
-            f"{shown(uri)} holds no videos: looked for {' '.join('*' + each for each in SUFFIXES)}{others}"
+            f"{shown(uri)} holds no videos: looked for {' '.join('*' + each for each in SUFFIXES)}{more}"
         )
-    return videos
+    return sorted(map(_named, found), key=lambda each: each.path)
+
+
+def _videos(place: str, links: Links) -> tuple[str, list[Found], int]:
+    """One place: the folder that paths are seen from, its videos, and how many other files it has."""
+    if is_local(place):
+        path = local_path(place)
+        base, found = _base(path), list(_local(place, path, links))
+    else:
+        base, found = _remote(place)
+    videos = [each for each in found if _is_video(each.path)]
+    return base, videos, len(found) - len(videos)
+
+
+def _of_places(places: Iterable[str], links: Links) -> Iterator[Found]:
+    """Several places: the paths of each begin with its label."""
+    parts = []
+    for place in places:
+        if is_list(place):
+            raise BadInput(
+                f"{shown(place)}: a list file is a dataset of its own; name it alone, with the other places in it"
+            )
+        base, videos, _ = _videos(place, links)
+        parts.append((base, videos))
+    labels = labels_of([base for base, _ in parts])
+    seen = _Once()
+    for base, videos in parts:
+        real, label = os.path.realpath(base) if is_local(base) else base, labels[base]
+        for each in videos:
+            if seen.first(os.path.realpath(each.uri) if links.follow and is_local(base) else f"{real}/{each.path}"):
+                yield each._replace(path=f"{label}/{each.path}", root=label)
+    seen.tell(places)
+
+
+def _of_list(list_file: str, links: Links) -> Iterator[Found]:
+    """The places that a list file names, a line each; paths are seen from its folder."""
+    seen, remote = _Once(), []
+    at = list_file if is_local(list_file) else _canonical(*_file_system(list_file))
+    for number, place in entries(list_file):
+        line = f"line {number} of {shown(list_file)}"
+        is_file = place.lower().endswith(SUFFIXES) and not _MAGIC & set(place)
+        if is_file and not is_local(place):
+            remote.append((place, line))
+            continue
+        found = [_of_line(local_path(place), line, links)] if is_file and not os.path.isdir(place) else None
+        try:
+            found = _videos(place, links)[1] if found is None else found
+        except DatasetNotFound as missing:
+            raise DatasetNotFound(f"{line}: {missing}") from missing
+        if not found:
+            raise BadInput(f"{line} names no video: {shown(place)}; looked for {' '.join(SUFFIXES)}")
+        yield from (_placed(each, at) for each in found if seen.first(each.uri))
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for each in threads.map(lambda asked: _remote_file(*asked), remote):
+            if seen.first(each.uri):
+                yield _placed(each, at)
+    seen.tell([list_file])
+
+
+def _placed(found: Found, list_file: str) -> Found:
+    path = path_in_list(found.uri, list_file)
+    return found._replace(path=path, root=posixpath.dirname(path) or ".")
+
+
+def _of_line(path: str, line: str, links: Links) -> Found:
+    if not os.path.lexists(path):
+        return Found(path, path, Stamp(0), f"is not there, and is named by {line}", absent=True)
+    return _file(path, os.path.dirname(path), links)
+
+
+class _Once:
+    """Lets each file pass once, and tells of those that came again."""
+
+    def __init__(self) -> None:
+        """Nothing has passed."""
+        self._seen: set[str] = set()
+        self._again: list[str] = []
+
+    def first(self, file: str) -> bool:
+        """Whether a file comes for the first time."""
+        if file in self._seen:
+            self._again.append(file)
+            return False
+        self._seen.add(file)
+        return True
+
+    def tell(self, places: Iterable[str]) -> None:
+        """Log what came again."""
+        if self._again:
+            _log.warning(
+                "%s: %d files are named more than once, such as %s; each counts once",
+                ", ".join(map(shown, places)),
+                len(self._again),
+                shown(self._again[0]),
+                extra={"action": "named_twice"},
+            )
 
 
 def _named(found: Found) -> Found:
@@ -63,7 +185,7 @@ def _named(found: Found) -> Found:
         found.uri.encode()
     except UnicodeEncodeError:
         uri, path = (each.encode(errors="backslashreplace").decode() for each in (found.uri, found.path))
-        return Found(uri, path, Stamp(0), "has a name that is not UTF-8; rename it")
+        return found._replace(uri=uri, path=path, stamp=Stamp(0), problem="has a name that is not UTF-8; rename it")
     return found
 
 
@@ -72,67 +194,112 @@ def _is_video(path: str) -> bool:
     return path.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in parts)
 
 
-def _local(uri: str) -> Iterator[Found]:
-    path = local_path(uri)
+def _base(path: str) -> str:
+    """The folder that the paths of a local place are seen from."""
     if os.path.isdir(path):
-        yield from _folder(path)
+        return path
+    return _fixed_part(path, os.sep) if _MAGIC & set(path) and not os.path.isfile(path) else os.path.dirname(path)
+
+
+def _local(uri: str, path: str, links: Links) -> Iterator[Found]:
+    base = _base(path)
+    if os.path.isdir(path):
+        yield from _folder(path, links)
     elif os.path.isfile(path):
-        yield _file(path, os.path.dirname(path))
+        yield _file(path, base, links)
     elif _MAGIC & set(path):
-        base = _fixed_part(path, os.sep)
-        links: set[str] = set()
-        for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
-            link = _linked_folder(each, base)
-            if link is None:
-                if os.path.isfile(each) or os.path.islink(each):
-                    yield _file(each, base)
-            elif link not in links:
-                links.add(link)
-                yield _refused(link, base)
+        yield from _glob(path, base, links)
     else:
-        parent = os.path.dirname(path)
-        hint = f"; {parent} is there" if os.path.isdir(parent) else ""
+        hint = f"; {base} is there" if os.path.isdir(base) else ""
         raise DatasetNotFound(f"{uri}: no such folder, file or glob (looked for {path}{hint})")
 
 
-def _folder(base: str) -> Iterator[Found]:
-    for folder, folders, files in os.walk(base):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for each in folders:
-            path = os.path.join(folder, each)
-            if os.path.islink(path) and not _inside(path, base):
-                yield _refused(path, base)
-        above = os.path.join(folder, "")
-        inside = _relative(above, base)
-        for each in files:
-            if not each.startswith("."):
-                yield _file(above + each, base, inside + each)
+def _glob(path: str, base: str, links: Links) -> Iterator[Found]:
+    if links.follow:  # each folder is searched once, however many links lead to it
+        patterns = _relative(path, base).split("/")
+        yield from (each for each in _folder(base, links) if each.problem or _matches(each.path.split("/"), patterns))
+        return
+    refused: set[str] = set()
+    for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
+        link = _linked_folder(each, base, links)
+        if link is None:
+            if os.path.isfile(each) or os.path.islink(each):
+                yield _file(each, base, links)
+        elif link not in refused:
+            refused.add(link)
+            yield _refused(link, base, links)
 
 
-def _linked_folder(path: str, base: str) -> str | None:
-    """The folder above a path that is a link out of the dataset's folder; None if there is none."""
-    if _inside(os.path.dirname(path), base):
+def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether a path matches a glob, both by component."""
+    if not patterns or not parts:
+        return not patterns and not parts
+    if patterns[0] == "**":
+        return len(patterns) == 1 or any(_matches(parts[k:], patterns[1:]) for k in range(len(parts)))
+    return fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
+
+
+def _folder(base: str, links: Links) -> Iterator[Found]:
+    """All files below a folder; linked folders come last, and none is searched twice, so that a circle ends."""
+    searched: set[str] = set()
+    linked = deque([base])
+    again = 0
+    while linked:
+        top = linked.popleft()
+        again += os.path.realpath(top) in searched
+        for folder, folders, files in os.walk(top):
+            if links.follow:
+                real = os.path.realpath(folder)
+                if real in searched:
+                    folders.clear()
+                    continue
+                searched.add(real)
+            folders[:] = sorted(each for each in folders if not each.startswith("."))
+            for each in folders:
+                path = os.path.join(folder, each)
+                if os.path.islink(path):
+                    if not links.allows(path, base):
+                        yield _refused(path, base, links)
+                    elif links.follow:
+                        linked.append(path)
+            above = os.path.join(folder, "")
+            inside = _relative(above, base)
+            for each in files:
+                if not each.startswith("."):
+                    yield _file(above + each, base, links, inside + each)
+    if again:
+        _log.warning(
+            "%s: %d links lead to folders that are searched already; nothing is listed twice",
+            base,
+            again,
+            extra={"action": "links_again"},
+        )
+
+
+def _linked_folder(path: str, base: str, links: Links) -> str | None:
+    """The folder above a path that is a link which is not followed; None if there is none."""
+    if links.allows(os.path.dirname(path), base):
         return None
     at = base
     for part in _relative(path, base).split("/"):
         at = os.path.join(at, part)
-        if not _inside(at, base):
+        if not links.allows(at, base):
             return at
     return path
 
 
-def _refused(link: str, base: str) -> Found:
+def _refused(link: str, base: str, links: Links) -> Found:
     """A linked folder, as a file of that name, so that the policy for bad videos and not silence is what people get."""
-    return Found(link, _relative(link, base) + SUFFIXES[0], Stamp(0), _leaves(link))
+    return Found(link, _relative(link, base) + SUFFIXES[0], Stamp(0), links.problem(link))
 
 
-def _file(path: str, base: str, relative: str = "") -> Found:
+def _file(path: str, base: str, links: Links, relative: str = "") -> Found:
     relative = relative or _relative(path, base)
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
-            if not _inside(path, base):
-                return Found(path, relative, Stamp(0), _leaves(path))
+            if not links.allows(path, base):
+                return Found(path, relative, Stamp(0), links.problem(path))
             status = os.stat(path)
     except OSError as gone:
         return Found(path, relative, Stamp(0), f"cannot be read ({gone.strerror})")
@@ -145,17 +312,6 @@ def _relative(path: str, base: str) -> str:
     return relative.replace(os.sep, "/")
 
 
-def _inside(path: str, base: str) -> bool:
-    real, root = os.path.realpath(path), os.path.realpath(base)
-    return os.path.commonpath((real, root)) == root
-
-
-def _leaves(path: str) -> str:
-    return (
-        f"is a link that leaves the dataset's folder (to {os.path.realpath(path)}); links are followed only inside it"
-    )
-
-
 def _fixed_part(path: str, separator: str) -> str:
     """The folder above the first component with a wildcard."""
     parts = path.split(separator)
@@ -163,7 +319,51 @@ def _fixed_part(path: str, separator: str) -> str:
     return separator.join(parts[:first]) or separator
 
 
-def _remote(uri: str) -> Iterator[Found]:
+def _remote(uri: str) -> tuple[str, list[Found]]:
+    """A remote place: the folder that paths are seen from, as a URL, and the files."""
+    fs, path = _file_system(uri)
+    try:
+        fs.invalidate_cache()  # it remembers what it listed before, and files may have come since
+        if _MAGIC & set(path):
+            base, found = _fixed_part(path, "/"), fs.glob(path, detail=True)
+        elif fs.isfile(path):
+            base, found = posixpath.dirname(path), {path: fs.info(path)}
+        else:
+            base, found = path, fs.find(path, detail=True)
+    except FileNotFoundError:
+        found, base = {}, ""
+    except Exception as failed:  # as in open_source
+        raise _not_listed(uri, failed) from failed
+    if not found:
+        raise DatasetNotFound(f"{shown(uri)}: nothing is there")
+    prefix = base.rstrip("/") + "/"
+    return _canonical(fs, base), [
+        Found(_canonical(fs, name), name.removeprefix(prefix), stamp_of(info))
+        for name, info in found.items()
+        if info.get("type") == "file"
+    ]
+
+
+def _remote_file(uri: str, line: str) -> Found:
+    """A remote file that a list file names."""
+    fs, path = _file_system(uri)
+    file = _canonical(fs, path)
+    try:
+        info = fs.info(path)
+    except FileNotFoundError:
+        return Found(file, file, Stamp(0), f"is not there, and is named by {line}", absent=True)
+    except Exception as failed:  # as in open_source
+        raise _not_listed(uri, failed) from failed
+    return Found(file, file, stamp_of(info))
+
+
+def _canonical(fs: Any, path: str) -> str:
+    """The URL of a remote file as all listings give it."""
+    return str(fs.unstrip_protocol(path))
+
+
+def _file_system(uri: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path there."""
     from fsspec.core import url_to_fs
 
     if "::" in uri:
@@ -177,22 +377,12 @@ def _remote(uri: str) -> Iterator[Found]:
     quiet_requests()
     try:
         fs, path = url_to_fs(uri)
-        fs.invalidate_cache()  # it remembers what it listed before, and files may have come since
-        if _MAGIC & set(path):
-            base, entries = _fixed_part(path, "/"), fs.glob(path, detail=True)
-        elif fs.isfile(path):
-            base, entries = posixpath.dirname(path), {path: fs.info(path)}
-        else:
-            base, entries = path, fs.find(path, detail=True)
-    except FileNotFoundError:
-        entries, base = {}, ""
     except ImportError as missing:
         raise MissingExtra.of_url(f"{shown(uri)}: listing it", uri.partition("://")[0], missing) from missing
     except Exception as failed:  # as in open_source
-        raise DatasetNotFound(f"{shown(uri)} cannot be listed ({type(failed).__name__}: {failed})") from failed
-    if not entries:
-        raise DatasetNotFound(f"{shown(uri)}: nothing is there")
-    prefix = base.rstrip("/") + "/"
-    for name, info in entries.items():
-        if info.get("type") == "file":
-            yield Found(str(fs.unstrip_protocol(name)), name.removeprefix(prefix), stamp_of(info))
+        raise _not_listed(uri, failed) from failed
+    return fs, path
+
+
+def _not_listed(uri: str, failed: Exception) -> DatasetNotFound:
+    return DatasetNotFound(f"{shown(uri)} cannot be listed ({type(failed).__name__}: {failed})")

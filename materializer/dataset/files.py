@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.materializer.dataset.changes import FileChanges
 from viewcache.materializer.dataset.clock import even_pace, frames_before_even, last_tick, ticks_of
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.headers import Headers, Looked
@@ -30,6 +31,7 @@ from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["Files", "VideoFile"]
 
+UNCHANGED = FileChanges()
 INDEXES = 256
 """Packet indexes that are remembered parsed."""
 
@@ -76,6 +78,7 @@ class Files:
         probe: ProbeMode = ProbeMode.LAZY,
         workers: int = 0,
         missing: Set[str] = frozenset(),
+        changes: FileChanges = UNCHANGED,
     ) -> None:
         """Take the rows of the files that are there, sorted by name, and what else a listing finds.
 
@@ -85,12 +88,13 @@ class Files:
             dataset_id: of the dataset.
             rows: of ``schemas.VIDEO``, sorted by name.
             listed: the file of each row, as it is now.
-            gone: ``video_id`` → URI of files that were there once.
+            gone: ``video_id`` → URI of files that were there once, and have no row.
             changed: what is to be told of files that have other content than when they were drawn.
             max_pixels: a frame with more makes a video bad.
             probe: how thoroughly those are looked into that nobody has looked into.
             workers: processes that read headers; 0 = one per core.
-            missing: URIs of rows whose file went away while others were drawn from.
+            missing: URIs of rows whose file went away; they are kept because they are drawn.
+            changes: what happened to files since the dataset was listed last.
         """
         self.uri = uri
         self.dataset_id = dataset_id
@@ -98,12 +102,16 @@ class Files:
         self.changed = tuple(changed)
         self.missing = missing
         """URIs of files that went away: no order that is drawn from now on has them."""
+        self.changes = changes
+        """What happened to files since the dataset was listed last, before it was for this."""
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
         self.names: tuple[str, ...] = tuple(rows["name"].to_pylist())
         self.uris: tuple[str, ...] = tuple(rows["uri"].to_pylist())
         self.paths = tuple(each.path for each in listed)
+        self.roots = tuple(each.root for each in listed)
+        """Which of the dataset's places each is of, in short; empty if there is one, or it is gone."""
         self.there: NDArray[np.bool_] = np.array([uri not in missing for uri in self.uris], bool)
         """Whether each was there when the dataset was listed last."""
         self.keys: list[str] = rows["key"].to_pylist()
@@ -121,15 +129,18 @@ class Files:
         statuses = rows["status"].to_pylist()
         self.unread: NDArray[np.bool_] = np.array([each == VideoStatus.LISTED for each in statuses], bool)
         """Whether nobody has read its header, so that nothing is known of its frames."""
-        self.whole: NDArray[np.bool_] = np.array([each == VideoStatus.OK for each in statuses], bool) | self.unread
-        """Whether nothing is known to be wrong with it."""
+        left = np.array([each == VideoStatus.GONE for each in statuses], bool)
+        self.whole: NDArray[np.bool_] = (
+            np.array([each == VideoStatus.OK for each in statuses], bool) | self.unread | left
+        )
+        """Whether nothing is known to be wrong with its content, be it there or not."""
         unread = np.flatnonzero(self.unread)
         for row in unread.tolist():  # which may have been replaced since it was recorded
             stamp = listed[row].stamp
             self._bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
         self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers)
         """Reads those that are left."""
-        self._errors = dict(enumerate(rows["error"].to_pylist()))
+        self._errors = {row: error for row, error in enumerate(rows["error"].to_pylist()) if not left[row]}
         self._index_at = _numbers(rows, "index_at", -1)
         self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
         self.pace, self.last = np.zeros((len(rows), 2), np.int64), np.full(len(rows), -1, np.int64)
@@ -201,6 +212,8 @@ class Files:
         )
 
     def _status(self, row: int) -> VideoStatus:
+        if not self.there[row]:
+            return VideoStatus.GONE
         if self.unread[row]:
             return VideoStatus.LISTED
         return VideoStatus.OK if self.whole[row] else VideoStatus.BAD

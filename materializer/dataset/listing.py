@@ -7,7 +7,7 @@ its row, so that its name is not given again and its content is recognized.
 import gc
 import logging
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -18,22 +18,26 @@ import pyarrow.compute as pc
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
 from viewcache.catalog.rows import column_table
-from viewcache.errors import BadInput, CatalogDamaged, DatasetNotFound
+from viewcache.errors import DatasetNotFound
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.arrivals import Arrivals
+from viewcache.materializer.dataset.changes import FileChange, FileChanges, in_short
 from viewcache.materializer.dataset.discover import Found, discover
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.known import STAMP, Known
 from viewcache.materializer.dataset.labels import has_segments
+from viewcache.materializer.dataset.links import links_of
 from viewcache.materializer.dataset.names import names_for
-from viewcache.materializer.dataset.recording import Batches, key_found, record_found, video_key, write_found_indexes
+from viewcache.materializer.dataset.recording import Batches, record_found, video_key, write_found_indexes
+from viewcache.materializer.dataset.replaced import ReplacedFiles
 from viewcache.materializer.dataset.scan import scan
+from viewcache.materializer.dataset.versions import path_of
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.media.index import TOO_LARGE, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode, TaskSpec
 
-__all__ = ["Progress", "files_of", "guarded_among", "list_again", "list_files", "needs_headers"]
+__all__ = ["Progress", "files_of", "list_again", "list_files", "needs_headers", "policies_among"]
 
 _BY_HEADER = re.compile(r"\b(frames|fps|duration_s|height|width|codec|status)\b", re.IGNORECASE)
 """Columns of a predicate that are known of a video whose header was read."""
@@ -47,6 +51,8 @@ READ_AT_OPEN = 2_000
 """New files whose headers are read before a dataset is open: that takes a second. Of more, these are read:"""
 FIRST_READ = 128
 """Enough to know what clips look like; the others are read while training has begun."""
+TOLD = "told_videos"
+"""Setting, with the dataset's number: the largest id of a video that somebody was told of."""
 RECORD_EVERY_S = 5.0
 """Seconds of looking that are lost when the process is killed, and about one file more."""
 
@@ -62,14 +68,19 @@ def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
         timed = task.sampling.by_time or dataset.grows or has_segments(dataset.labels, *columns)
         by_header = ProbeMode.TIMES if timed else ProbeMode.LAZY
         probe = by_header if dataset.probe == ProbeMode.LAZY else dataset.probe
-    listed = DatasetSpec(dataset.uri, max_pixels=dataset.max_pixels, probe=probe)
+    listed = DatasetSpec(
+        dataset.uri,
+        max_pixels=dataset.max_pixels,
+        probe=probe,
+        follow_links=dataset.follow_links,
+        link_roots=dataset.link_roots,
+    )
     return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed
 
 
-def guarded_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> set[str]:
-    """The tasks over a dataset that must not be shown other content under the name of a video that they have drawn."""
-    of_it = (each for each in tasks if each.dataset.uri == dataset.uri)
-    return {each.name for each in of_it if each.dataset.on_changed_video == OnChangedVideo.RAISE}
+def policies_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> dict[str, OnChangedVideo]:
+    """Task over a dataset → what it says of files that were replaced after it has drawn their videos."""
+    return {each.name: each.dataset.on_changed_video for each in tasks if each.dataset.uri == dataset.uri}
 
 
 def needs_headers(spec: DatasetSpec) -> bool:
@@ -88,8 +99,9 @@ def list_files(
     *,
     workers: int = 0,
     progress: Progress | None = None,
-    guarded: Container[str] = (),
+    policies: Mapping[str, OnChangedVideo] | None = None,
     whole: bool = True,
+    tells: bool = True,
 ) -> Files:
     """List a dataset's files, look into the new and changed ones, and record what is found.
 
@@ -98,21 +110,24 @@ def list_files(
         catalog: what is known of it.
         workers: processes that look into files; 0 = one per core.
         progress: called while files are looked into.
-        guarded: tasks that must not be shown other content under the name of a video that they have drawn.
+        policies: task → what it says of files that were replaced after it has drawn their videos; who is not named
+            is only told.
         whole: all of them; else the headers of a large dataset's new files are left to `Files.headers`.
+        tells: whether somebody is told of `Files.changes`; else the next listing has them too.
 
     Raises:
         DatasetNotFound: no folder, or no videos; of a dataset that grows, none that is complete.
-        BadInput: a file has other content than when a guarded task drew it; that is not recorded.
+        BadInput: a file has other content than when a task drew it that has ``raise``; that is not recorded.
         Full: no disk space, or too many open files.
     """
     dataset_id = catalog.register_dataset(spec.uri)
     with _uncollected():
-        known = _Known(catalog.load_videos(dataset_id))
-        found = discover(spec.uri)
+        known = Known(catalog.load_videos(dataset_id))
+        found = _there(spec, known, discover(spec.uri, links_of(spec)))
         if spec.grows:
             found = _complete(spec, known, found, workers)
-        listing = _Listing(spec, catalog, dataset_id, known, found, guarded)
+        replaced = ReplacedFiles(catalog, dataset_id, policies or {})
+        listing = _Listing(spec, catalog, dataset_id, known, found, replaced, tells)
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
@@ -122,7 +137,15 @@ def list_files(
     return files
 
 
-def _complete(spec: DatasetSpec, known: "_Known", found: Sequence[Found], workers: int) -> list[Found]:
+def _there(spec: DatasetSpec, known: Known, found: Sequence[Found]) -> list[Found]:
+    """Without what a list file names and is not there, if it ever was or may still come: that is gone, or waits."""
+    there = [each for each in found if not each.absent or not (spec.grows or known.was_there(each.uri))]
+    if not there:
+        raise DatasetNotFound(f"{shown(spec.uri)} names {len(found)} files, and none of them is there")
+    return there
+
+
+def _complete(spec: DatasetSpec, known: Known, found: Sequence[Found], workers: int) -> list[Found]:
     """The files that may be drawn: those that could be before, and what is new and complete."""
     arrivals = Arrivals(spec)
     ready = {each.uri for each in arrivals.complete([each for each in found if not known.is_whole(each.uri)], workers)}
@@ -157,7 +180,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         Full: no disk space, or too many open files.
     """
     with _uncollected():
-        found = discover(spec.uri)
+        found = [each for each in discover(spec.uri, links_of(spec)) if not each.absent]
         here = {each.uri: each for each in found}
         joined = {uri: row for row, uri in enumerate(files.uris)}
         missing = {uri for uri, row in joined.items() if uri not in here or _is_replaced(files, row, here[uri])}
@@ -165,9 +188,10 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
     new = arrivals.complete(new, workers)
     if new:
         with _uncollected():
-            known = _Known(catalog.load_videos(files.dataset_id))
+            known = Known(catalog.load_videos(files.dataset_id))
             new = [each for each in new if not known.is_replaced(each)]
-            listing = _Listing(spec, catalog, files.dataset_id, known, new, ())
+            replaced = ReplacedFiles(catalog, files.dataset_id, {})
+            listing = _Listing(spec, catalog, files.dataset_id, known, new, replaced)
             listing.register(partly=True)
         listing.look(workers, None, whole=True)
     if not new and missing == files.missing:
@@ -218,77 +242,6 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-_KNOWN = (
-    *("video_id", "name", "key", "size_bytes", "mtime_ns", "etag"),
-    *("frames", "index_at", "time_step", "status", "error"),
-)
-"""Columns that a listing looks at file by file."""
-
-
-class _Known:
-    """What the catalog has of a dataset, by URI."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self.rows = rows
-        self.row_of = {uri: row for row, uri in enumerate(rows["uri"].to_pylist())}
-        self._columns = {name: rows[name].to_pylist() for name in _KNOWN}
-
-    def name(self, uri: str) -> str | None:
-        """The name that a file was given."""
-        row = self.row_of.get(uri)
-        return None if row is None else self._columns["name"][row]
-
-    def of(self, uri: str, column: str) -> Any:
-        """What a column of `_KNOWN` says of a registered file."""
-        return self._columns[column][self.row_of[uri]]
-
-    def holds(self, file: Found, spec: DatasetSpec) -> bool:
-        """Whether what is known of a file is still so, and enough."""
-        row = self.row_of.get(file.uri)
-        if row is None or self._columns["status"][row] in (VideoStatus.GONE, VideoStatus.LISTED):
-            return False
-        size, mtime_ns, etag = (self._columns[name][row] for name in ("size_bytes", "mtime_ns", "etag"))
-        if not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp):
-            return False
-        if self._columns["frames"][row] is None:
-            # Bad as it was, unless it was refused for a limit that is another one here.
-            error = self._columns["error"][row] or ""
-            return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
-        index_at, step = self._columns["index_at"][row], self._columns["time_step"][row]
-        by_header = spec.probe == ProbeMode.LAZY or (spec.probe == ProbeMode.TIMES and step is not None)
-        return by_header or (index_at is not None and index_at >= 0)
-
-    def is_new(self, uri: str) -> bool:
-        """Whether nobody has looked into a registered file."""
-        return bool(self._columns["status"][self.row_of[uri]] == VideoStatus.LISTED)
-
-    def is_whole(self, uri: str) -> bool:
-        """Whether a file could be decoded when it was looked into last."""
-        row = self.row_of.get(uri)
-        return row is not None and bool(self._columns["status"][row] == VideoStatus.OK)
-
-    def is_replaced(self, file: Found) -> bool:
-        """Whether a file that was gone is back with another size or time: the next opening compares the contents."""
-        row = self.row_of.get(file.uri)
-        if row is None or self._columns["status"][row] != VideoStatus.GONE or self._columns["frames"][row] is None:
-            return False
-        size, mtime_ns, etag = (self._columns[name][row] for name in ("size_bytes", "mtime_ns", "etag"))
-        return not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp)
-
-    def was_indexed(self, uri: str) -> bool:
-        """Whether every packet of a file was read once, so that views of it may have been made."""
-        row = self.row_of.get(uri)
-        return row is not None and self._columns["index_at"][row] is not None
-
-    def gone(self, here: Collection[str]) -> list[dict[str, Any]]:
-        """Files that were there before and are not any more, and are not recorded as gone."""
-        missing = [
-            row for uri, row in self.row_of.items()
-            if uri not in here and self._columns["status"][row] != VideoStatus.GONE
-        ]  # fmt: skip
-        return self.rows.take(missing).to_pylist() if missing else []
-
-
 @dataclass(slots=True)
 class _Listing:
     """One look at a dataset."""
@@ -296,11 +249,12 @@ class _Listing:
     spec: DatasetSpec
     catalog: Catalog
     dataset_id: int
-    known: _Known
+    known: Known
     found: list[Found]
-    guarded: Container[str]
-    warnings: list[str] = field(default_factory=list)
-    """What is to be told of files that were replaced."""
+    replaced: ReplacedFiles
+    tells: bool = False
+    changes: dict[FileChange, dict[int, str]] = field(default_factory=dict)
+    """What is to be told of all files."""
 
     def register(self, *, partly: bool = False) -> None:
         """Give the new files names and ids, and say which are gone; nothing of the latter if only part was listed."""
@@ -309,10 +263,39 @@ class _Listing:
         named = sorted(zip(self._names(fresh), fresh, strict=True), key=lambda each: each[0])
         for first in range(0, len(named), LISTED_AT_ONCE):
             self.catalog.upsert_videos(self.dataset_id, _new_rows(named[first : first + LISTED_AT_ONCE]))
-        gone = [] if partly else [_gone_row(row) for row in self.known.gone(uris)]
-        self.catalog.upsert_videos(self.dataset_id, gone)
-        if fresh or gone:
-            self.known = _Known(self.catalog.load_videos(self.dataset_id))
+        if fresh:
+            self.known = Known(self.catalog.load_videos(self.dataset_id))
+        if self.tells and not partly:
+            self._tell_of_files(uris)
+
+    def _tell_of_files(self, uris: Collection[str]) -> None:
+        """Note what came and went since the last time, and which files are gone; told first, so that it is told."""
+        told_to = f"{TOLD}:{self.dataset_id}"
+        until = int(self.catalog.setting(told_to) or 0)
+        gone = self.known.gone(uris)
+        rows = self.known.rows
+        if until:
+            self._note(FileChange.ADDED, _names_of(rows.filter(pc.greater(rows["video_id"], until)), uris))
+        self._note(FileChange.RETURNED, _names_of(rows.filter(pc.equal(rows["status"], VideoStatus.GONE.value)), uris))
+        self._note(FileChange.REMOVED, {row["video_id"]: row["name"] for row in gone})
+        self.catalog.upsert_videos(self.dataset_id, [_gone_row(row) for row in gone])
+        if gone:
+            self.known = Known(self.catalog.load_videos(self.dataset_id))
+        self._told(told_to, until)
+
+    def _told(self, setting: str, until: int) -> None:
+        """The videos that there are were told of; what comes later has larger ids."""
+        newest = int(pc.max(self.known.rows["video_id"]).as_py() or 0)
+        if newest > until:
+            self.catalog.set_setting(setting, str(newest))
+
+    def _note(self, change: FileChange, names: dict[int, str]) -> None:
+        """Let the catalog know of a change, and whoever asks for `Files.changes`."""
+        if names:
+            self.changes[change] = self.changes.get(change, {}) | names
+            detail = f"{shown(self.spec.uri)}: {in_short(sorted(names.values()), len(names))}"
+            self.catalog.add_events([EventRow(f"videos_{change}", count=len(names), detail=detail)])
+            self.catalog.flush()
 
     def _names(self, fresh: Sequence[Found]) -> list[str]:
         if not fresh:
@@ -344,7 +327,9 @@ class _Listing:
                 if progress is not None:
                     progress(done, len(self.found), self.known.name(file.uri) or file.path)
         if todo:
-            self.known = _Known(self.catalog.load_videos(self.dataset_id))
+            self.known = Known(self.catalog.load_videos(self.dataset_id))
+        if self.replaced.versions and self.tells:  # these were told of as replaced
+            self._told(f"{TOLD}:{self.dataset_id}", 0)
 
     def _looked(self, todo: Sequence[Found], workers: int) -> Iterator[tuple[Found, Scanned]]:
         for each in todo:
@@ -357,75 +342,54 @@ class _Listing:
         yield from scan(fresh, self.spec.max_pixels, probe=self.spec.probe, workers=workers)
 
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
-        self.warnings += self._warn_of_changed(part)
-        ids = [self.known.of(file.uri, "video_id") for file, _ in part]
-        record_found(self.catalog, ids, part, write_found_indexes(self.catalog, part))
-
-    def _warn_of_changed(self, looked: Iterable[tuple[Found, Scanned]]) -> list[str]:
-        """Say which files have other content now than when they were drawn; a warning and a row for each task.
-
-        Raises:
-            BadInput: a guarded task has drawn one; nothing of its batch is recorded then.
-        """
-        changed = {
-            self.known.of(file.uri, "video_id"): file.uri for file, found in looked if self._changed(file, found)
-        }
-        drawn = self.catalog.drawn_among(list(changed)).to_pylist() if changed else []
-        warnings = []
-        for row in drawn:
-            uri = shown(changed[row["video_id"]])
-            what = f"{uri} has other content than when task {row['task']!r} drew it, and so have its views"
-            if row["task"] in self.guarded:
-                raise BadInput(
-                    f"{what}: restore the file; or, to go on with the new content, set on_changed_video: warn, give "
-                    "the task another tag, or forget its draws with `viewcache forget`"
-                )
-            warnings.append(what)
-        for row, what in zip(drawn, warnings, strict=True):
-            _log.warning("%s", what, extra={"action": "video_changed"})
-            self.catalog.add_events([EventRow("error", row["task_id"], detail=f"changed_video: {what}")])
-        return warnings
-
-    def _changed(self, file: Found, new: Scanned) -> bool:
-        """Whether a file that was whole, and may have been seen, is whole again with other content."""
-        status, key, index_at = (self.known.of(file.uri, name) for name in ("status", "key", "index_at"))
-        if status in (VideoStatus.BAD, VideoStatus.LISTED) or new.error or key == key_found(file, new):
-            return False
-        frames, video_id = (self.known.of(file.uri, name) for name in ("frames", "video_id"))
-        if index_at is None and frames is not None and not self._has_copies(video_id):
-            return False  # only its header was read, so nobody has seen a clip of it
-        blob = None if index_at is None else self.catalog.read_index(index_at, key)
-        try:
-            before = None if blob is None else VideoIndex.from_bytes(blob)
-        except CatalogDamaged:  # of another release
-            before = None
-        # Without the packets of both, size and time have to do, and these are others.
-        return before is None or not new.index or not before.same_content(VideoIndex.from_bytes(new.index))
-
-    def _has_copies(self, video_id: int) -> bool:
-        """Whether objects of a video lie anywhere: in a bucket they may have been made by another cache."""
-        return bool(self.catalog.copies_of_videos([video_id]).num_rows)
+        changed = self.replaced.among(part, self.known)
+        ids = {file.uri: self.known.of(file.uri, "video_id") for file, _ in part}
+        versions = self.replaced.tell(changed, self.known)
+        if self.tells:
+            names = {ids[file.uri]: self.known.of(file.uri, "name") for file, _ in changed}
+            self._note(FileChange.REPLACED, names)
+        ids |= self.replaced.add_versions(versions, self.known)
+        record_found(self.catalog, [ids[file.uri] for file, _ in part], part, write_found_indexes(self.catalog, part))
 
     def files(self, workers: int) -> Files:
         """The files that are there, by name."""
         known, here = self.known, {each.uri: each for each in self.found}
-        rows = known.rows.filter(pa.array([uri in here for uri in known.rows["uri"].to_pylist()], pa.bool_()))
-        rows = rows.take(pc.sort_indices(rows["name"]))  # ASCII, so bytes sort as characters do
         ids = zip(known.rows["uri"].to_pylist(), known.rows["video_id"].to_pylist(), strict=True)
         gone = {video_id: uri for uri, video_id in ids if uri not in here}
-        listed = [here[uri] for uri in rows["uri"].to_pylist()]
+        held = self._still_needed(gone)
+        listed = here | held
+        rows = known.rows.filter(pa.array([uri in listed for uri in known.rows["uri"].to_pylist()], pa.bool_()))
+        rows = rows.take(pc.sort_indices(rows["name"]))  # ASCII, so bytes sort as characters do
         return Files(
             self.catalog,
             self.spec.uri,
             self.dataset_id,
             rows,
-            listed,
-            gone,
-            self.warnings,
+            [listed[uri] for uri in rows["uri"].to_pylist()],
+            {video_id: uri for video_id, uri in gone.items() if uri not in held},
+            self.replaced.warnings,
             max_pixels=self.spec.max_pixels,
             probe=self.spec.probe,
             workers=workers,
+            missing=held.keys(),
+            changes=FileChanges(self.changes),
         )
+
+    def _still_needed(self, gone: Mapping[int, str]) -> dict[str, Found]:
+        """Files that are gone, were drawn and are known well enough to say which clips were: their copies serve on."""
+        drawn = self.catalog.drawn_among(list(gone)).to_pylist() if gone else []
+        found = {}
+        for uri in {gone[row["video_id"]] for row in drawn}:
+            name, size, mtime_ns, etag = (self.known.of(uri, each) for each in ("name", *STAMP))
+            if self.known.of(uri, "frames"):
+                found[uri] = Found(uri, path_of(name, uri), Stamp(size or 0, mtime_ns or 0, etag or ""))
+        return found
+
+
+def _names_of(rows: pa.Table, uris: Collection[str]) -> dict[int, str]:
+    """``video_id`` → name of those rows whose files are listed."""
+    named = zip(*(rows[name].to_pylist() for name in ("video_id", "name", "uri")), strict=True)
+    return {video_id: name for video_id, name, uri in named if uri in uris}
 
 
 def _new_rows(named: Sequence[tuple[str, Found]]) -> pa.Table:

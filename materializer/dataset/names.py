@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from viewcache.errors import BadUrl
 
-__all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "stem", "unescape"]
+__all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "shortened", "stem", "unescape"]
 
 # fmt: off
 SUFFIXES = (
@@ -42,14 +42,14 @@ def escape(path: str) -> str:
         name = _ESCAPED.sub(_escape, data).decode()
         if len(name) <= MAX_NAME:
             return name
-    return _shortened(path)
+    return shortened(path)
 
 
 def _escape(byte: re.Match[bytes]) -> bytes:
     return _SHORT.get(byte[0]) or b".%02x" % ord(byte[0])
 
 
-def _shortened(path: str) -> str:
+def shortened(path: str) -> str:
     """The start of a name, ``.z`` and a hash of the whole path."""
     data = path.encode("utf-8", "surrogateescape")
     digest = hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -109,7 +109,7 @@ def names_for(paths: Sequence[str], given: Mapping[str, str] | None = None, take
     """
     given = given or {}
     known = {*given.values(), *taken}
-    ways = (lambda path: escape(stem(path)), escape, _shortened)
+    ways = (lambda path: escape(stem(path)), escape, shortened)
     fresh = [path for path in paths if path not in given]
     way, names = dict.fromkeys(fresh, 0), {path: ways[0](path) for path in fresh}
     while True:

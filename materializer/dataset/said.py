@@ -4,7 +4,7 @@ Segments get their numbers once and keep them, so that a table may gain, lose an
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,8 @@ class Said:
     named: NDArray[np.bool_]
     """(m,) whether the table has a row for it."""
     listed: NDArray[np.bool_]
-    """(m,) whether it may be drawn: it has a row, or is a whole video that has none."""
+    """(m,) whether it may be drawn: it has a row, is a whole video that has none, or its file is gone, which forbids
+    it."""
     recorded: Sequence[str | None]
     """(m) labels on record, as text."""
 
@@ -48,15 +49,7 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
         DatasetNotFound: no label table.
         BadInput: it does not fit, see `labels_for`.
     """
-    table = labels_for(
-        files.paths,
-        spec.labels,
-        spec.label_video_column,
-        spec.label_column,
-        files.names,
-        spec.label_start_column,
-        spec.label_end_column,
-    )
+    table = _of_those_there(spec, files)
     ids = files.ids[table.video] if table.segments is None else _registered(table, files, catalog)
     recorded = catalog.load_items(files.dataset_id)
     of_video = recorded["video_id"].to_numpy()
@@ -77,13 +70,43 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     has_rows[table.video] = True
     labels = dict(zip(recorded["item_id"].to_pylist(), recorded["label"].to_pylist(), strict=True))
     labels |= dict(zip(files.ids.tolist(), files.labels, strict=True))
-    return items, Said(
-        _spread(table.label, at, count),
-        {name: _spread(values, at, count) for name, values in table.columns.items()},
-        named,
-        named | (items.are_videos & ~has_rows[items.file]),
-        [labels[each] for each in items.ids.tolist()],
+    gone = ~files.there[items.file]
+    columns = {name: _spread(values, at, count) for name, values in table.columns.items()}
+    if any(files.roots):
+        columns.setdefault("root", [files.roots[row] or None for row in items.file.tolist()])
+    recorded_labels = [labels[each] for each in items.ids.tolist()]
+    said = _spread(table.label, at, count)
+    if spec.labels is not None:
+        _keep(said, recorded_labels, np.flatnonzero(gone))
+    listed = named | gone | (items.are_videos & ~has_rows[items.file])
+    return items, Said(said, columns, named, listed, recorded_labels)
+
+
+def _of_those_there(spec: DatasetSpec, files: Files) -> Labels:
+    """What the table says of the files that are there: a word that could mean one that is gone means another one."""
+    there = np.flatnonzero(files.there)
+    if not len(there):
+        return Labels(there, ())
+    rows = there.tolist()
+    table = labels_for(
+        [files.paths[row] for row in rows],
+        spec.labels,
+        spec.label_video_column,
+        spec.label_column,
+        [files.names[row] for row in rows],
+        spec.label_start_column,
+        spec.label_end_column,
     )
+    return replace(table, video=there[table.video])
+
+
+def _keep(labels: list[Value], recorded: Sequence[str | None], gone: NDArray[np.int64]) -> None:
+    """Let items whose files are gone have the labels on record, so that classes keep their numbers."""
+    numbered = all(isinstance(label, int) for label in labels if label is not None)
+    for at in gone.tolist():
+        text = recorded[at]
+        is_number = numbered and text is not None and text.lstrip("-").isdecimal()
+        labels[at] = int(text) if is_number and text is not None else text
 
 
 def _registered(table: Labels, files: Files, catalog: Catalog) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ A local file costs one descriptor; a remote one a few cached blocks.
 import errno
 import io
 import os
+import re
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,23 +17,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadVideo, Full
+from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 
 if TYPE_CHECKING:
     from av.container import InputContainer
 
 __all__ = [
+    "NO_FILE",
     "SMALL_BLOCK",
     "LocalSource",
     "OutOfReach",
     "RemoteSource",
     "Source",
     "Stamp",
+    "file_of",
     "is_local",
     "local_path",
     "open_container",
     "open_source",
+    "retired_uri",
     "shown",
+    "stamp_now",
 ]
 
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf"
@@ -62,6 +68,12 @@ class Stamp(NamedTuple):
         return self.size == other.size and self.mtime_ns == other.mtime_ns
 
 
+_RETIRED = re.compile(r"#content=[0-9a-f]{32}$")
+
+NO_FILE = Stamp(-1)
+"""Of a file that is not there."""
+
+
 def is_local(uri: str) -> bool:
     """Whether a URI names a file of this machine (a path, or ``file:``)."""
     return "://" not in uri or uri.startswith(("file://", "local://"))
@@ -74,8 +86,21 @@ def local_path(uri: str) -> str:
     return os.path.abspath(uri)
 
 
+def retired_uri(uri: str, key: str) -> str:
+    """What stands for the URI of a content that was replaced; ``key`` is its content key, 32 hex digits."""
+    return f"{uri}#content={key}"
+
+
+def file_of(uri: str) -> str:
+    """The URI of the file that a content was in: of one that was replaced, that of its successor."""
+    return _RETIRED.sub("", uri)
+
+
 def shown(uri: str) -> str:
-    """A URI as it may be shown: without user, password, query and fragment."""
+    """A URI as it may be shown: without user, password, query and fragment; of a dataset of several places all."""
+    if uri.startswith("["):
+        return ", ".join(map(shown, places_of(uri)))
+    uri = _RETIRED.sub(" (its content of before)", uri)
     if "://" not in uri:
         return uri
     scheme, rest = uri.split("://", 1)
@@ -293,6 +318,23 @@ def stamp_of(info: dict[str, Any]) -> Stamp:
     stamp = time.timestamp() if hasattr(time, "timestamp") else time
     mtime_ns = int(stamp * 1e9) if isinstance(stamp, int | float) else 0
     return Stamp(int(info.get("size") or 0), mtime_ns, etag.strip('"'))
+
+
+def stamp_now(uri: str) -> Stamp | None:
+    """The version of a file as it is now, `NO_FILE` if it is gone; None where that cannot be found out."""
+    from fsspec.core import url_to_fs
+
+    try:
+        if is_local(uri):
+            status = os.stat(local_path(uri))
+            return Stamp(status.st_size, status.st_mtime_ns)
+        fs, path = url_to_fs(uri)
+        fs.invalidate_cache()
+        return stamp_of(fs.info(path))
+    except FileNotFoundError:
+        return NO_FILE
+    except Exception:  # as in open_source
+        return None
 
 
 def open_source(uri: str, block: int = BLOCK) -> Source:

@@ -54,14 +54,35 @@ def keeps_views(before: str, now: str) -> bool:
     """Whether all that was drawn under one definition means the same under the other.
 
     So it is where operations that run at reading come or go (`normalize`, `to_dtype`), which are no part of a view;
-    where labels are added to videos that had none; and between the policies for bad videos that draw from the same
-    videos, ``raise`` and ``replace``. In a dataset that grows, labels and that policy decide which videos join.
+    where labels are added to videos that had none; between the policies for bad videos that draw from the same
+    videos, ``raise`` and ``replace``; where larger frames are allowed than before; and where ``drop_last`` comes or
+    goes, unless a condition counts iterations, which are others then. In a dataset that grows, labels, that policy and
+    the largest frame decide which videos join.
     """
     if before == now:  # most often
         return True
     old, new = _read(before), _read(now)
     same_labels = all(old.get("dataset", {}).get(name) == new.get("dataset", {}).get(name) for name in _LABELS)
-    return (same_labels or _adds_labels(old, new)) and _views(old) == _views(new)
+    return (same_labels or _adds_labels(old, new)) and _views(_allowed(old, new)) == _views(new)
+
+
+def _allowed(old: Settings, new: Settings) -> Settings:
+    """The definition of before, with what of the new one changes no view."""
+    allowed = dict(old)
+    if "drop_last" in old and "drop_last" in new and not _counts_iterations(old):
+        allowed["drop_last"] = new["drop_last"]
+    before, now = old.get("dataset", {}), new.get("dataset", {})
+    most, more = before.get("max_pixels"), now.get("max_pixels")
+    grows = before.get("input_source") == "streaming"
+    if most and more and most < more and not grows and before.get("on_bad_video") != "skip":
+        allowed["dataset"] = before | {"max_pixels": more}
+    return allowed
+
+
+def _counts_iterations(settings: Settings) -> bool:
+    """Whether a condition asks for the number of an iteration, which depends on how many an epoch has."""
+    branches = (branch for step in settings.get("steps", []) for branch in step.get("branches", []))
+    return any("iteration" in (branch.get("condition") or "") for branch in branches)
 
 
 def _adds_labels(old: Settings, new: Settings) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import ViewNotFound
+from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
 from viewcache.materializer.gate import Cancelled, Gate, gated
@@ -137,6 +138,11 @@ class OwnedTask:
         Of a dataset that grows a label keeps its number; those of videos that join later come behind.
         """
         return self.task.dataset.classes
+
+    @property
+    def changes(self) -> tuple[DatasetChange, ...]:
+        """What happened to its files since they were listed before the cache was opened; empty if nothing did."""
+        return self.task.changes
 
     @property
     def draws_together(self) -> bool:

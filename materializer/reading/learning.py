@@ -31,9 +31,9 @@ class Learning:
         self._tasks = tasks
 
     def look(self, dataset: Dataset, video_id: int) -> str:
-        """Look into a video, unless somebody has; returns why it is bad, empty if it is not."""
+        """Look into a video, unless somebody has, or it is gone; returns why it is bad, empty if it is not."""
         try:
-            if not dataset.files.is_looked_at(dataset.files.row_of[video_id]):
+            if not dataset.is_missing(video_id) and not dataset.files.is_looked_at(dataset.files.row_of[video_id]):
                 self.index_of(dataset, video_id)
         except BadVideo as bad:
             return str(bad)

@@ -7,6 +7,7 @@ In the order of work:
 - ``drawn``: a generation whose order is drawn before it is planned
 - ``numbering``: ids of the objects of plans
 - ``planner``: a generation planned from its order, or from the plan of a task of the same definition
+- ``missing``: clips of videos that are gone: from the store, or from another video
 - ``replacing``: another video for clips that theirs cannot give, and plans by what is known by now
 - ``batch_work``: the clips of one batch, as work
 - ``early``: batches that are read before their generation is planned
@@ -15,6 +16,7 @@ In the order of work:
 - ``task``: one task of an open cache: its videos, draws and generations
 - ``group``: tasks over one dataset: what they share, and drawing for them
 - ``look_ahead``: planning and announcing what readers will need
+- ``changes``: what changes of a dataset's files mean for a task
 - ``opening``: open tasks, let them share, plan again what a catalog lost
 """
 

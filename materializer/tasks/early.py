@@ -23,9 +23,10 @@ from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
 from viewcache.materializer.planning.recipe import VideoSource
-from viewcache.materializer.spec import OnBadVideo, TaskSpec
+from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.batch_work import BatchWork
 from viewcache.materializer.tasks.drawn import DrawnGeneration
+from viewcache.materializer.tasks.missing import filled, tell_of_missing
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.replacing import with_items
 
@@ -44,6 +45,8 @@ class EarlyTask(Protocol):
     graph: AbstractGraph
     dataset: Dataset
     task_id: int
+    budget_bytes: int
+    """Of the local tier."""
 
     @property
     def seed(self) -> int:
@@ -154,7 +157,7 @@ class Early:
     def _refuse_missing(self, drawn: DrawnGeneration) -> None:
         """Say at once what is known to be bad or gone of what was drawn, where the policy is to raise it."""
         task = self._task
-        if task.spec.dataset.on_bad_video == OnBadVideo.RAISE:
+        if task.dataset.spec.refuses(missing=True) or task.dataset.spec.refuses(missing=False):
             ids = np.stack([drawn.ids(epoch) for epoch in drawn.epochs])
             task.dataset.resolve_draws(
                 task.spec, task.seed, drawn.first_epoch, ids, stand_ins(drawn.known), by_video=task.draws_together
@@ -213,10 +216,23 @@ class Early:
             if single:
                 rows = [(position - first) * samples + sample for _, position, sample in single]
                 plan = with_items(plan, rows, list(single.values()), dataset)
+            gone, filling = filled(
+                plan,
+                lambda row: mine[row // samples],
+                dataset,
+                self._catalog,
+                task.task_id,
+                seed,
+                task.budget_bytes // 2,
+                by_video=together,
+            )
+            if gone:
+                plan = with_items(plan, list(gone), list(gone.values()), dataset)
             self._check_shape(plan, trial)
             object_ids = np.zeros(len(plan.object_rows(np.arange(len(plan)))), np.int64)
             self._numbering.some(plan, np.arange(len(plan)), object_ids)
-            fresh = [*(self._of_task(each) for each in uncovered(records, single, samples)), *more]
+            fresh = [*(self._of_task(each) for each in uncovered(records, single, samples)), *more, *filling]
+            tell_of_missing(self._catalog, task.task_id, spec.name, fresh, dataset, positions=drawn.order.positions)
             self._catalog.add_substitutions(fresh)
             drawn.known.extend(fresh)
             work = BatchWork(plan, mine, task.task_id, object_ids, task.source)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from hashlib import blake2b
 
 from viewcache.catalog import Catalog
@@ -13,11 +14,14 @@ from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
-from viewcache.materializer.dataset.listing import Progress, files_of, guarded_among, list_files, needs_headers
+from viewcache.materializer.dataset.listing import Progress, files_of, list_files, needs_headers, policies_among
+from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
+from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.redefined import changed_keys, keeps_views
 from viewcache.materializer.planning.size import check_size
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnBadVideo, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnBadVideo, TaskSpec, WorkerKind
+from viewcache.materializer.tasks.changes import changes_for, tell
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
@@ -50,7 +54,7 @@ def open_task(
         budget_bytes: of the local tier.
         progress: called while files are scanned, with (done, in all, name).
         observer: told of what is planned.
-        tasks: all of the configuration; files that one of them has drawn are guarded as its ``on_changed_video`` says.
+        tasks: all of the configuration; their ``on_changed_video`` says what becomes of replaced files.
         listed: datasets that were listed a moment ago, for tasks that are opened together; this one's is added.
         grown: datasets that grow, for all tasks of a cache; this one's is added.
         whole: read the headers of all files now, also of many.
@@ -62,7 +66,7 @@ def open_task(
         DatasetNotFound: the dataset's folder or label table is not there, or holds no videos.
     """
     try:
-        guarded = guarded_among((spec, *tasks), spec.dataset)
+        policies = policies_among((spec, *tasks), spec.dataset)
         listed, same = {} if listed is None else listed, files_of(spec)
         growing = {} if grown is None else grown
         if same in growing:
@@ -71,10 +75,15 @@ def open_task(
             over = (each.dataset for each in (spec, *tasks) if files_of(each) == same)
             whole = whole or any(map(needs_headers, over))
             listed[same] = list_files(
-                same, catalog, workers=cache.workers, progress=progress, guarded=guarded, whole=whole
+                same, catalog, workers=cache.workers, progress=progress, policies=policies, whole=whole
             )
         if spec.dataset.grows and same not in growing:
             growing[same] = Growing(same, catalog, listed[same], cache.workers)
+        if cache.worker_kind == WorkerKind.THREADS and any(map(_is_web, listed[same].uris)):
+            raise BadInput(
+                f"{shown(spec.dataset.uri)} has videos of the web, and worker_kind: threads decodes in this process, "
+                "which a hostile file could end; use worker_kind: processes"
+            )
         before = next((row for row in catalog.load_tasks() if row.name == spec.name), None)
         known = None if before is None else before.task_id
         drawn = None if known is None or not spec.dataset.grows else catalog.first_drawn(known)
@@ -108,12 +117,30 @@ def open_task(
         if before is None:
             raise
         raise BadInput(f"{error}. What differs: {changed_keys(before.definition, definition)}") from error
+    if before is not None and before.drop_last != row.drop_last:
+        _count_anew(row, catalog)
     settings = TaskSettings(seed, k, budget_bytes)
     observer = observer or Observer()
     task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
+    task.changes = changes_for(spec, row.task_id, k, dataset, catalog)
+    tell(spec, task.changes)
     if drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:  # else nobody stands in for another
         task.joining.leave_out_misfits(dataset, drawn["video_id"].to_numpy())
     return task
+
+
+def _is_web(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
+
+
+def _count_anew(task: TaskRow, catalog: Catalog) -> None:
+    """Epochs have another number of batches: what was counted through all epochs is counted anew."""
+    catalog.forget_uses(task.task_id)  # planning brings them back
+    for row in catalog.load_progress(task.task_id):
+        videos = catalog.load_draws(task.task_id, row.epoch, row.epoch).num_rows
+        each = iterations(videos, task.videos_per_batch, task.drop_last)
+        place = (row.epoch + 1, 0) if row.iteration >= each > 0 else (row.epoch, row.iteration)
+        catalog.advance(replace(row, epoch=place[0], iteration=place[1], seq=place[0] * each + place[1]))
 
 
 def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog, known: int | None) -> None:

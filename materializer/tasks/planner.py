@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
+from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.media.media_index import MediaIndex
@@ -19,8 +20,10 @@ from viewcache.materializer.planning.twins import rows_like
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import DrawnGeneration
+from viewcache.materializer.tasks.missing import filled, tell_of_missing
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
+from viewcache.materializer.tasks.replacing import with_items
 
 __all__ = ["Planner", "Twin"]
 
@@ -39,6 +42,8 @@ class Planner:
     numbering: Numbering
     task_id: int
     seed: int
+    budget_bytes: int
+    """Of the local tier."""
     source: Callable[[GenerationPlan, int], VideoSource]
     """Gives the video of a row to a worker."""
     index_of: Callable[[GenerationPlan], Callable[[int], MediaIndex]]
@@ -87,10 +92,30 @@ class Planner:
             plan, used = with_substitutes(
                 plan, known, used, order, self.dataset, self.seed, self.task_id, by_video=together
             )
+            plan, more = self._without_missing(plan, order, together=together)
+            used += more
             object_ids = self.numbering.generation(plan, self.index_of(plan))
+        tell_of_missing(self.catalog, self.task_id, spec.name, used, self.dataset, positions=order.positions)
         active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
         record_policies(self.catalog, active, [*used, *short_uses(plan, self.task_id)], known)
         return active
+
+    def _without_missing(
+        self, plan: GenerationPlan, order: Order, *, together: bool
+    ) -> tuple[GenerationPlan, list[SubstitutionRow]]:
+        """The plan with others in place of videos that are gone and whose clips are not stored."""
+        samples = self.spec.sampling.samples_per_video
+        found, records = filled(
+            plan,
+            lambda row: int(order.ids[row // samples]),
+            self.dataset,
+            self.catalog,
+            self.task_id,
+            self.seed,
+            self.budget_bytes // 2,
+            by_video=together,
+        )
+        return (with_items(plan, list(found), list(found.values()), self.dataset) if found else plan), records
 
     def _like(
         self, twins: Iterable[Twin], items: Items, draws: NDArray[np.int64], drawn: DrawnGeneration

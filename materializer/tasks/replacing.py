@@ -4,6 +4,7 @@ Whether a clip belongs to a planned generation or to a batch that came before it
 the clip's place, not on when anything was found out (law 3).
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
@@ -18,11 +19,14 @@ from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
-from viewcache.materializer.spec import OnBadVideo, TaskSpec
+from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.tasks.missing import has_gone
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
 
 __all__ = ["Replacing", "with_items"]
+
+_log = logging.getLogger("viewcache.dataset")
 
 
 def with_items(plan: GenerationPlan, rows: Sequence[int], ids: Sequence[int], dataset: Dataset) -> GenerationPlan:
@@ -83,8 +87,18 @@ class Replacing:
             BadVideo: the policy is ``raise``, or no other video can stand in.
         """
         dataset = self._dataset()
-        if self._spec.dataset.on_bad_video == OnBadVideo.RAISE or len(dataset.base) < 2:
-            raise BadVideo(f"{why}; repair or remove the file, or set on_bad_video: replace")
+        missing = has_gone(dataset, clips.video_id(rows[0]))
+        if dataset.spec.refuses(missing=missing) or len(dataset.base) < 2:
+            cure = (
+                "restore the file, or set on_missing_video"
+                if missing
+                else "repair or remove the file, or set on_bad_video"
+            )
+            raise BadVideo(f"{why}; {cure}: replace")
+        if missing:
+            _log.warning(
+                "task %r: another video stands in: %s", self._spec.name, why, extra={"action": "missing_videos"}
+            )
         plan, records, chosen = clips.plan, [], []
         among = plan.items.ids if isinstance(clips, ActiveGeneration) else dataset.items.ids
         may = dataset.may_stand_in(among, self._spec.sampling.span)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.errors import Broken, Closed, ViewcacheError, ViewNotFound
+from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.media.media_index import MediaIndex
@@ -73,8 +74,12 @@ class Task:
         self.graph = graph
         self.task_id = task_id
         self.dataset = dataset
+        self.changes: tuple[DatasetChange, ...] = ()
+        """What happened to its files since they were listed before it was opened."""
         self._observer = observer
         self._settings = settings
+        self.budget_bytes = settings.budget_bytes
+        """Of the local tier."""
         self._catalog = catalog
         self._planning = threading.RLock()
         self._drawing = threading.Lock()  # held while an order is read, and drawn if it is new
@@ -371,6 +376,7 @@ class Task:
             self._numbering,
             self.task_id,
             self.seed,
+            self.budget_bytes,
             self.source,
             self.index_of,
         )

@@ -71,6 +71,7 @@ def wrong_values(key: Key) -> list[Any]:
         "flag": ["yes", "true", 0, 1],
         "size": ["200G", "GB", -1, 0, 1.5, True],
         "url": [5, True, "", "~/x", "a\tb"],
+        "urls": [5, True, "", "~/x", [], [5], ["a", "a"], ["~/x"], [["a"]]],
         "catalog": [5, True, "", "sqlite", "mysql://db/x"],
         "section": [5, "x", ["x"]],
         "sections": [5, "x", {"a": 1}, ["x"]],

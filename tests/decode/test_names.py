@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from viewcache.errors import BadUrl
 from viewcache.materializer.dataset.names import MAX_NAME, SUFFIXES, escape, names_for, stem, unescape
+from viewcache.materializer.dataset.versions import path_of, version_name
+from viewcache.materializer.media.source import retired_uri
 
 PATHS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
 
@@ -83,3 +85,24 @@ def test_a_newcomer_takes_its_name_with_its_extension() -> None:
     assert names_for(["v0.mkv"], {}, ["v0"]) == ["v0..mkv"]
     (name,) = names_for(["v0.mp4"], {}, ["v0", "v0..mp4"])
     assert re.fullmatch(r"v0\.\.mp4\.z[0-9a-f]{32}", name)
+
+
+@given(st.lists(st.sampled_from(["v2.mp4", "a/b.mkv", "a.v2.mp4", "x" * 200 + ".mp4"]), max_size=8))
+def test_versions_have_names_of_their_own(replaced: list[str]) -> None:
+    """However often files are replaced, each version gets a name that nobody has, and the path can be told from it."""
+    taken = {escape(stem(path)) for path in replaced}
+    for path in replaced:
+        name = version_name(path, taken)
+        assert name not in taken
+        assert len(name) <= MAX_NAME
+        taken.add(name)
+        if len(path) < MAX_NAME:
+            assert path_of(name, f"/data/{path}") == path
+            assert path_of(name, retired_uri(f"/data/{path}", "0" * 32)) == path
+
+
+@pytest.mark.parametrize("path", ["v.mp4", "a/b.c.MKV", "v.mp4.mp4", "a.v2.mp4", "x y.mov"])
+def test_the_path_of_a_file_that_is_gone(path: str) -> None:
+    """It follows from its name and its URI, with or without the extension in the name."""
+    for name in (escape(stem(path)), escape(path)):
+        assert path_of(name, f"s3://bucket/data/{path}") == path

@@ -5,13 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.tiny import AUGMENTATION, open_cache, pixels, same, single
+import viewcache
+from tests.tiny import AUGMENTATION, config, drawn, open_cache, pixels, same, single, sql
+from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput
 
 NORMALIZED = [*AUGMENTATION, single({"normalize": {"mean": 0.4, "std": 0.2}}, of="a", into="b")]
 IN_ITS_STEP = [{**AUGMENTATION[0], "config": [*AUGMENTATION[0]["config"], {"to_dtype": "float32"}]}]  # type: ignore[misc]
 
 GREY = single("grayscale", {"normalize": {"mean": 0.4, "std": 0.2}}, of="a", into="b")
+COUNTED = {
+    "branch_type": "conditional",
+    "inputs": ["a"],
+    "outputs": ["b"],
+    "branches": [{"condition": "iteration < 4", "config": ["grayscale"]}, {"condition": "else", "config": None}],
+}
 TABLE = "labels.csv"
 
 
@@ -36,6 +44,7 @@ HARMLESS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "bad videos are replaced": ({}, {"on_bad_video": "replace"}),
     "bad videos are errors": ({"on_bad_video": "replace"}, {}),
     "labels come": ({}, {"labels": TABLE}),
+    "larger frames are allowed": ({"max_pixels": 5000}, {"max_pixels": 10_000}),
     "all at once": ({}, {"augmentation": NORMALIZED, "labels": TABLE, "on_bad_video": "replace"}),
 }
 
@@ -60,6 +69,11 @@ def test_what_changes_no_view(what: str, tmp_path: Path, videos: Path) -> None:
 REFUSED: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "other labels": ({"labels": TABLE}, {}),
     "bad videos are left out": ({}, {"on_bad_video": "skip"}),
+    "smaller frames": ({"max_pixels": 5000}, {"max_pixels": 4000}),
+    "drop_last where iterations are counted": (
+        {"augmentation": [*AUGMENTATION, COUNTED]},
+        {"augmentation": [*AUGMENTATION, COUNTED], "drop_last": True},
+    ),
     "a condition on labels": ({"where": "label is null"}, {"where": "label is null", "labels": TABLE}),
     "an operation that is stored": ({}, {"augmentation": [*AUGMENTATION, single("grayscale", of="a", into="b")]}),
     "one behind it": ({"augmentation": NORMALIZED}, {"augmentation": [*AUGMENTATION, GREY]}),
@@ -76,3 +90,35 @@ def test_what_changes_views_is_refused(what: str, tmp_path: Path, videos: Path) 
         open_cache(tmp_path / "own", videos, **after)  # type: ignore[arg-type] # the same
     with open_cache(tmp_path / "own", videos, **before) as cache:  # type: ignore[arg-type] # the same
         assert np.array_equal(cache.read("train", 0, 0).video, first.video)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("together", [False, True])
+def test_drop_last_may_come_and_go(first: bool, together: bool, tmp_path: Path, videos: Path) -> None:
+    """The batches that both have are the same, wherever the change falls; the last one of an epoch goes, or comes.
+
+    So it is for a task alone, and for one that draws its order with another.
+    """
+
+    def described(store: str, *, drop_last: bool) -> dict[str, object]:
+        keys = config(tmp_path / store, videos, drop_last=drop_last)
+        one = keys["dataset"]
+        assert isinstance(one, dict)
+        other = one | {"tag": "other", "sampling": one["sampling"] | {"frame_stride": 3}, "drop_last": False}
+        return keys | ({"dataset": [one, other]} if together else {})
+
+    with viewcache.open(described("own", drop_last=first)) as cache:
+        assert isinstance(cache, Cache)
+        before = pixels(cache)
+    with viewcache.open(described("own", drop_last=not first)) as cache:
+        assert isinstance(cache, Cache)
+        after = pixels(cache)
+        assert sql(cache, "select count(*) from uses where task = 'train'") == [(2 * 3 * (5 if first else 4),)]
+        seqs = sql(cache, "select max(seq) from uses where task = 'train'")
+        assert seqs == [(3 * (3 if first else 2) - 1,)]
+    both = {place: batch for place, batch in before.items() if place in after}
+    assert same(both, {place: after[place] for place in both})
+    assert {epoch: len(names) for epoch, names in drawn(after).items()} == dict.fromkeys(range(3), 10 if first else 8)
+    with viewcache.open(described("own", drop_last=first)) as cache:
+        assert isinstance(cache, Cache)
+        assert same(pixels(cache), before)

@@ -83,7 +83,7 @@ def test_a_video_gone_from_a_place_that_is_dropped(tmp_path: Path, folder: Path,
 def test_a_stand_in_stays_when_the_drawn_video_is_back(tmp_path: Path, folder: Path, originals: Path) -> None:
     """Batches that were read with a stand-in are the same afterwards, and epochs that were not drawn have the video."""
     with open_cache(tmp_path / "store", folder, on_bad_video="replace", epochs=2) as cache:
-        cache.read("train", 0, 0)
+        cache.task("train").task.generation(0)  # drawn, and nothing is made
     take_away(folder, "v2")
     with open_cache(tmp_path / "store", folder, on_bad_video="replace", epochs=2) as cache:
         replaced = pixels(cache)

@@ -1,4 +1,4 @@
--- Record files of a dataset; a known id takes the new content.
+-- Record files of a dataset; a known id takes the new content, and the uri.
 -- Given: scanned (video_id bigint, dataset_id bigint, name text, uri text, size_bytes bigint, mtime_ns bigint, etag text,
 --   key text, frames bigint, fps double, duration_s double, width integer, height integer, rotation integer,
 --   codec text, pix_fmt text, color_space text, color_range text, keyframes integer, gop_max integer,
@@ -15,7 +15,7 @@ select
     time_denominator, status, error_kind, error, label
 from scanned
 on conflict (video_id) do update set
-    name = excluded.name, size_bytes = excluded.size_bytes, mtime_ns = excluded.mtime_ns, etag = excluded.etag,
+    name = excluded.name, uri = excluded.uri, size_bytes = excluded.size_bytes, mtime_ns = excluded.mtime_ns, etag = excluded.etag,
     key = excluded.key, frames = excluded.frames, fps = excluded.fps, duration_s = excluded.duration_s,
     width = excluded.width, height = excluded.height, rotation = excluded.rotation, codec = excluded.codec,
     pix_fmt = excluded.pix_fmt, color_space = excluded.color_space, color_range = excluded.color_range,

@@ -1,7 +1,7 @@
 -- What happened, added up per kind, task and second.
 --   event_id: number of the row
 --   at_s: seconds since 1970-01-01 UTC
---   kind: hit, miss, rebuild (damaged, made again), stall (reading waited), prune (what is kept) or error
+--   kind: hit, miss, rebuild (made again), stall (reading waited), prune (what is kept), videos_… (files changed) or error
 --   task_id: number of the task, if of one
 --   task: name of the task, if of one
 --   object_id: number of the object, if of one

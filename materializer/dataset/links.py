@@ -1,0 +1,44 @@
+"""Which symbolic links of a dataset are followed: none that leaves its folder, unless the configuration says so."""
+
+import os
+from dataclasses import dataclass
+
+from viewcache.materializer.spec import DatasetSpec
+
+__all__ = ["NO_LINKS", "Links", "links_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where links may lead."""
+
+    follow: bool = False
+    """Whether they may leave the folder that they lie in a dataset of, and whether linked folders are searched."""
+    roots: tuple[str, ...] = ()
+    """Absolute paths of folders that they may lead into besides."""
+
+    def allows(self, path: str, base: str) -> bool:
+        """Whether a path may be opened that was found below a folder: by where it really is."""
+        real = os.path.realpath(path)
+        return any(_inside(real, root) for root in ((base, *self.roots) if self.follow else (base,)))
+
+    def problem(self, path: str) -> str:
+        """Why a link is not followed that `allows` refuses."""
+        cure = "name a folder above that in link_roots" if self.follow else "follow_links: true follows others, too"
+        return (
+            f"is a link that leaves the dataset's folder (to {os.path.realpath(path)}); links are followed only "
+            f"inside it: {cure}"
+        )
+
+
+def links_of(spec: DatasetSpec) -> Links:
+    """Where the links of a dataset may lead."""
+    return Links(spec.follow_links, spec.link_roots)
+
+
+def _inside(real: str, root: str) -> bool:
+    root = os.path.realpath(root)
+    return os.path.commonpath((real, root)) == root
+
+
+NO_LINKS = Links()

@@ -1,0 +1,83 @@
+"""What changes of a dataset's files mean for one task: from which epoch new ones count, which batches show old ones."""
+
+import logging
+from collections.abc import Iterator
+
+from viewcache.catalog import Catalog
+from viewcache.materializer.dataset.changes import DatasetChange, FileChange, Names
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.media.source import shown
+from viewcache.materializer.spec import TaskSpec
+
+__all__ = ["changes_for", "tell"]
+
+NAMED = 10
+"""Videos, and batches, that a change names."""
+
+_log = logging.getLogger("viewcache.dataset")
+
+
+def changes_for(spec: TaskSpec, task_id: int, k: int, dataset: Dataset, catalog: Catalog) -> tuple[DatasetChange, ...]:
+    """What happened to a task's files since their dataset was listed last; nothing is drawn for it.
+
+    Args:
+        spec: of the task.
+        task_id: of the task.
+        k: epochs of its generations.
+        dataset: of the task.
+        catalog: what we know.
+    """
+    return tuple(_changes(spec, task_id, k, dataset, catalog))
+
+
+def _changes(spec: TaskSpec, task_id: int, k: int, dataset: Dataset, catalog: Catalog) -> Iterator[DatasetChange]:
+    for change, names in dataset.files.changes:
+        if change in (FileChange.ADDED, FileChange.RETURNED):
+            drawn = {
+                row["video_id"] for row in catalog.drawn_among(list(names)).to_pylist() if row["task_id"] == task_id
+            }
+            selected = set(dataset.files.ids[dataset.file_rows(dataset.base.tolist())].tolist())
+            fresh = {
+                video_id: name
+                for video_id, name in names.items()
+                if video_id in selected and (video_id not in drawn or change == FileChange.RETURNED)
+            }
+            if fresh:
+                yield DatasetChange(change, len(fresh), _first(fresh), _next_epoch(spec, task_id, k, catalog))
+        else:
+            views = _read_views(spec, task_id, names, catalog)
+            yield DatasetChange(change, len(names), _first(names), None, len(views), tuple(views[:NAMED]))
+
+
+def _first(names: Names) -> tuple[str, ...]:
+    return tuple(sorted(names.values())[:NAMED])
+
+
+def _next_epoch(spec: TaskSpec, task_id: int, k: int, catalog: Catalog) -> int | None:
+    """The first epoch of the first generation that is not drawn; None if the task has no such epoch."""
+    recorded = catalog.load_generations(task_id)
+    joined = next((row.group_epoch - row.first_epoch for row in recorded if row.group_epoch is not None), 0)
+    epoch = max((max(0, (row.number + 1) * k - joined % k) for row in recorded), default=0)
+    while catalog.is_drawn(task_id, epoch):  # drawn, and not planned yet
+        epoch += k - joined % k if epoch == 0 else k
+    return epoch if epoch < spec.epochs else None
+
+
+def _read_views(spec: TaskSpec, task_id: int, names: Names, catalog: Catalog) -> list[tuple[int, int]]:
+    """Epoch and iteration of the batches before the furthest reader that show some videos."""
+    furthest = max(((row.epoch, row.iteration) for row in catalog.load_progress(task_id)), default=(0, 0))
+    size, found = spec.sampling.videos_per_batch, set()
+    for row in catalog.places_of_videos(task_id, list(names)).to_pylist():
+        view = row["epoch"], row["position"] // size
+        if view < furthest and not (spec.drop_last and view[1] >= row["videos"] // size):
+            found.add(view)
+    return sorted(found)
+
+
+def tell(spec: TaskSpec, changes: tuple[DatasetChange, ...]) -> None:
+    """Log what happened to a task's files, in one line."""
+    if changes:
+        touched = any(each.change in (FileChange.REMOVED, FileChange.REPLACED) for each in changes)
+        level = logging.WARNING if touched else logging.INFO
+        what = "; ".join(map(str, changes))
+        _log.log(level, "task %r, %s: %s", spec.name, shown(spec.dataset.uri), what, extra={"action": "files_changed"})

@@ -1,0 +1,141 @@
+"""Clips of videos that are gone: those that are stored are given as before, elsewhere another video stands in.
+
+Which it is, is decided when the clips are planned, and for all clips of a place alike. What stands in is on record, so
+that the place shows it from then on, whatever comes back.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow, SubstitutionRow
+from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.media.source import NO_FILE, stamp_now
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.spec import OnChangedVideo
+from viewcache.store.tier import LOCAL
+
+__all__ = ["filled", "has_gone", "tell_of_missing"]
+
+NAMED = 3
+"""Videos that a warning names."""
+
+_log = logging.getLogger("viewcache.dataset")
+
+
+def has_gone(dataset: Dataset, item_id: int) -> bool:
+    """Whether the file of an item is gone by now; or was replaced, where the old content counts as gone then."""
+    if dataset.is_missing(item_id):
+        return True
+    row = int(dataset.items.file[dataset.items.row_of[item_id]])
+    listed, now = dataset.files.found(row), stamp_now(dataset.files.uris[row])
+    keeps_versions = dataset.spec.on_changed_video == OnChangedVideo.VERSION
+    return now == NO_FILE or (keeps_versions and now is not None and not now.same(listed.stamp))
+
+
+def filled(
+    plan: GenerationPlan,
+    drawn_id: Callable[[int], int],
+    dataset: Dataset,
+    catalog: Catalog,
+    task_id: int,
+    seed: int,
+    most_bytes: int,
+    *,
+    by_video: bool,
+) -> tuple[Mapping[int, int], list[SubstitutionRow]]:
+    """What stands in for clips of a plan whose video is gone, and that are not stored.
+
+    Args:
+        plan: of some clips, in which videos that are gone stand where they were drawn.
+        drawn_id: a row of the plan → the item that was drawn there.
+        dataset: of the task.
+        catalog: knows what is stored.
+        task_id: of the task.
+        seed: of the task.
+        most_bytes: of stored clips that can be counted on. They cannot be made again, so they do not leave before they
+            are read, and what is left of the budget must do for all else.
+        by_video: positions may still change.
+
+    Returns:
+        Row of the plan → the item that gives the clip, and a record of each choice.
+
+    Raises:
+        BadVideo: a clip is not stored and the policy is ``raise``, or no other video can stand in.
+    """
+    ids = plan.items.ids
+    missing = [each for each in ids[np.unique(plan.item)].tolist() if dataset.is_missing(each)]
+    if not missing:
+        return {}, []
+    rows = np.flatnonzero(np.isin(ids[plan.item], missing)).tolist()
+    stored = _served(catalog, dataset, most_bytes)
+    places: dict[tuple[int, int], tuple[int, int]] = {}
+    for row in rows:
+        if plan.key(row) not in stored:
+            place = int(plan.epoch[row]), int(plan.position[row])
+            places[place] = drawn_id(row), int(ids[plan.item[row]])
+    # What stands in has to be one of the task's, whichever of them the plan has so far.
+    may = dataset.may_stand_in(dataset.items.ids, plan.task.sampling.span)
+    records = [
+        dataset.filled(plan.task, seed, place, video_id, gone, may, by_video=by_video)
+        for place, (video_id, gone) in places.items()
+    ]
+    chosen = {(each.epoch, each.position): each.replacement_id for each in records}
+    found = {}
+    for row in rows:
+        video_id = chosen.get((int(plan.epoch[row]), int(plan.position[row])))
+        if video_id is not None:
+            found[row] = video_id
+    return found, [replace(each, task_id=task_id) for each in records]
+
+
+def _served(catalog: Catalog, dataset: Dataset, most_bytes: int) -> set[str]:
+    """Keys of what is stored of videos that are gone, by age as much as the local tier may give to them.
+
+    It is the same for every plan, so that a batch that is planned alone shows what the plan of its generation does.
+    """
+    catalog.flush()  # what was made a moment ago
+    found = catalog.copies_of_videos(dataset.files.ids[~dataset.files.there].tolist())
+    served: set[str] = set()
+    taken = 0
+    for key, tier, size in zip(*(found[name].to_pylist() for name in ("key", "tier", "bytes")), strict=True):
+        taken += size if tier == LOCAL else 0
+        if taken <= most_bytes:
+            served.add(key)
+    return served
+
+
+def tell_of_missing(
+    catalog: Catalog,
+    task_id: int,
+    task: str,
+    records: Sequence[SubstitutionRow],
+    dataset: Dataset,
+    *,
+    positions: int,
+) -> None:
+    """Warn of places where another video stands in for one that is gone, and let ``errors`` have it.
+
+    Args:
+        catalog: gets the row.
+        task_id: of the task.
+        task: its name.
+        records: of what stands in, for videos that are gone and others.
+        dataset: of the task.
+        positions: of an epoch; those behind are never read.
+    """
+    gone = [
+        each
+        for each in records
+        if each.policy == "replace" and each.position < positions and dataset.is_missing(each.video_id)
+    ]
+    if gone:
+        epochs, why = sorted({each.epoch for each in gone}), sorted({each.reason for each in gone})
+        places = f"{len(gone)} places" if len(gone) > 1 else "one place"
+        among = f"epochs {epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"epoch {epochs[0]}"
+        what = f"{'; '.join(why[:NAMED])}: another video stands in at {places} of {among}"
+        _log.warning("task %r: %s", task, what, extra={"action": "missing_videos"})
+        catalog.add_events([EventRow("error", task_id, count=len(gone), detail=f"missing_video: {what}")])
