@@ -6,6 +6,7 @@ In the order of work:
 - ``kinds``: what a key may hold
 - ``eviction_keys``: the keys of `cache.eviction`
 - ``op_worker_keys``: the keys of `cache.op_workers`
+- ``split_keys``: the keys of `dataset.split`
 - ``dataset_keys``: the keys of a task
 - ``keys``: the one table of keys
 - ``problems``: where mistakes are reported: the first is raised, or all are collected
@@ -16,6 +17,8 @@ In the order of work:
 - ``op_workers``: `cache.op_workers`
 - ``sampling``: how many frames a clip has, and how far apart
 - ``mixing``: whether the clips of a task can be mixed
+- ``labels``: the label table, names of classes, columns that come with a batch
+- ``split``: how a dataset is parted, and which part a task has
 - ``load``: files, text or a mapping to specs
 - ``settings``: those of a cache that is open, and what a configuration says otherwise
 - ``documents``: a configuration on its way to another process

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
+from viewcache.api.config.labels import OF_LABELS, read_labels
 from viewcache.api.config.mixing import check_mixing
 from viewcache.api.config.op_workers import read_op_workers
 from viewcache.api.config.problems import Part, Problems, Refused
-from viewcache.api.config.sampling import check_samples, read_sampling
+from viewcache.api.config.sampling import check_samples, check_weighted, read_sampling
+from viewcache.api.config.split import read_split
 from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
 from viewcache.api.config.values import Entries, local_path
@@ -354,6 +356,7 @@ def _task(
     steps = problems.part(partial(read_steps, entries))
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
+    problems.part(lambda: check_weighted(entries, sampling.value, dataset.value))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: _keep_apart(tiers.value[0], dataset.value.uri, entries))
     problems.part(lambda: _trust(cache.value[0].value("worker_kind"), dataset.value.uri, entries))
@@ -388,26 +391,15 @@ def _check_tag(entries: Entries, tags: dict[str, Place]) -> None:
 
 
 def _dataset(entries: Entries, folder: str) -> DatasetSpec:
-    names = [field.name for field in fields(DatasetSpec) if field.name not in ("uri", "labels")]
+    elsewhere = ("uri", "split", "part", *OF_LABELS)
+    names = [field.name for field in fields(DatasetSpec) if field.name not in elsewhere]
     plain = entries.problems.part(partial(entries.values, "video_dataset_path", *names))
-    labels = entries.problems.part(partial(_labels, entries, folder))
+    labels = entries.problems.part(partial(read_labels, entries, folder))
+    split = entries.problems.part(partial(read_split, entries))
     read = plain.value
     uri = read.pop("video_dataset_path")
-    return DatasetSpec(uri=local_path(uri, folder) or uri, labels=labels.value, **read)
-
-
-def _labels(entries: Entries, folder: str) -> str | None:
-    labels: str | None = entries.value("labels")
-    if labels is None or labels == "folders":
-        return labels
-    if not labels.lower().endswith((".csv", ".parquet")):
-        raise error_at(
-            entries.place("labels"),
-            ConfigCode.WRONG_FORMAT,
-            f"{entries.name_of('labels')} must be a .csv or .parquet file, or folders, "
-            f"got {entries.child('labels').shown()}",
-        )
-    return local_path(labels, folder) or labels
+    parted, part = split.value
+    return DatasetSpec(uri=local_path(uri, folder) or uri, split=parted, part=part, **labels.value, **read)
 
 
 def _keep_apart(tiers: Iterable[TierSpec], uri: str, entries: Entries) -> None:

@@ -3,7 +3,7 @@
 Segments get their numbers once and keep them, so that a table may gain, lose and reorder rows: what was drawn stays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.labels import Labels, Value, labels_for
+from viewcache.materializer.dataset.labels import Labels, labels_for, taken
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.spec import DatasetSpec
 
@@ -23,16 +23,24 @@ __all__ = ["Said", "known_items"]
 class Said:
     """What a label table says of m known items, in their order."""
 
-    labels: Sequence[Value]
-    """(m) None without one."""
-    columns: Mapping[str, Sequence[Value]]
-    """All further columns of the table, by name; (m) values each."""
+    labels: pa.Array
+    """(m,) null without one."""
+    table: pa.Table
+    """The label table; without columns where there is none."""
+    rows: NDArray[np.int64]
+    """(m,) the table's row of each; -1 where it has none."""
+    others: tuple[str, ...]
+    """Further columns of the table."""
     named: NDArray[np.bool_]
     """(m,) whether the table has a row for it."""
     listed: NDArray[np.bool_]
     """(m,) whether it may be drawn: it has a row, or is a whole video that has none."""
     recorded: Sequence[str | None]
     """(m) labels on record, as text."""
+
+    def column(self, name: str) -> pa.Array:
+        """(m,) a further column; null where the table has no value or no row."""
+        return taken(self.table[name], self.rows)
 
 
 def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: bool) -> tuple[KnownItems, Said]:
@@ -77,9 +85,15 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     has_rows[table.video] = True
     labels = dict(zip(recorded["item_id"].to_pylist(), recorded["label"].to_pylist(), strict=True))
     labels |= dict(zip(files.ids.tolist(), files.labels, strict=True))
+    entry = np.full(count, -1, np.int64)
+    entry[at] = np.arange(len(at))
+    rows = np.full(count, -1, np.int64)
+    rows[at] = table.rows
     return items, Said(
-        _spread(table.label, at, count),
-        {name: _spread(values, at, count) for name, values in table.columns.items()},
+        taken(table.label, entry),
+        table.table,
+        rows,
+        table.others,
         named,
         named | (items.are_videos & ~has_rows[items.file]),
         [labels[each] for each in items.ids.tolist()],
@@ -114,11 +128,3 @@ def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int
     """(wanted,) where each stands among ids, which have all of them."""
     order = np.argsort(ids, kind="stable")
     return np.asarray(order[np.searchsorted(ids, wanted, sorter=order)])
-
-
-def _spread(values: Sequence[Value], at: NDArray[np.int64], count: int) -> list[Value]:
-    """The values of some of ``count`` items, None for the others."""
-    out: list[Value] = [None] * count
-    for place, value in zip(at.tolist(), values, strict=True):
-        out[place] = value
-    return out

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
-from viewcache.materializer.arrays import distinct
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.planning.clip_keys import clip_keys
+from viewcache.materializer.planning.clip_shape import one_shape
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts, fixed_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
 from viewcache.materializer.planning.definition import places_of
@@ -48,6 +48,9 @@ class GenerationPlan:
     position: NDArray[np.int64]
     """Place of the item in its epoch's order, as planned; until that is settled, `ActiveGeneration` knows better."""
     sample: NDArray[np.int64]
+    ordinal: NDArray[np.int64]
+    """Ordinal of each clip among those of its item in the epoch, the address of its random numbers: ``sample``, and
+    beyond the samples of an item where it comes again in the epoch."""
     item: NDArray[np.int64]
     """Row of ``items``."""
     start: NDArray[np.int64]
@@ -155,7 +158,7 @@ class GenerationPlan:
     def clip(self, row: int) -> Clips:
         """Where the random numbers of one clip have their addresses."""
         one = slice(row, row + 1)
-        return self.context.clips(self.epoch[one], self.sample[one], self.seq[one], self.item[one])
+        return self.context.clips(self.epoch[one], self.ordinal[one], self.seq[one], self.item[one])
 
     def substituted(
         self, rows: NDArray[np.int64], items: NDArray[np.int64], among: Items | None = None
@@ -193,13 +196,15 @@ class GenerationPlan:
         iteration = position // task.sampling.videos_per_batch
         seq = epoch * context.iterations + iteration
         item, start, resolved = self.item[rows], self.start[rows], self.resolved.taken(rows)
-        plan = GenerationPlan(context, seq, epoch, iteration, position, sample, item, start, resolved, self.shape)
+        at = context, seq, epoch, iteration, position, sample, self.ordinal[rows]
+        plan = GenerationPlan(*at, item, start, resolved, self.shape)
         plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
         return plan
 
     def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
         """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
-        part = context.plan(self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows], items)
+        place = self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows]
+        part = context.plan(*place, self.ordinal[rows], items)
         if part.shape != self.shape:
             name = context.items.named(int(items[0]))
             raise BadInput(
@@ -216,6 +221,7 @@ class GenerationPlan:
             self.iteration,
             self.position,
             self.sample,
+            self.ordinal,
             item,
             start,
             resolved,
@@ -255,6 +261,7 @@ def plan_generation(
     joined: int = 0,
     group_generation: int | None = None,
     spare: bool = False,
+    before: NDArray[np.int64] | None = None,
 ) -> GenerationPlan:
     """Decide every clip of a generation.
 
@@ -271,6 +278,7 @@ def plan_generation(
         joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
         group_generation: the group's generation, an address of the shared fraction; None = ``number``.
         spare: plan what ``drop_last`` drops too, because the order is not settled yet.
+        before: int64 (epochs, videos): how often the drawn video came before in its epoch; None = each comes once.
 
     Raises:
         BadInput: clips would differ in shape, or an operation does not fit a video's frames.
@@ -287,7 +295,8 @@ def plan_generation(
     context = _PlanContext(
         task, graph, items, seed, number, first_epoch, epochs, per_epoch, grid, ticks_of, joined, group_generation
     )
-    return context.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
+    ordinal = sample if before is None else before[epoch, position] * sampling.samples_per_video + sample
+    return context.plan(epoch + first_epoch, iteration, position, sample, ordinal, draws[epoch, position])
 
 
 def plan_batch(
@@ -306,6 +315,7 @@ def plan_batch(
     ticks_of: Ticks,
     joined: int,
     group_generation: int,
+    before: NDArray[np.int64] | None = None,
 ) -> GenerationPlan:
     """Decide the clips of one batch as `plan_generation` would, of a generation that is not planned yet.
 
@@ -324,6 +334,7 @@ def plan_batch(
         grid: as for `plan_generation`, like what follows.
         joined: likewise.
         group_generation: likewise.
+        before: (positions of the batch,) likewise.
 
     Returns:
         A plan whose rows are the clips of the batch; `GenerationPlan.row` and `rows` do not hold for it.
@@ -349,7 +360,8 @@ def plan_batch(
     )
     place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
     of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
-    return context.plan(of_epoch, of_batch, iteration * size + place, sample, draws[place])
+    ordinal = sample if before is None else before[place] * samples + sample
+    return context.plan(of_epoch, of_batch, iteration * size + place, sample, ordinal, draws[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,36 +424,12 @@ class _PlanContext:
         iteration: NDArray[np.int64],
         position: NDArray[np.int64],
         sample: NDArray[np.int64],
+        ordinal: NDArray[np.int64],
         item: NDArray[np.int64],
     ) -> GenerationPlan:
         """Decide the clips at the given places, of the given rows of ``items``."""
         seq = epoch * self.iterations + iteration
-        start = self.items.first[item] + self._starts(epoch, sample, item)
-        resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, sample, seq, item))
-        shape = _one_shape(self.task, resolved, self.items, item)
-        return GenerationPlan(self, seq, epoch, iteration, position, sample, item, start, resolved, shape)
-
-
-def _one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np.int64]) -> tuple[int, ...]:
-    """The shape that all clips have, or an error that names two that differ."""
-    height, width = resolved.shape
-    if not len(height):
-        raise BadInput(
-            f"task {task.name!r}: no clips to make: there are {len(items)} videos to draw, and drop_last leaves out a "
-            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
-        )
-    odd = np.flatnonzero((height != height[0]) | (width != width[0]))
-    if len(odd):
-        a, b = 0, int(odd[0])
-        raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one size, but {items.named(int(item[a]))!r} gives "
-            f"{height[a]}x{width[a]} and {items.named(int(item[b]))!r} gives {height[b]}x{width[b]}; end with a crop, "
-            "or a resize to a shape"
-        )
-    leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
-    if len(leads) > 1:
-        raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
-            "frames; make all branches keep the same number of frames"
-        )
-    return (*leads[0], 3, int(height[0]), int(width[0]))
+        start = self.items.first[item] + self._starts(epoch, ordinal, item)
+        resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, ordinal, seq, item))
+        shape = one_shape(self.task, resolved, self.items, item)
+        return GenerationPlan(self, seq, epoch, iteration, position, sample, ordinal, item, start, resolved, shape)

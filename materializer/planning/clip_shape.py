@@ -1,0 +1,37 @@
+"""The one shape that all clips of a task have, so that a batch is one array."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import BadInput
+from viewcache.materializer.arrays import distinct
+from viewcache.materializer.dataset.segments import Items
+from viewcache.materializer.planning.resolve import Resolved
+from viewcache.materializer.spec import TaskSpec
+
+__all__ = ["one_shape"]
+
+
+def one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np.int64]) -> tuple[int, ...]:
+    """The shape that all clips have, or an error that names two that differ."""
+    height, width = resolved.shape
+    if not len(height):
+        raise BadInput(
+            f"task {task.name!r}: no clips to make: there are {len(items)} videos to draw, and drop_last leaves out a "
+            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
+        )
+    odd = np.flatnonzero((height != height[0]) | (width != width[0]))
+    if len(odd):
+        a, b = 0, int(odd[0])
+        raise BadInput(
+            f"task {task.name!r}: clips of one batch must have one size, but {items.named(int(item[a]))!r} gives "
+            f"{height[a]}x{width[a]} and {items.named(int(item[b]))!r} gives {height[b]}x{width[b]}; end with a crop, "
+            "or a resize to a shape"
+        )
+    leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
+    if len(leads) > 1:
+        raise BadInput(
+            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
+            "frames; make all branches keep the same number of frames"
+        )
+    return (*leads[0], 3, int(height[0]), int(width[0]))
