@@ -411,7 +411,7 @@ class Reader:
             end_s=items.end_s[item],
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),
             keys=keys,
-            fields=dataset.fields(ids),
+            fields=dataset.fields(items.ids[item]),
             waited_s=reading.waited_s,
             stalls=dict(reading.stalls),
         )

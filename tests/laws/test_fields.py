@@ -196,6 +196,35 @@ def test_several_labels_in_a_csv(tmp_path: Path, folder: Path) -> None:
         assert cache.show("train", 0, 0).facts
 
 
+def test_segments_have_fields_weights_and_sides_of_their_own(tmp_path: Path, folder: Path) -> None:
+    """A row that is a segment has its own columns and weight; all rows of one video are in one part of a split."""
+    parts = [(name, at, often) for name in NAMES for at, often in ((0.0, 1), (0.8, 2))]
+    rows = [
+        {"video": name, "start_s": at, "end_s": at + 0.8, "caption": f"{name} at {at}", "often": often}
+        for name, at, often in parts
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    keys: dict[str, Any] = {"labels": str(tmp_path / "t.jsonl"), "fields": "caption", "split": {"val": 0.5}}
+    seen: dict[str, list[tuple[str, float]]] = {}
+    for part in ("train", "val"):
+        with opened(folder, tmp_path / part, weight="often", part=part, **keys) as cache:
+            assert isinstance(cache, Cache)
+            found = [
+                (name, float(start), caption)
+                for batch in pixels(cache).values()
+                for name, start, caption in zip(
+                    batch.videos, batch.start_s.tolist(), as_lists(batch.fields["caption"]), strict=True
+                )
+            ]
+        assert all(caption == f"{name} at {start}" for name, start, caption in found)
+        assert {found.count(each) for each in found if each[1] == 0.0} == {2}
+        assert {found.count(each) for each in found if each[1] == 0.8} == {4}
+        seen[part] = [(name, start) for name, start, _ in found]
+    sides = {part: {name for name, _ in items} for part, items in seen.items()}
+    assert not sides["train"] & sides["val"]
+    assert sides["train"] | sides["val"] == set(NAMES)
+
+
 def test_several_labels_are_mixed(tmp_path: Path, folder: Path, table: str) -> None:
     """Where clips are mixed, so are the rows of their labels; columns of the table stay the clip's own."""
     steps = [*AUGMENTATION, single({"mixup": 1.0}, of="a", into="b")]
