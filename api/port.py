@@ -64,9 +64,10 @@ class TaskHandle(Protocol):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none.
+        """The names of the labels: a label's number is its place here. Empty if labels are numbers or none.
 
-        Of a dataset that grows a label keeps its number; those of videos that join later come behind.
+        They are those that the task lists, or else the distinct labels, sorted; of a dataset that grows a label keeps
+        its number, and those of videos that join later come behind.
         """
 
     @property

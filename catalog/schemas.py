@@ -8,7 +8,21 @@ import pyarrow as pa
 
 from viewcache.errors import BadInput
 
-__all__ = ["COPY", "DRAW", "EDGE", "ITEM", "KEEP", "MOVE", "OBJECT", "SETTLED", "USE", "VIDEO", "conform", "empty"]
+__all__ = [
+    "COPY",
+    "DRAW",
+    "EDGE",
+    "ITEM",
+    "KEEP",
+    "MOVE",
+    "OBJECT",
+    "SETTLED",
+    "USE",
+    "VIDEO",
+    "VIDEO_COLUMN",
+    "conform",
+    "empty",
+]
 
 
 def _schema(**columns: str) -> pa.Schema:
@@ -145,6 +159,8 @@ ITEM = _schema(
 )
 """A segment of a video, known for ever by its times, null where one is open, and its ordinal among equal ones. A whole
 video is an item too, whose id is the video's, and has no row: draws, stand-ins and further columns name items."""
+VIDEO_COLUMN = _schema(video_id="bigint", name="text", text_value="text null", number_value="double null")
+"""``records.VideoColumnRow`` in bulk."""
 
 FACTS = pa.schema([field for field in VIDEO if field.name not in ("dataset_id", "name", "uri", "label")])
 """What was found of a registered file: of its content, not of its place in the dataset."""

@@ -111,7 +111,7 @@ class Videos(ABC):
         return self._reading().query("read_video_sizes", {"dataset_id": dataset_id})
 
     def set_video_columns(self, rows: Sequence[VideoColumnRow] | pa.Table) -> None:
-        """Replace the further columns of the items that appear in ``rows``."""
+        """Replace the further columns of the items that appear in ``rows``; a table is of ``schemas.VIDEO_COLUMN``."""
         if len(rows):
             table = rows if isinstance(rows, pa.Table) else to_table(rows)
             self._call(lambda session: tasks.set_video_columns(session, table))

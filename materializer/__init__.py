@@ -14,6 +14,7 @@ workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. 
 - ``freed_memory``: memory that allocators keep for themselves, given back
 - ``gate``: calls to an open cache: closing under them, and Ctrl-C in the main thread
 - ``shown``: a value as a small table in a notebook
+- ``field_values``: what a batch has of further columns of the label table
 - ``child``: starting a worker or a scanner
 """
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from viewcache.materializer.sampling import SamplingSpec
 
 __all__ = [
+    "FOLDERS",
+    "TABLE_SUFFIXES",
     "AudioSpec",
     "Branch",
     "BranchType",
@@ -33,6 +35,7 @@ __all__ = [
     "OpWorkerSpec",
     "Place",
     "ProbeMode",
+    "SplitSpec",
     "StepSpec",
     "TaskSpec",
     "TierSpec",
@@ -207,6 +210,12 @@ class Durability(StrEnum):
     """Before it counts."""
 
 
+FOLDERS = "folders"
+"""In the place of a label table: the parent folder's name is the label."""
+TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".ndjson")
+"""What a label table's file may be called."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where in a file something was written, for messages."""
@@ -265,6 +274,28 @@ class StepSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitSpec:
+    """How a dataset is parted: by shares of its videos, or by a column that names the parts."""
+
+    val: float | None = None
+    """Share of the part ``val``, between 0 and 1; what is left is ``train``."""
+    test: float | None = None
+    seed: int = 0
+    """Of the shares."""
+    by: str | None = None
+    """Column of which all videos with one value are in one part."""
+    column: str | None = None
+    """Column that names each video's part, in the place of shares."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts; with ``column`` they are its values, and nothing is said here."""
+        if self.column is not None:
+            return ()
+        return ("train", *(name for name in ("val", "test") if getattr(self, name) is not None))
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetSpec:
     """Where the videos are and what is known about them."""
 
@@ -278,14 +309,29 @@ class DatasetSpec:
     """Seconds for which nobody has written to a file that joins, where the source is streaming. Decides no view, so it
     may change from run to run."""
     labels: str | None = None
-    """Path or URL of a CSV or Parquet table, ``folders`` (the parent folder's name is the label), or None."""
+    """Path or URL of a CSV, Parquet or JSON lines table, ``folders`` (the parent folder's name is the label), or
+    None."""
     label_video_column: str = "video"
     label_column: str = "label"
     label_start_column: str = "start_s"
     label_end_column: str = "end_s"
     """A table with a column of one of these names has a row for each segment of a video."""
+    label_separator: str | None = None
+    """What stands between the labels of a video that has several, where the column is text."""
+    classes: tuple[str, ...] = ()
+    """Names of the labels, whose numbers are their places; empty = those of the labels that there are."""
+    fields: tuple[str, ...] = ()
+    """Further columns of the table that come with the clips of a batch. Decides no view, so it may change from run to
+    run."""
     where: str | None = None
     """SQL predicate over the dataset's columns (JOADER's predicate)."""
+    split: SplitSpec | None = None
+    part: str | None = None
+    """Which part of ``split`` the task has."""
+    weight: str | None = None
+    """Column that says how often a video comes in an epoch."""
+    balance: str | None = None
+    """Column of which each value comes equally often in an epoch."""
     on_bad_video: OnBadVideo = OnBadVideo.RAISE
     on_short_video: OnShortVideo = OnShortVideo.CLAMP
     on_changed_video: OnChangedVideo = OnChangedVideo.RAISE
@@ -307,6 +353,11 @@ class DatasetSpec:
         if missing:
             return self.on_missing_video == OnMissingVideo.RAISE
         return self.on_bad_video == OnBadVideo.RAISE
+
+    @property
+    def weighted(self) -> str | None:
+        """The column by which videos come more or less often than once an epoch; None = each comes once."""
+        return self.weight or self.balance
 
     @property
     def grows(self) -> bool:

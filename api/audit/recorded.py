@@ -77,6 +77,8 @@ class Drawn:
     order: bool
     starts: bool
     """Also recorded: those of clips that are sampled by time are not."""
+    weighted: bool = False
+    """Whether videos come by weight, and not once an epoch."""
 
     @classmethod
     def of(cls, task: TaskRow) -> "Drawn":
@@ -87,7 +89,9 @@ class Drawn:
             settings = {}
         sampling = settings.get("sampling", {})
         starts = sampling.get("clips", ClipSelection.RANDOM) == ClipSelection.RANDOM and sampling.get("fps") is None
-        return cls(bool(settings.get("shuffle", True)), starts)
+        dataset = settings.get("dataset", {})
+        weighted = any(dataset.get(key) is not None for key in ("weight", "balance"))
+        return cls(bool(settings.get("shuffle", True)) and not weighted, starts, weighted)
 
 
 @dataclass(frozen=True)  # no slots: frames is cached

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.audit.evidence import Evidence, Recipes, gather
+from viewcache.api.audit.recorded import Drawn
 from viewcache.api.config.find import Located
 from viewcache.api.upkeep.owned import owned_cache
 from viewcache.catalog import Catalog
@@ -21,7 +22,7 @@ from viewcache.materializer.storage.removal import remove
 from viewcache.store import Tier
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Verified", "verify"]
+__all__ = ["Verified", "verify", "weighted_mistake"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Verified:
     epochs: int
     """Drawn epochs, over all tasks."""
     draws: tuple[str, ...]
-    """One line for each epoch in which a video is missing or comes twice."""
+    """One line for each epoch in which a video is missing or comes twice, or more or less often than by weight."""
     repaired: bool
     """Whether damaged copies were dropped."""
     evidence: Evidence
@@ -117,19 +118,55 @@ def _drop(catalog: Catalog, tiers: Mapping[str, Tier], gone: Mapping[str, Mappin
     remove(catalog, [(tiers[name], list(lost.values())) for name, lost in gone.items()], forget)
 
 
+_Counts = dict[str, dict[int, int]]
+"""``least`` and ``most``: how often each video comes in the epochs of a generation so far."""
+
+
 def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
     """For each drawn epoch of a task what is wrong with it, or nothing."""
     last = np.iinfo(np.int32).max
     drawn = catalog.load_draws(task.task_id, 0, int(last))
     epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
+    weighted = Drawn.of(task).weighted
     generations = {g.number: (g.first_epoch, g.last_epoch) for g in catalog.load_generations(task.task_id)}
     expected: dict[tuple[int, int], NDArray[np.int64]] = {}
+    seen: dict[tuple[int, int], _Counts] = {}
     for number in np.unique(epoch).tolist():
         mine = epoch == number
         videos = np.sort(video[mine])
         span = next((s for s in generations.values() if s[0] <= number <= s[1]), (number, number))
         before = expected.setdefault(span, videos)
-        yield _mistake(task.name, number, np.sort(position[mine]), videos, before)
+        if weighted:
+            counts = seen.setdefault(span, {})
+            yield weighted_mistake(task.name, number, np.sort(position[mine]), videos, len(before), counts)
+        else:
+            yield _mistake(task.name, number, np.sort(position[mine]), videos, before)
+
+
+def weighted_mistake(
+    task: str, epoch: int, positions: NDArray[np.int64], videos: NDArray[np.int64], length: int, counts: _Counts
+) -> str:
+    """What is wrong with an epoch in which each video comes ⌊w⌋ or ⌈w⌉ times.
+
+    Weights are not recorded, so what holds without them is asked: the epochs of a generation have one length, and in
+    any two of them a video comes equally often, or once more.
+    """
+    if not np.array_equal(positions, np.arange(len(positions))):
+        return f"task {task!r} epoch {epoch}: its {len(positions)} draws have gaps or repeats in their positions"
+    if len(videos) != length:
+        return f"task {task!r} epoch {epoch}: it has {len(videos)} draws, the first epoch of its generation {length}"
+    here = dict(zip(*(each.tolist() for each in np.unique(videos, return_counts=True)), strict=True))
+    others = counts["least"].keys() if counts else here.keys()
+    least, most = counts.setdefault("least", dict(here)), counts.setdefault("most", dict(here))
+    for each in here.keys() | others:
+        count = here.get(each, 0)
+        least[each], most[each] = min(least.get(each, 0), count), max(most.get(each, 0), count)
+        if most[each] - least[each] > 1:
+            return (
+                f"task {task!r} epoch {epoch}: video {each} is drawn {count} times, and {least[each]} to {most[each]} "
+                "times in the epochs of its generation, where once more or less is all that weights allow"
+            )
+    return ""
 
 
 def _mistake(

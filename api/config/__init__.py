@@ -7,6 +7,7 @@ In the order of work:
 - ``eviction_keys``: the keys of `cache.eviction`
 - ``op_worker_keys``: the keys of `cache.op_workers`
 - ``audio_keys``: the keys of `dataset.audio`
+- ``split_keys``: the keys of `dataset.split`
 - ``dataset_keys``: the keys of a task
 - ``keys``: the one table of keys
 - ``problems``: where mistakes are reported: the first is raised, or all are collected
@@ -19,6 +20,8 @@ In the order of work:
 - ``mixing``: whether the clips of a task can be mixed
 - ``audio``: the audio of clips, and how many samples that are
 - ``apart``: where a task's videos may lie
+- ``labels``: the label table, names of classes, columns that come with a batch
+- ``split``: how a dataset is parted, and which part a task has
 - ``load``: files, text or a mapping to specs
 - ``settings``: those of a cache that is open, and what a configuration says otherwise
 - ``documents``: a configuration on its way to another process

@@ -98,13 +98,43 @@ DATASET = KeySection(
         Key(
             "labels",
             "url",
-            "A `.csv` or `.parquet` table with a row per video or segment, or `folders`: the parent folder's name is "
-            "the label.",
+            "A table with a row per video or segment, `.csv`, `.parquet` or `.jsonl` (also `.ndjson`: JSON lines); or "
+            "`folders`: the parent folder's name is the label. See docs/labels.md.",
             None,
             "none",
         ),
         Key("label_video_column", "text", "Column of the table that names the video.", "video"),
-        Key("label_column", "text", "Column of the table that is the label; further columns can be queried.", "label"),
+        Key(
+            "label_column",
+            "text",
+            "Column of the table that is the label; a list in it is several labels of one video. Further columns can "
+            "be queried, and come with a batch by `fields`.",
+            "label",
+        ),
+        Key(
+            "label_separator",
+            "text",
+            "What stands between the labels in a column of text, such as `;`: videos have several labels.",
+            None,
+            "one label a video",
+        ),
+        Key(
+            "classes",
+            "classes",
+            "Names of the labels, whose numbers are their places in it: a list, or a text file with one name a line. "
+            "Tasks with the same list have the same numbers, whatever labels their videos have. A label of the "
+            "selected videos that is not in it is an error.",
+            (),
+            "the labels that there are, sorted",
+        ),
+        Key(
+            "fields",
+            "columns",
+            "Further columns of the table that come with each clip of a batch, under their names: numbers as arrays, "
+            "text as lists, lists as arrays or as values and offsets. May change from run to run.",
+            (),
+            "none",
+        ),
         Key(
             "label_start_column",
             "text",
@@ -114,6 +144,36 @@ DATASET = KeySection(
         ),
         Key("label_end_column", "text", "The same of where the segment ends; its last frame is before that.", "end_s"),
         Key("where", "text", "SQL condition over the dataset's columns that chooses the videos.", None, "all videos"),
+        Key(
+            "split",
+            "section",
+            "How the videos are parted into training, validation and test; the task has those of `part`.",
+            None,
+            "all videos",
+            section="split",
+        ),
+        Key(
+            "part",
+            "title",
+            "Which part of `split` the task has: `train`, `val` or `test`; with `split.column` a value of the column.",
+            None,
+            "all videos",
+        ),
+        Key(
+            "weight",
+            "text",
+            "Column of the label table that says how often a video comes in an epoch: of 1.5 once or twice, by lot. An "
+            "epoch has as many clips as the weights add up to, rounded. See docs/labels.md.",
+            None,
+            "each video once",
+        ),
+        Key(
+            "balance",
+            "text",
+            "Column of which each value comes equally often in an epoch, which stays as long: `label`.",
+            None,
+            "each video once",
+        ),
         Key("epochs", "integer", "Epochs that the task runs for.", 1, least=1, most=1_000_000),
         Key(
             "seed",

@@ -12,6 +12,7 @@ from viewcache.api.config.dataset_keys import DATASET, MOST_SEED
 from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
+from viewcache.api.config.split_keys import SPLIT
 from viewcache.materializer.sampling import ClipSelection, Coordination
 from viewcache.materializer.spec import BranchType, Durability, KeepRule, Merge, ServiceMode, WorkerKind
 from viewcache.suggest import did_you_mean
@@ -330,7 +331,7 @@ _BRANCH = KeySection(
 
 SECTIONS: dict[str, KeySection] = {
     section.name: section
-    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, DATASET, _SAMPLING, AUDIO, _STEP, _BRANCH)
+    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, DATASET, SPLIT, _SAMPLING, AUDIO, _STEP, _BRANCH)
 }
 
 STEP_KEYS: dict[BranchType, tuple[str, ...]] = {

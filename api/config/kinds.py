@@ -45,6 +45,14 @@ KINDS: dict[str, ValueKind] = {
     "modules": ValueKind(
         "a list of module names", {"type": "array", "items": {"type": "string", "pattern": f"^{MODULE}$"}}
     ),
+    "columns": ValueKind(
+        "a list of columns, whose names have letters, digits, '.', '_' and '-' and start with a letter or digit",
+        {"oneOf": [_NAMES, {"type": "array", "items": _NAMES, "uniqueItems": True}]},
+    ),
+    "classes": ValueKind(
+        "a list of names, or the path of a text file",
+        {"oneOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT, "uniqueItems": True}]},
+    ),
     "texts": ValueKind("a list of texts", {"type": "array", "items": _TEXT}),
     "folders": ValueKind("a list of local folders", {"type": "array", "items": _TEXT}),
     "workers": ValueKind("a mapping from names to mappings", {}),

@@ -14,10 +14,12 @@ from viewcache.api.config.apart import check_link_roots, distrusted, keep_apart,
 from viewcache.api.config.audio import read_audio
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.keys import SECTIONS, hint
+from viewcache.api.config.labels import OF_LABELS, read_labels
 from viewcache.api.config.mixing import check_mixing
 from viewcache.api.config.op_workers import read_op_workers
 from viewcache.api.config.problems import Part, Problems, Refused
-from viewcache.api.config.sampling import check_samples, read_sampling
+from viewcache.api.config.sampling import check_samples, check_weighted, read_sampling
+from viewcache.api.config.split import read_split
 from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
 from viewcache.api.config.values import Entries, local_path
@@ -356,6 +358,7 @@ def _task(
     steps = problems.part(partial(read_steps, entries))
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
+    problems.part(lambda: check_weighted(entries, sampling.value, dataset.value))
     audio = problems.part(lambda: read_audio(entries, sampling.value, dataset.value.on_short_video))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: keep_apart(tiers.value[0], dataset.value.uri, entries))
@@ -392,29 +395,18 @@ def _check_tag(entries: Entries, tags: dict[str, Place]) -> None:
 
 
 def _dataset(entries: Entries, folder: str) -> DatasetSpec:
-    names = [field.name for field in fields(DatasetSpec) if field.name not in ("uri", "labels")]
+    elsewhere = ("uri", "split", "part", *OF_LABELS)
+    names = [field.name for field in fields(DatasetSpec) if field.name not in elsewhere]
     plain = entries.problems.part(partial(entries.values, "video_dataset_path", *names))
-    labels = entries.problems.part(partial(_labels, entries, folder))
+    labels = entries.problems.part(partial(read_labels, entries, folder))
+    split = entries.problems.part(partial(read_split, entries))
     read = plain.value
     places = read.pop("video_dataset_path")
     roots = tuple(local_path(each, folder) or each for each in read.pop("link_roots"))
     check_link_roots(roots, entries, follow=read["follow_links"])
     uri = joined(local_path(each, folder) or each for each in places)
-    return DatasetSpec(uri=uri, link_roots=roots, labels=labels.value, **read)
-
-
-def _labels(entries: Entries, folder: str) -> str | None:
-    labels: str | None = entries.value("labels")
-    if labels is None or labels == "folders":
-        return labels
-    if not labels.lower().endswith((".csv", ".parquet")):
-        raise error_at(
-            entries.place("labels"),
-            ConfigCode.WRONG_FORMAT,
-            f"{entries.name_of('labels')} must be a .csv or .parquet file, or folders, "
-            f"got {entries.child('labels').shown()}",
-        )
-    return local_path(labels, folder) or labels
+    parted, part = split.value
+    return DatasetSpec(uri=uri, link_roots=roots, split=parted, part=part, **labels.value, **read)
 
 
 def _where(place: Place) -> str:

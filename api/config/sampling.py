@@ -12,9 +12,9 @@ from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.sampling import ClipSelection, SamplingSpec
-from viewcache.materializer.spec import StepSpec
+from viewcache.materializer.spec import DatasetSpec, StepSpec
 
-__all__ = ["check_samples", "read_sampling"]
+__all__ = ["check_samples", "check_weighted", "read_sampling"]
 
 
 def read_sampling(entries: Entries) -> SamplingSpec:
@@ -59,6 +59,18 @@ def check_samples(entries: Entries, sampling: SamplingSpec, steps: Sequence[Step
     else:
         return
     raise error_at(entries.place("sampling"), ConfigCode.OUT_OF_RANGE, f"{entries.name_of('sampling')}: {why}")
+
+
+def check_weighted(entries: Entries, sampling: SamplingSpec, dataset: DatasetSpec) -> None:
+    """Refuse fixed clips of videos that may come several times an epoch: each time would be the same.
+
+    Raises:
+        ConfigError: the message has the keys.
+    """
+    if dataset.weighted is not None and sampling.clips != ClipSelection.RANDOM:
+        key = "weight" if dataset.weight else "balance"
+        why = f"a video that comes again has other clips, and clips: {sampling.clips} has none; use clips: random"
+        raise error_at(entries.place(key), ConfigCode.MISPLACED_KEY, f"{entries.name_of(key)}: {why}")
 
 
 def _check_clip_length(sampling: Entries) -> None:

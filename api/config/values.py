@@ -121,8 +121,8 @@ class Entries:
 
         Returns:
             By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
-            bytes as int; names, modules, texts, folders, urls → tuple of str. Sections, operations and the store are
-            not values: ``child``.
+            bytes as int; names, columns, modules, texts, folders, urls → tuple of str; classes → the same, or a file's
+            path. Sections, operations and the store are not values: ``child``.
 
         Raises:
             Refused: the value is wrong, or missing; that was reported.
@@ -249,6 +249,31 @@ def _names(node: Node, key: Key, label: str) -> tuple[str, ...]:
         raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     single = Key(key.name, "name", key.doc)
     return tuple(_name(item, single, label) for item in items)
+
+
+def _columns(node: Node, key: Key, label: str) -> tuple[str, ...]:
+    items = node.value if isinstance(node.value, tuple) else (node,)
+    single = Key(key.name, "name", key.doc)
+    return _each_once([(item, _name(item, single, label)) for item in items], label)
+
+
+def _classes(node: Node, key: Key, label: str) -> tuple[str, ...] | str:
+    """The names, or the path of the file that has them."""
+    if isinstance(node.value, str):
+        return read_url(node, key, label)
+    if not isinstance(node.value, tuple) or not node.value:
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+    single = Key(key.name, "text", key.doc)
+    return _each_once([(item, _text(item, single, f"{label}[{k}]")) for k, item in enumerate(node.value)], label)
+
+
+def _each_once(named: list[tuple[Node, str]], label: str) -> tuple[str, ...]:
+    names: dict[str, Node] = {}
+    for node, name in named:
+        if name in names:
+            raise node.error(ConfigCode.GIVEN_TWICE, f"{label} has {_short(name)} twice")
+        names[name] = node
+    return tuple(names)
 
 
 def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
@@ -381,6 +406,8 @@ READERS = {
     "title": _title,
     "names": _names,
     "modules": _modules,
+    "columns": _columns,
+    "classes": _classes,
     "texts": _texts,
     "folders": _texts,
     "choice": _choice,

@@ -1,16 +1,19 @@
 """Where the labels of a folder's videos are: in a table that lies there and names them, or in their folders' names."""
 
 import csv
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.dataset.labels import labels_for
+from viewcache.materializer.dataset.table import is_list
+from viewcache.materializer.spec import TABLE_SUFFIXES
 
 __all__ = ["Labels", "find_labels", "is_split"]
 
-SUFFIXES = (".csv", ".parquet")
+JSON_SUFFIXES = (".jsonl", ".ndjson")
 MOST_BYTES = 64 << 20
 """Of a table that is tried; a list of a million videos is smaller."""
 MOST_TABLES, MOST_COLUMNS = 16, 32
@@ -63,7 +66,7 @@ def _folders(paths: Sequence[str]) -> Labels:
 
 def _tables(folder: Path) -> list[Path]:
     try:
-        there = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+        there = sorted(path for path in folder.iterdir() if path.suffix.lower() in TABLE_SUFFIXES)
         return [path for path in there if path.is_file() and path.stat().st_size <= MOST_BYTES][:MOST_TABLES]
     except OSError:
         return []
@@ -78,12 +81,12 @@ def _columns_of(table: Path, paths: Sequence[str]) -> Iterator[Labels]:
         label = next((lowered[name] for name in LABEL_COLUMNS if name in lowered), "")
         label = label or (others[0] if len(others) == 1 else "")
         try:
-            said = labels_for(paths, str(table), video, label or "label")
+            found = labels_for(paths, str(table), video, label or "label")
         except ViewcacheError:
             continue  # the column names none of them, or one of them twice
-        classes = len({each for each in said.label if each is not None})
+        classes = len(found.label.drop_null().unique()) if not is_list(found.label.type) else 0
         rest = tuple(column for column in others if column != label)
-        yield Labels(str(table), video, label, rest, len(set(said.video.tolist())), classes)
+        yield Labels(str(table), video, label, rest, len(set(found.video.tolist())), classes)
 
 
 def _head(table: Path) -> list[str]:
@@ -93,6 +96,10 @@ def _head(table: Path) -> list[str]:
             import pyarrow.parquet as parquet
 
             names = [str(name) for name in parquet.read_schema(table).names]
+        elif table.suffix.lower() in JSON_SUFFIXES:
+            with table.open(encoding="utf-8-sig") as file:
+                first = json.loads(file.readline() or "{}")
+            names = list(first) if isinstance(first, dict) else []
         else:
             with table.open(encoding="utf-8-sig", newline="") as file:
                 names = next(csv.reader(file), [])

@@ -62,12 +62,17 @@ def title_of(task: TaskHandle, *parts: str) -> str:
     return " · ".join([task.name, *parts, f"seed {task.seed}"])
 
 
-def class_of(task: TaskHandle, label: int) -> str:
-    """A label in words: the name of the class, where it has one, and its number."""
-    if label < 0:
-        return "no label"
+def class_of(task: TaskHandle, label: int | Sequence[int]) -> str:
+    """A label, or several, in words: the name of each class, where it has one, and its number."""
+    labels = [label] if isinstance(label, int) else label
     classes = task.classes
-    return f"{classes[label]} ({label})" if label < len(classes) else f"label {label}"
+    words = [f"{classes[each]} ({each})" if each < len(classes) else f"label {each}" for each in labels if each >= 0]
+    return ", ".join(words) or "no label"
+
+
+def _label_at(batch: Batch, k: int) -> int | list[int]:
+    """The label of a clip, or the numbers of all where there may be several."""
+    return int(batch.label[k]) if batch.label.ndim == 1 else np.flatnonzero(batch.label[k]).tolist()
 
 
 def recipe_line(recipe: ClipRecipe) -> str:
@@ -79,7 +84,7 @@ def _caption(task: TaskHandle, batch: Batch, k: int, recipe: ClipRecipe) -> list
     times, frames = batch.time_s[k], batch.frame[k]
     first = [
         batch.videos[k],
-        class_of(task, int(batch.label[k])),
+        class_of(task, _label_at(batch, k)),
         *([recipe.segment] if recipe.segment else []),
         f"sample {recipe.sample}",
         f"{times.min():.2f} s to {times.max():.2f} s",
@@ -89,11 +94,12 @@ def _caption(task: TaskHandle, batch: Batch, k: int, recipe: ClipRecipe) -> list
 
 
 def _facts(task: TaskHandle, batch: Batch, k: int, recipe: ClipRecipe) -> dict[str, object]:
-    label, classes = int(batch.label[k]), task.classes
+    label, classes = _label_at(batch, k), task.classes
+    names = [classes[each] if 0 <= each < len(classes) else None for each in np.atleast_1d(label).astype(int).tolist()]
     return {
         "video": batch.videos[k],
         "label": label,
-        "class": classes[label] if 0 <= label < len(classes) else None,
+        "class": names[0] if isinstance(label, int) else names,
         "sample": recipe.sample,
         "item": recipe.item,
         "start_s": recipe.start_s,

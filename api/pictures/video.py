@@ -80,7 +80,7 @@ def video_picture(task: TaskHandle, name: str, epoch: int, columns: int, height:
         "video": name,
         "epoch": epoch,
         "seed": task.seed,
-        "label": video.label,
+        "label": video.label if isinstance(video.label, int) else list(video.label),
         "frames": video.frames,
         "clips": [_facts(clip, video) for clip in clips],
     }

@@ -10,6 +10,7 @@ In the order of work:
 - ``peer``: who is at the other end of a connection, and when that process ends
 - ``counted``: counters and progress as they travel
 - ``usage``: what a process and its descendants have taken of the CPU
+- ``field_wire``: further columns of a batch as they travel
 - ``transit``: memory for what a client cannot read itself
 - ``sessions``: what is kept for each client: seats, and what it holds
 - ``handing``: what is held for clients, where they can read it

@@ -13,6 +13,7 @@ __all__ = [
     "EvictedOf",
     "Failed",
     "Fetched",
+    "FieldOf",
     "FrameFacts",
     "Going",
     "Held",
@@ -140,6 +141,23 @@ class PlaceOf(Struct, frozen=True):
     """Offsets, sizes and checksums of its chunks; see `ChunkTable.to_bytes`."""
 
 
+class FieldOf(Struct, frozen=True):
+    """What a batch has of one further column of the label table: an array, lists of different lengths, or texts."""
+
+    name: str
+    dtype: str = ""
+    """Of the values, as NumPy writes it, such as ``<f4``; empty for texts."""
+    shape: tuple[int, ...] = ()
+    """Of the values."""
+    values: bytes = b""
+    offsets: bytes = b""
+    """int64 (b+1,), where each clip's values begin; empty where each clip has as many."""
+    texts: tuple[str | None, ...] = ()
+    """(b,) one for each clip."""
+    text_lists: tuple[tuple[str, ...], ...] = ()
+    """(b,) a list of texts for each clip."""
+
+
 class Fetched(Answer, tag="fetched"):
     """A batch, or a share of it. Arrays are little-endian, C order."""
 
@@ -151,7 +169,7 @@ class Fetched(Answer, tag="fetched"):
     keys: tuple[str, ...]
     videos: tuple[str, ...]
     label: bytes
-    """int64 (b,)."""
+    """int64 (b,); with ``classes`` float32 (b, classes)."""
     index: bytes
     """int64 (b,)."""
     frame: bytes
@@ -170,6 +188,10 @@ class Fetched(Answer, tag="fetched"):
     stalls: dict[str, float]
     audio: tuple[int, ...] = ()
     """Shape of the audio, (b,C,n), whose objects lie at further places behind those of the clips; empty = none."""
+    classes: int = 0
+    """How many there are, where a video may have several labels."""
+    fields: tuple[FieldOf, ...] = ()
+    """Further columns of the label table."""
 
 
 class Held(Answer, tag="held"):
@@ -214,7 +236,7 @@ class VideoFacts(Struct, frozen=True):
     uri: str
     extension: str
     key: str
-    label: int
+    label: int | tuple[int, ...]
     status: str
     error: str
     size: int
@@ -239,7 +261,7 @@ class FrameFacts(Answer, tag="frame_facts"):
 
     video_id: int
     video: str
-    label: int
+    label: int | tuple[int, ...]
     frame: int
     depth: int
     shape: tuple[int, int, int]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.service import answers, asks
 from viewcache.api.service.client import Client, Connected
+from viewcache.api.service.field_wire import field_values
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange
@@ -119,7 +120,7 @@ class AttachedTask:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels; see `TaskHandle.classes`."""
+        """The names of the labels; see `TaskHandle.classes`."""
         if self._about.grows:
             self._about = self.client.ask(answers.AboutTask, asks.About(self.name))
         return self._about.classes
@@ -342,7 +343,9 @@ class AttachedTask:
             epoch=place[0],
             iteration=place[1],
             video=video,
-            label=_array(fetched.label, "<i8", (count,)),
+            label=_array(fetched.label, "<f4", (count, fetched.classes))
+            if fetched.classes
+            else _array(fetched.label, "<i8", (count,)),
             index=_array(fetched.index, "<i8", (count,)),
             frame=_array(fetched.frame, "<i8", (count, *video.shape[1:-3])),
             time_s=_array(fetched.time_s, "<f8", (count, *video.shape[1:-3])),
@@ -353,6 +356,7 @@ class AttachedTask:
             videos=fetched.videos,
             keys=fetched.keys,
             audio=audio,
+            fields={field.name: field_values(field) for field in fetched.fields},
             waited_s=fetched.waited_s,
             stalls=fetched.stalls,
         )

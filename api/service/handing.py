@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.service import answers, asks
+from viewcache.api.service.field_wire import field_of
 from viewcache.api.service.sessions import Lease, Session
 from viewcache.api.service.transit import TRANSIT, Transit
 from viewcache.api.session.cache import Cache
@@ -179,7 +180,7 @@ def fetched_of(
         shape,
         batch.keys,
         batch.videos,
-        batch.label.astype("<i8").tobytes(),
+        batch.label.astype("<i8" if batch.label.ndim == 1 else "<f4").tobytes(),
         batch.index.astype("<i8").tobytes(),
         batch.frame.astype("<i8").tobytes(),
         batch.time_s.astype("<f8").tobytes(),
@@ -190,6 +191,8 @@ def fetched_of(
         batch.waited_s,
         dict(batch.stalls),
         audio,
+        0 if batch.label.ndim == 1 else batch.label.shape[1],
+        tuple(map(field_of, batch.fields, batch.fields.values())),
     )
 
 

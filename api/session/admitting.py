@@ -21,6 +21,14 @@ def check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) ->
             f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another "
             f"tag. What differs: {changed_keys(here, there)}",
         )
+    if task.dataset.fields != known.dataset.fields:
+        given, has = (", ".join(each.dataset.fields) or "none" for each in (task, known))
+        raise error_at(
+            task.place,
+            ConfigCode.GIVEN_TWICE,
+            f"the task {task.name!r} is open with the fields {has}, here it has {given}: end the service by `viewcache "
+            "stop` first, or ask for the same",
+        )
     if task.epochs > known.epochs:
         raise error_at(
             task.place,

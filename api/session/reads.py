@@ -99,9 +99,10 @@ class CacheReads(ABC):
         self.close()
 
     def classes(self, task: str) -> tuple[str, ...]:
-        """The distinct text labels of a task; a label's number is its place here. Empty without text labels.
+        """The names of a task's labels; a label's number is its place here. Empty if labels are numbers or none.
 
-        They are sorted; of a dataset that grows those that join later come behind.
+        They are those that the task lists, or else the distinct labels, sorted; of a dataset that grows those that join
+        later come behind.
 
         Raises:
             ViewNotFound: no such task.

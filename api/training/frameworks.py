@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, MissingExtra
+from viewcache.materializer.field_values import FieldValues, in_batch
 
 if TYPE_CHECKING:
     import torch
@@ -20,8 +21,9 @@ __all__ = ["FRAMEWORKS", "LAYOUTS", "Finish", "Framework"]
 LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
 """Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""
 
-ReadArrays = Mapping[str, NDArray[Any]]
-"""``video`` (b,T,C,H,W), or (b,V,T,C,H,W) of several views, and further arrays with a row for each clip."""
+ReadArrays = Mapping[str, FieldValues]
+"""``video`` (b,T,C,H,W), or (b,V,T,C,H,W) of several views, further arrays with a row for each clip, and fields of the
+label table."""
 
 Finish = Callable[[Any], Any]
 """Applies the operations that run at reading to the pixels."""
@@ -81,14 +83,18 @@ class Torch:
 
     def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
         """See `Framework.made`."""
-        tensors = {name: self._torch.from_numpy(array) for name, array in arrays.items()}
-        video = finish(tensors["video"])
-        tensors["video"] = video.permute(*_axes(video.ndim, layout))
+        tensors = {name: in_batch(values, self._tensor) for name, values in arrays.items() if name != "video"}
+        video = finish(self._torch.from_numpy(arrays["video"]))
+        return {"video": self._placed(video.permute(*_axes(video.ndim, layout))), **tensors}
+
+    def _tensor(self, array: NDArray[Any]) -> "torch.Tensor":
+        return self._placed(self._torch.from_numpy(array))
+
+    def _placed(self, tensor: "torch.Tensor") -> "torch.Tensor":
+        """A tensor where the batch goes."""
         if self._pin:
-            tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-        if self._device is not None:
-            tensors = {name: tensor.to(self._device, non_blocking=self._pin) for name, tensor in tensors.items()}
-        return tensors
+            tensor = tensor.pin_memory()
+        return tensor if self._device is None else tensor.to(self._device, non_blocking=self._pin)
 
 
 class Arrays:
@@ -153,13 +159,18 @@ class Jax:
 
     def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
         """See `Framework.made`. The copy is under way when this returns; the memory behind it is kept till then."""
-        sent: dict[str, Any] = self._jax.device_put(_finished(arrays, finish, layout), self._device)
-        return sent
+        made = _finished(arrays, finish, layout)
+        texts = {name: values for name, values in made.items() if isinstance(values, list)}
+        sent: dict[str, Any] = self._jax.device_put(
+            {name: each for name, each in made.items() if name not in texts}, self._device
+        )
+        return sent | texts
 
 
 def _finished(arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
     video = finish(arrays["video"])
-    return {**arrays, "video": video.transpose(_axes(video.ndim, layout))}
+    rest = {name: in_batch(values, lambda array: array) for name, values in arrays.items() if name != "video"}
+    return {"video": video.transpose(_axes(video.ndim, layout)), **rest}
 
 
 def _axes(dimensions: int, layout: str) -> Sequence[int]:

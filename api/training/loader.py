@@ -51,10 +51,10 @@ class Loader:
 
     Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make),
     ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T),
-    ``sample`` int64 (b,) ordinals of the clips among those of their video, and the numbers ``epoch`` and ``iteration``;
-    with ``even`` also ``valid`` bool (b,). A task that mixes clips adds ``label_mixed`` float32 (b,classes),
-    ``label_other`` int64 (b,) and ``lam`` float32 (b,).
-    A task with audio adds ``audio`` float32 (b,C,n).
+    ``sample`` int64 (b,) ordinals of the clips among those of their video, the task's ``fields``, and the numbers
+    ``epoch`` and ``iteration``; with ``even`` also ``valid`` bool (b,). Several labels are float32 (b, classes). A task
+    that mixes clips adds ``label_mixed`` float32 (b, classes), ``label_other`` like ``label``, ``lam`` float32 (b,);
+    one with audio adds ``audio`` float32 (b,C,n).
     A batch counts as read when it is handed out. It is a `torch.utils.data.IterableDataset`, for
     `DataLoader(loader, batch_size=None)`; with workers where a service owns the cache.
     """
@@ -396,13 +396,14 @@ class Loader:
         if isinstance(batch, dict):
             return batch
         handle = self._cache.task(self.task)
-        arrays = {"video": batch.video, **batch.per_clip}
+        arrays = {"video": batch.video, **batch.per_clip, **batch.fields}
         finish: Finish = handle.finish
         if mixture is not None:
             arrays |= mixture.labels(batch)
             finish = partial(handle.finish, mixing=mixture.mixing)
         if self.even:
-            arrays = filled_up(arrays, -(-handle.videos_per_batch // self.world) * handle.samples_per_video)
+            clips = -(-handle.videos_per_batch // self.world) * handle.samples_per_video
+            arrays = filled_up(arrays, clips, batch.fields)
         made = self._framework.made(arrays, finish, self.layout)
         return made | {"epoch": batch.epoch, "iteration": batch.iteration}
 

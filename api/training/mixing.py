@@ -21,8 +21,8 @@ class Mixture:
     """A rank's part of a batch, and what it is mixed with."""
 
     mixing: Mixing
-    labels_before: NDArray[np.int64]
-    """(m,) of the clips before the first."""
+    labels_before: NDArray[Any]
+    """(m,) of the clips before the first, or (m, k) where videos may have several."""
     video_before: str
     """Whose they are."""
     classes: int
@@ -31,7 +31,7 @@ class Mixture:
         """The labels of what the clips become.
 
         Returns:
-            ``label_other``: (b,) int64, the partner's label; ``lam``: (b,) float32, the share of the clip itself;
+            ``label_other``: the partner's label, as ``label`` is; ``lam``: (b,) float32, the share of the clip itself;
             ``label_mixed``: (b, classes) float32, that share of its label and the rest of its partner's.
 
         Raises:
@@ -39,6 +39,17 @@ class Mixture:
         """
         own, samples = batch.label, len(self.labels_before)
         both = np.concatenate([self.labels_before, own])
+        other, lam = both[: len(own)], self.mixing.mix.lam(*batch.video.shape[-2:])
+        shares = {"label_other": other, "lam": np.full(len(own), lam, np.float32)}
+        mixed = np.zeros((len(own), self.classes), np.float32)
+        if own.ndim == 2:  # a video without any of its labels has none to mix, and says so by zeros
+            if own.shape[1] > self.classes:
+                raise BadInput(
+                    f"task {batch.task!r} has labels of {own.shape[1]} classes, and num_classes is {self.classes}: "
+                    "raise it, or leave it out where labels are text"
+                )
+            mixed[:, : own.shape[1]] = np.float32(lam) * own + np.float32(1 - lam) * other
+            return shares | {"label_mixed": mixed}
         wrong = np.flatnonzero((both < 0) | (both >= self.classes))
         if len(wrong):
             video = self.video_before if wrong[0] < samples else batch.videos[wrong[0] - samples]
@@ -48,13 +59,10 @@ class Mixture:
                 f"video {video!r} of task {batch.task!r} {says}, so it cannot be mixed: label it, or leave it out, as "
                 "by where: label IS NOT NULL"
             )
-        other = both[: len(own)]
-        lam = self.mixing.mix.lam(*batch.video.shape[-2:])
-        mixed = np.zeros((len(own), self.classes), np.float32)
         rows = np.arange(len(own))
         mixed[rows, own] = lam
         mixed[rows, other] += np.float32(1 - lam)
-        return {"label_other": other, "lam": np.full(len(own), lam, np.float32), "label_mixed": mixed}
+        return shares | {"label_mixed": mixed}
 
 
 class MixedBatches:

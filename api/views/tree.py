@@ -19,6 +19,7 @@ from viewcache.api.views.paths import AT, NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
+from viewcache.materializer.field_values import as_lists
 from viewcache.materializer.media.source import is_local, local_path
 from viewcache.materializer.reading.batch import Batch, Buffers
 from viewcache.materializer.reading.values import FrameRequest, VideoInfo
@@ -311,8 +312,9 @@ class ViewTree:
         """Metadata of what a path names, as plain values (SAND's getxattr): ``kind`` and, by kind, what it shows.
 
         Frames, views and groups have ``shape``, ``dtype``, ``index`` (video ids), ``videos``, ``label``, ``frame``,
-        ``time_s`` (seconds) and ``keys`` (of the objects); lists have one element per clip. A folder says what a loop
-        over it needs: ``epochs``, ``iterations``, ``classes``. No pixel is made for it.
+        ``time_s`` (seconds) and ``keys`` (of the objects); lists have one element per clip. Views and groups also have
+        ``fields``, further columns of the label table by name. A folder says what a loop over it needs: ``epochs``,
+        ``iterations``, ``classes``. No pixel is made for it.
         """
         where = parse_path(path)
         if self.entry(path).is_folder and where.kind != NodeKind.ZARR:
@@ -361,7 +363,7 @@ class ViewTree:
             "dtype": "uint8",
             "index": [frame.video_id],
             "videos": [frame.video],
-            "label": [frame.label],
+            "label": [_plain_label(frame.label)],
             "frame": [frame.frame],
             "time_s": [frame.time_s],
             "keys": [frame.key],
@@ -411,7 +413,7 @@ def _about_video(task: str, video: VideoInfo) -> dict[str, Any]:
         "task": task,
         "index": [video.video_id],
         "videos": [video.name],
-        "label": [video.label],
+        "label": [_plain_label(video.label)],
         "status": video.status,
         "keys": [video.key],
     }
@@ -424,6 +426,16 @@ def _about_video(task: str, video: VideoInfo) -> dict[str, Any]:
             "codec": video.codec,
         }
     return about
+
+
+def _numbers(label: NDArray[np.float32]) -> list[int]:
+    """The numbers of the classes that a clip has."""
+    found: list[int] = np.flatnonzero(label).tolist()
+    return found
+
+
+def _plain_label(label: int | tuple[int, ...]) -> int | list[int]:
+    return label if isinstance(label, int) else list(label)
 
 
 def _npy_size(shape: tuple[int, ...]) -> int:
@@ -439,7 +451,9 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "dtype": "uint8",
         "index": batch.index.tolist(),
         "videos": list(batch.videos),
-        "label": batch.label.tolist(),
+        "label": batch.label.tolist()
+        if batch.label.ndim == 1
+        else [np.flatnonzero(each).tolist() for each in batch.label],
         "frame": batch.frame.tolist(),
         "time_s": batch.time_s.tolist(),
         "sample": batch.sample.tolist(),
@@ -447,4 +461,5 @@ def _plain(batch: Batch) -> dict[str, Any]:
         "start_s": batch.start_s.tolist(),
         "end_s": [None if each == np.inf else each for each in batch.end_s.tolist()],  # JSON has no infinity
         "keys": list(batch.keys),
+        "fields": {name: as_lists(values) for name, values in batch.fields.items()},
     }

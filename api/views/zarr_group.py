@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.views.payload import Payload
+from viewcache.materializer.field_values import FieldValues, Ragged, as_lists, is_text
 from viewcache.materializer.reading.batch import PER_CLIP, Batch
 
 __all__ = ["view_group"]
 
+_TIMED = ("frame", "time_s")
+"""Arrays with an entry for each frame."""
 _CLIP = ("time", "channel", "height", "width")
 
 
@@ -34,6 +37,7 @@ def view_group(
         "iteration": batch.iteration,
         "videos": list(batch.videos),
         "keys": list(batch.keys),
+        "texts": {name: as_lists(each) for name, each in batch.fields.items() if is_text(each)},
     }
     files = {"zarr.json": _json({"zarr_format": 3, "node_type": "group", "attributes": attributes})}
     files |= _video(batch.video.shape, load)
@@ -41,7 +45,17 @@ def view_group(
         files |= _by_clip("audio", batch.audio.shape, "float32", ("clip", "channel", "sample"), hear)
     for name in PER_CLIP:
         files |= _small(name, np.asarray(getattr(batch, name)))
+    for name, values in batch.fields.items():
+        files |= _field(name, values)
     return files
+
+
+def _field(name: str, values: FieldValues) -> dict[str, Payload]:
+    """A further column: an array, or a group of values and offsets; texts are attributes of the batch's group."""
+    if isinstance(values, Ragged):
+        group = {f"{name}/zarr.json": _json({"zarr_format": 3, "node_type": "group", "attributes": {}})}
+        return group | _small(f"{name}/values", values.values) | _small(f"{name}/offsets", values.offsets)
+    return _small(name, values) if isinstance(values, np.ndarray) else {}
 
 
 def _video(shape: tuple[int, ...], load: Callable[[range], NDArray[np.uint8]]) -> dict[str, Payload]:
@@ -66,17 +80,23 @@ def _one(load: Callable[[range], NDArray[np.uint8]], number: int) -> Callable[[r
 
 
 def _small(name: str, values: NDArray[np.generic]) -> dict[str, Payload]:
-    names = ("clip", "stream", "time") if values.ndim == 3 else ("clip", "time")[: values.ndim]
     data = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"))).tobytes()
-    return {
-        f"{name}/zarr.json": _array(values.shape, values.shape, values.dtype.name, names),
-        f"{name}/c" + "/0" * values.ndim: Payload(data),
-    }
+    chunk = tuple(max(1, length) for length in values.shape)
+    files = {f"{name}/zarr.json": _array(values.shape, chunk, values.dtype.name, _dimensions(name, values.ndim))}
+    return files | ({f"{name}/c" + "/0" * values.ndim: Payload(data)} if values.size else {})
 
 
-def _array(shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str, names: tuple[str, ...]) -> Payload:
+def _dimensions(name: str, count: int) -> tuple[str | None, ...]:
+    """Names of an array's axes, where they have one."""
+    if name in _TIMED:
+        return ("clip", "stream", "time") if count == 3 else ("clip", "time")
+    first = None if "/" in name else "clip"
+    return (first, *("class" if name == "label" else None for _ in range(count - 1)))
+
+
+def _array(shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str, names: tuple[str | None, ...]) -> Payload:
     codec: dict[str, object] = {"name": "bytes"}
-    if dtype != "uint8":
+    if dtype not in ("uint8", "bool"):
         codec["configuration"] = {"endian": "little"}
     return _json(
         {
@@ -86,7 +106,7 @@ def _array(shape: tuple[int, ...], chunk: tuple[int, ...], dtype: str, names: tu
             "data_type": dtype,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": 0,
+            "fill_value": False if dtype == "bool" else 0,
             "codecs": [codec],
             "attributes": {},
             "dimension_names": names,

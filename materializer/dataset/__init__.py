@@ -6,7 +6,9 @@ In the order of work:
 - ``roots``: how several places of a dataset are told apart, and list files
 - ``discover``: the files of a folder, glob, URL, list file or several of these
 - ``names``: a video's name from its path, and back
-- ``labels``: a label table: labels, segments and further columns
+- ``table``: a label table as columns: CSV, Parquet or JSON lines
+- ``labels``: labels, segments and further columns, matched to the videos
+- ``split``: which part of a split dataset each item is in
 - ``predicate``: the SQL predicate, in a process with limits
 - ``scan``: look into files: their headers, or every packet
 - ``scan_worker``: the process that does it
@@ -23,10 +25,13 @@ In the order of work:
 - ``replaced``: files with other content than when they were drawn: refused, told of, or made versions
 - ``listing``: list a dataset, look into what is new, record both; what came and went
 - ``growing``: list a dataset that grows again, for each generation that is about to be drawn
-- ``classes``: the numbers of text labels
+- ``classes``: the numbers of labels, one or several of an item
 - ``segments``: items, whole videos and segments of them: which frames each has
 - ``said``: which items a label table makes of the files, and what it says of each
+- ``fields``: further columns that come with the clips of a batch
 - ``columns``: what a label table says, as rows of the catalog
+- ``weights``: how often each video comes in an epoch
+- ``annotations``: all that is said of a dataset's videos beside their pixels
 - ``fit``: which videos fit a task in size, rate and length
 - ``dataset``: a task's items: what may be drawn, and what stands in for bad ones
 """

@@ -1,27 +1,42 @@
-"""Classes of a dataset's videos: the distinct text labels, and the number that each label gets."""
+"""Classes of a dataset's videos: the distinct text labels, and the number that each label gets.
 
-from collections.abc import Iterable, Mapping, Sequence
+A label is one value, or a list of them. The names are those of the labels themselves, or a list that is given, which
+makes the numbers the same for every task that has it, whatever labels it happens to see.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["class_names", "class_numbers", "first_epochs"]
+from viewcache.errors import BadInput
+from viewcache.materializer.dataset.table import as_text, is_list, typed
+from viewcache.suggest import did_you_mean
+
+__all__ = ["Classes", "class_names", "first_epochs", "separated"]
+
+_NAMED = 5
+"""Labels that an error names."""
 
 
-def class_names(labels: Sequence[object], drawn: Mapping[str, int] | None = None) -> tuple[str, ...]:
-    """The distinct text labels; a label's number is its place here. Empty if labels are numbers or none.
+def class_names(labels: pa.Array, drawn: Mapping[str, int] | None = None) -> tuple[str, ...]:
+    """The distinct text labels; a label's number is its place here. Empty if labels are whole numbers or none.
 
     Args:
-        labels: of all videos.
+        labels: of all videos, one value each.
         drawn: label → first epoch that has a video of it. These come first and in that order, so that a label keeps
             its number when others come later; labels of one epoch, and those that are not drawn, are sorted.
     """
-    given = [label for label in labels if label is not None]
-    if all(isinstance(label, int) and not isinstance(label, bool) for label in given):
+    if pa.types.is_integer(labels.type) or pa.types.is_null(labels.type):
         return ()
     first = drawn or {}
-    names = {str(label) for label in given} | first.keys()
+    names = set(pc.unique(as_text(labels.drop_null())).to_pylist()) | first.keys()
     return tuple(sorted(names, key=lambda name: (name not in first, first.get(name, 0), name)))
 
 
@@ -40,16 +55,132 @@ def first_epochs(drawn: Iterable[Mapping[str, Any]], label_of: Mapping[int, obje
     return first
 
 
-def class_numbers(labels: Sequence[object], names: Sequence[str]) -> NDArray[np.int64]:
-    """(labels,) the number of each by `class_names`; -1 where there is no label."""
-    number = {name: k for k, name in enumerate(names)}
-    return np.array([_number(label, number) for label in labels], np.int64)
+def separated(labels: pa.Array, separator: str) -> pa.Array:
+    """Labels of text as lists: what stands between the separators, without blanks around it.
+
+    Raises:
+        BadInput: they are lists already.
+    """
+    if is_list(labels.type):
+        raise BadInput(f"label_separator: {separator!r} is for labels of text, and these are lists already")
+    parts = pc.split_pattern(as_text(labels), separator)
+    found = [None if each is None else [word for part in each if (word := part.strip())] for each in parts.to_pylist()]
+    flat = typed(word for each in found for word in each or ())
+    ends = np.cumsum([len(each or ()) for each in found])
+    offsets = pa.array(np.concatenate([[0], ends]), pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, flat)
 
 
-def _number(label: object, number: Mapping[str, int]) -> int:
-    if label is None:
-        return -1
-    if number:
-        return number[str(label)]
-    assert isinstance(label, int)  # there are no classes for whole numbers only
-    return label
+@dataclass(frozen=True)  # no slots: the numbers are cached
+class Classes:
+    """The classes of a dataset and the numbers of its videos' labels."""
+
+    labels: pa.Array
+    """(videos,) one value each, or a list each; null where there is none."""
+    names: tuple[str, ...]
+    """A label's number is its place here; empty if labels are whole numbers, which stand for themselves, or none."""
+    given: bool = False
+    """Whether the names come from the configuration."""
+
+    @property
+    def is_multi(self) -> bool:
+        """Whether a video may have several labels."""
+        return is_list(self.labels.type)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether labels are whole numbers that stand for themselves, or there are none."""
+        return not self.names
+
+    @cached_property
+    def count(self) -> int:
+        """How many classes there are, which is how wide the labels of several classes are."""
+        return len(self.names) or int(self._flat.max(initial=-1)) + 1
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        """(videos + 1,) where the labels of each video begin among all."""
+        if not self.is_multi:
+            return np.arange(len(self.labels) + 1)
+        lengths = pc.fill_null(pc.list_value_length(self.labels), 0).to_numpy(zero_copy_only=False)
+        return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+    @cached_property
+    def _values(self) -> pa.Array:
+        """All labels, one after the other."""
+        return pc.list_flatten(self.labels) if self.is_multi else self.labels
+
+    @cached_property
+    def _flat(self) -> NDArray[np.int64]:
+        """The number of each label; -1 where there is none, or it is none of the classes."""
+        values = self._values
+        if pa.types.is_null(values.type):
+            return np.full(len(values), -1, np.int64)
+        if pa.types.is_integer(values.type) and not self._looks_up_numbers:
+            numbers: NDArray[np.int64] = pc.fill_null(values, -1).to_numpy(zero_copy_only=False)
+            return np.where(numbers < len(self.names), numbers, -1) if self.names else numbers
+        found = pc.index_in(as_text(values), pa.array(self.names, pa.large_string()))
+        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
+
+    @property
+    def _looks_up_numbers(self) -> bool:
+        """Whether whole numbers are looked up among the names, because all of these are whole numbers."""
+        return bool(self.names) and all(name.removeprefix("-").isdecimal() for name in self.names)
+
+    def check(self, chosen: NDArray[np.bool_]) -> None:
+        """Refuse labels of chosen videos that are none of the classes.
+
+        Args:
+            chosen: (videos,) which are looked at.
+
+        Raises:
+            BadInput: the message names the labels.
+        """
+        of_video = np.repeat(chosen, np.diff(self._offsets))
+        there = ~self._values.is_null().to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(of_video & there & (self._flat < 0))
+        if not len(wrong) or not (self.given or self.is_multi):
+            return
+        values = sorted(set(as_text(self._values.take(pa.array(wrong))).to_pylist()))
+        told = ", ".join(map(repr, values[:_NAMED])) + (f" and {len(values) - _NAMED} more" if values[_NAMED:] else "")
+        if not self.given:
+            raise BadInput(f"the labels {told} are below 0: several labels of a video are names, or numbers from 0")
+        hint = did_you_mean(values[0], self.names)
+        raise BadInput(
+            f"{told} {'is a label' if len(values) == 1 else 'are labels'} of the table and not among the "
+            f"{len(self.names)} names of classes ({', '.join(map(repr, self.names[:_NAMED]))}"
+            f"{', …' if self.names[_NAMED:] else ''})" + (f"; {hint}" if hint else "")
+        )
+
+    def numbers(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The labels of some videos: int64 (n,) class numbers, -1 for none.
+
+        Where a video may have several, float32 (n, `count`), 1 for each that it has: what losses such as
+        ``BCEWithLogitsLoss`` take.
+        """
+        if not self.is_multi:
+            return self._flat[rows]
+        out = np.zeros((len(rows), self.count), np.float32)
+        for k, row in enumerate(rows.tolist()):
+            out[k, self.of(row)] = 1
+        return out
+
+    def recorded(self, label: str | None) -> Any:
+        """As an element of `numbers`, a label that is on record as text, of what the table does not have any more."""
+        if self.is_multi:
+            row = np.zeros(self.count, np.float32)
+            for each in [] if label is None else json.loads(label):
+                row[self._number(str(each))] += 1 if self._number(str(each)) >= 0 else 0
+            return np.minimum(row, 1)
+        return -1 if label is None else self._number(label)
+
+    def _number(self, label: str) -> int:
+        if label in self.names:
+            return self.names.index(label)
+        whole = label.lstrip("-").isdecimal() and self.is_numbered and pa.types.is_integer(self._values.type)
+        return int(label) if whole and (not self.is_multi or int(label) < self.count) else -1
+
+    def of(self, row: int) -> tuple[int, ...]:
+        """The class numbers of one video, each once; none where it has no label."""
+        mine = self._flat[self._offsets[row] : self._offsets[row + 1]]
+        return tuple(np.unique(mine[mine >= 0]).tolist())

@@ -1,22 +1,20 @@
 """What a label table says of a dataset's items, as rows of the catalog and for predicates: labels, further columns."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
-from viewcache.materializer.dataset.labels import Value
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
+from viewcache.materializer.dataset.table import as_text, is_list
 
 __all__ = ["predicate_table", "record_columns", "record_labels"]
 
 
-def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said) -> pa.Table:
+def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said, labels: pa.Array) -> pa.Table:
     """What a predicate can name: the items' own columns and those of the label table.
 
     A video's name is ``video``, as in the catalog's relations, and ``name``.
@@ -25,6 +23,7 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said) -> p
         items: of the dataset.
         good: (files,) whether the task can use each.
         said: of each item.
+        labels: of each item.
 
     Returns:
         One row for each item that may be drawn, in their order.
@@ -39,7 +38,7 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said) -> p
         "video": of_files(pa.array(files.names)),
         "name": of_files(pa.array(files.names)),
         "path": of_files(pa.array(files.paths)),
-        "label": _as_column(said.labels),
+        "label": labels,
         "frames": of_files(pa.array(files.frames)),
         "fps": of_files(files.column("fps")),
         "duration_s": of_files(files.column("duration_s")),
@@ -48,62 +47,48 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said) -> p
         "codec": of_files(files.column("codec")),
         "status": of_files(status),
     }
-    for name in sorted(said.columns):
-        columns.setdefault(name, _as_column(said.columns[name]))
+    for name in sorted(said.others):
+        columns.setdefault(name, said.column(name))
     if not items.is_whole.all():
         columns.setdefault("start_s", pa.array(items.start_s, mask=items.start_s == -np.inf))
         columns.setdefault("end_s", pa.array(items.end_s, mask=items.end_s == np.inf))
     return pa.table(columns).filter(pa.array(said.listed))
 
 
-def _as_column(values: Sequence[object]) -> pa.Array:
-    """An Arrow column; one of mixed kinds becomes text."""
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else str(value) for value in values])
-
-
-def record_labels(catalog: Catalog, items: KnownItems, said: Said) -> None:
-    """Record the labels of the items that may be drawn, where they are not what is recorded."""
-    videos: dict[int, str | None] = {}
-    segments: dict[int, str | None] = {}
-    for at in np.flatnonzero(said.listed).tolist():
-        label = said.labels[at]
-        text = None if label is None else str(label)
-        if text != said.recorded[at]:
-            (videos if items.are_videos[at] else segments)[int(items.ids[at])] = text
-    catalog.set_labels(videos)
-    catalog.set_item_labels(segments)
+def record_labels(catalog: Catalog, items: KnownItems, said: Said, labels: pa.Array) -> None:
+    """Record the labels of the items that may be drawn, where they are not what is recorded; several as a JSON list."""
+    texts, before = as_text(labels), pa.array(said.recorded, pa.large_string())
+    same = pc.or_(pc.fill_null(pc.equal(texts, before), False), pc.and_(texts.is_null(), before.is_null()))
+    changed = said.listed & ~np.asarray(same.to_numpy(zero_copy_only=False))
+    for are_videos, record in ((True, catalog.set_labels), (False, catalog.set_item_labels)):
+        at = np.flatnonzero(changed & (items.are_videos == are_videos))
+        record(dict(zip(items.ids[at].tolist(), texts.take(pa.array(at)).to_pylist(), strict=True)))
 
 
 def record_columns(catalog: Catalog, items: KnownItems, said: Said) -> None:
-    """Record the label table's further columns, by item, where they are not what is recorded."""
-    if not said.columns:
+    """Record the label table's further columns, by item, where they are not what is recorded; those of lists are not.
+
+    An array of each item would fill a catalog, and SQL has little use for it.
+    """
+    columns = {name: said.column(name) for name in said.others}
+    rows = [_column_rows(items.ids, name, values) for name, values in columns.items() if not is_list(values.type)]
+    given = pa.concat_tables([schemas.empty(schemas.VIDEO_COLUMN), *rows])
+    if not given.num_rows:
         return
-    names = ["video_id", "name", "text_value", "number_value"]
-    table = _column_rows(items.ids, said.columns)
-    known = catalog.load_video_columns(items.files.dataset_id).select(names).cast(table.schema)
-    asked = pa.array(np.union1d(items.ids[said.named], table["video_id"].to_numpy()))
-    known = known.filter(pc.is_in(known["video_id"], asked))
-    if table.equals(known):
-        return
-    rows, before = (set(zip(*(each[name].to_pylist() for name in names), strict=True)) for each in (table, known))
-    changed = pa.array({row[0] for row in rows ^ before}, pa.int64())
-    catalog.set_video_columns(table.filter(pc.is_in(table["video_id"], changed)))
+    names = schemas.VIDEO_COLUMN.names
+    known = catalog.load_video_columns(items.files.dataset_id).select(names).cast(schemas.VIDEO_COLUMN)
+    sides = [side.append_column("side", [np.full(len(side), k)]) for k, side in ((1, given), (2, known))]
+    found = pa.concat_tables(sides).group_by(names).aggregate([("side", "sum")])
+    unlike = found.filter(pc.less(found["side_sum"], 3))["video_id"]  # on one side only
+    catalog.set_video_columns(given.filter(pc.is_in(given["video_id"], pc.unique(unlike))))
 
 
-def _column_rows(ids: NDArray[np.int64], columns: Mapping[str, Sequence[Value]]) -> pa.Table:
-    """One row for each value, by item and column."""
-    parts = []
-    for name, values in columns.items():
-        there = [at for at, value in enumerate(values) if value is not None]
-        given = [values[at] for at in there]
-        part = {
-            "video_id": pa.array(ids[there], pa.int64()),
-            "name": pa.array([name] * len(there), pa.string()),
-            "text_value": pa.array(list(map(str, given)), pa.string()),
-            "number_value": pa.array([float(v) if isinstance(v, int | float) else None for v in given], pa.float64()),
-        }
-        parts.append(pa.table(part))
-    return pa.concat_tables(parts).sort_by([("video_id", "ascending"), ("name", "ascending")]).combine_chunks()
+def _column_rows(ids: NDArray[np.int64], name: str, values: pa.Array) -> pa.Table:
+    """One row for each value of a column, by item."""
+    there = values.is_valid()
+    kept = values.filter(there)
+    kind = kept.type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    number = kept.cast(pa.float64(), safe=False) if is_number else pa.nulls(len(kept), pa.float64())
+    columns = [pa.array(ids).filter(there), pa.array([name] * len(kept), pa.string()), as_text(kept), number]
+    return pa.table(columns, schemas.VIDEO_COLUMN.names).cast(schemas.VIDEO_COLUMN)

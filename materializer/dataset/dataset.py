@@ -6,6 +6,7 @@ An item is a whole video or a segment of one (`segments`). Ids are those of item
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,15 +15,17 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
-from viewcache.materializer.dataset.classes import class_names, class_numbers, first_epochs
-from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
+from viewcache.materializer.dataset.annotations import Annotations
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.fit import Fit, ItemFit
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.said import known_items
 from viewcache.materializer.dataset.segments import Items
+from viewcache.materializer.dataset.split import selection_words
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.dataset.versions import missing_reason
+from viewcache.materializer.dataset.weights import epoch_length
+from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import shown
@@ -58,18 +61,13 @@ class Dataset:
         """Those that can be named: what may be drawn, and what may have been drawn before."""
         self._of_items = ItemFit(self._fit, self.items)
         self._said = said
-        if spec.labels is not None:
-            record_labels(catalog, self.items, said)
-        record_columns(catalog, self.items, said)
-        labels = [said.labels[at] for at in np.flatnonzero(said.listed).tolist()]
-        recorded = [] if drawn is None or spec.labels is None else drawn.to_pylist()
-        label_of = dict(zip(self.items.ids[said.listed].tolist(), labels, strict=True))
-        self._classes = class_names(labels, first_epochs(recorded, label_of))
-        self._is_numbered = not self._classes and any(label is not None for label in labels)
-        self._chosen = self._where() & files.there[self.items.file]
-        """(items,) whether the predicate selects each, of those that are there."""
+        self._annotations = Annotations(spec, self.items, said, catalog, drawn)
+        selected = self._where() & files.there[self.items.file]
+        self._chosen = selected & self._annotations.part_mask(selected)
+        """(items,) whether the predicate and the split select each, of those that are there."""
         if spec.grows:  # a video whose row is still to come waits for it, so that no batch has it without its label
             self._chosen &= said.named | (spec.labels is None)
+        self._annotations.check(self._chosen, sampling.videos_per_batch * sampling.samples_per_video)
         self._left_out_for: dict[int, str] = {}
         """Row of an item that the task cannot use, though it can be decoded → why."""
 
@@ -109,7 +107,7 @@ class Dataset:
     def _where(self) -> NDArray[np.bool_]:
         chosen = self._said.listed.copy()
         if self.spec.where is not None:
-            table = predicate_table(self.items, self._fit.good(), self._said)
+            table = self._annotations.predicate_table(self._fit.good())
             chosen[chosen] = matching(table, self.spec.where)
         return chosen
 
@@ -124,7 +122,7 @@ class Dataset:
         if not self.files.there.any():
             raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
-            raise BadInput(f"task {task.name!r}: where: {self.spec.where!r} selects none of {len(self)} videos")
+            raise BadInput(f"task {task.name!r}: {selection_words(self.spec)} selects none of {len(self)} videos")
         good = self._of_items.good()
         bad = np.flatnonzero(self._chosen & ~good)
         if len(bad) and self.spec.on_bad_video == OnBadVideo.RAISE:
@@ -146,8 +144,21 @@ class Dataset:
 
     @property
     def selects(self) -> int:
-        """How many items the predicate selects, good and bad."""
+        """How many items the predicate and the split select, good and bad."""
         return int(self._chosen.sum())
+
+    def weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """(n,) how often some items come in an epoch of all of them, on average; None where each comes once."""
+        return None if self.spec.weighted is None else self._annotations.weights(self._rows_of(ids))
+
+    def strata(self, ids: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """(n,) which value each of some items has of those that come equally often; None where none do."""
+        return self._annotations.strata(self._rows_of(ids))
+
+    def epoch_like(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """As many ids as an epoch of some items has positions: these, each once, but for weights."""
+        weights = self.weights(ids)
+        return ids if weights is None else np.resize(ids, epoch_length(weights))
 
     def overlaps(self, other: "Dataset") -> bool:
         """Whether both select an item, good or bad, that they have in common."""
@@ -370,7 +381,9 @@ class Dataset:
             return why
         file = int(self.items.file[row])
         if not self._chosen[row] and not self.is_past(item_id):
-            return f"{files.uris[file]}{self.items.segment(row)} is not selected by where: {self.spec.where!r} any more"
+            return (
+                f"{files.uris[file]}{self.items.segment(row)} is not selected by {selection_words(self.spec)} any more"
+            )
         return self._of_items.too_short(row, span)
 
     def too_little(self, item_id: int, span: int) -> str:
@@ -422,29 +435,26 @@ class Dataset:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, see `class_names`; a label's number is its place here."""
-        return self._classes
+        """The names of the labels, see `Classes`; a label's number is its place here."""
+        return self._annotations.classes.names
 
     @property
     def is_numbered(self) -> bool:
         """Whether its labels are whole numbers, which stand for themselves."""
-        return self._is_numbered
+        return self._annotations.classes.is_numbered and self._annotations.has_labels()
 
-    @cached_property
-    def _numbers(self) -> NDArray[np.int64]:
-        """(items,) class numbers; -1 where there is no label."""
-        said, out = self._said, np.full(len(self.items), -1, np.int64)
-        listed = np.flatnonzero(said.listed)
-        out[listed] = class_numbers([said.labels[at] for at in listed.tolist()], self._classes)
-        for at in np.flatnonzero(~said.listed).tolist():  # what the table does not name any more has its last label
-            label = said.recorded[at]
-            if label is not None and label in self._classes:
-                out[at] = self._classes.index(label)
-            elif label is not None and self._is_numbered and label.lstrip("-").isdecimal():
-                out[at] = int(label)
-        return out
+    def labels(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        """The labels of some items; see `Classes.numbers`."""
+        return self._annotations.labels(self._rows_of(ids))
 
-    def labels(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The class number of each item; -1 where it has no label."""
+    def label(self, item_id: int) -> int | tuple[int, ...]:
+        """The class number of one item, -1 without a label; where items may have several, the numbers of all."""
+        return self._annotations.label(self.items.row_of[item_id])
+
+    def fields(self, ids: NDArray[np.int64]) -> dict[str, FieldValues]:
+        """The further columns that come with the clips of some items."""
+        return self._annotations.fields(self._rows_of(ids))
+
+    def _rows_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         row_of = self.items.row_of
-        return self._numbers[[row_of[each] for each in ids.tolist()]]
+        return np.array([row_of[each] for each in ids.tolist()], np.int64)

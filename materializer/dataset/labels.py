@@ -1,44 +1,38 @@
-"""Labels, segments and further columns of a dataset's videos, from a CSV or Parquet table or from folder names.
+"""Labels, segments and further columns of a dataset's videos, from a label table or from folder names.
 
 Rows are matched to videos by path, by path without extension, or by file name where that is unique. A table is read and
 kept by columns: one of hundreds of thousands of segments takes no more than as many videos do.
 """
 
 import csv
-import io
+import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from viewcache.catalog.files import read_regular
-from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.errors import BadInput
 from viewcache.materializer.dataset.names import escape, names_for, stem
+from viewcache.materializer.dataset.table import as_text, read_table
 from viewcache.materializer.media.source import is_local, local_path, shown
+from viewcache.materializer.spec import FOLDERS
 
-__all__ = ["END", "START", "Labels", "Value", "has_segments", "labels_for"]
-
-Value = str | int | float | bool | None
-_Columns = dict[str, list[Value]]
-"""A table: every column has one value a row."""
+__all__ = ["END", "LABEL", "START", "Labels", "has_segments", "labels_for", "taken"]
 
 LABEL = "label"
 """Default name of the column with the label."""
 START, END = "start_s", "end_s"
 """Default names of the columns that make a row a segment of its video."""
 
-MOST_BYTES = 1 << 30
-"""Of a table: more than any list of videos takes, less than what a machine that reads it has."""
-MOST_ROWS = 10_000_000
-"""Of a table: a small Parquet file may announce any number of rows."""
-
-
 LONGEST_HEAD = 1 << 20
-"""Bytes of the first line of a CSV, with the names of its columns."""
+"""Bytes of the first line of a table of text, with the names of its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +41,21 @@ class Labels:
 
     video: NDArray[np.int64]
     """(n,) the place of each row's video among the paths."""
-    label: Sequence[Value]
-    """(n) of each row."""
-    columns: Mapping[str, Sequence[Value]] = field(default_factory=dict)
-    """All further columns, by name; (n) values each."""
+    label: pa.Array
+    """(n,) of each row, of the type that the table has; null where there is none."""
+    table: pa.Table
+    """All rows of the table, each column as it stands there; without columns where there is no table."""
+    rows: NDArray[np.int64]
+    """(n,) which rows of the table they are."""
+    others: tuple[str, ...] = ()
+    """The table's further columns, in its order."""
     segments: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     """(n,) where the segment of each row begins and where it ends, in seconds; -inf and inf where the table leaves that
     open. None for a table of one row a video."""
+
+    def column(self, name: str) -> pa.Array:
+        """(n,) a further column."""
+        return taken(self.table[name], self.rows)
 
 
 def labels_for(
@@ -64,17 +66,20 @@ def labels_for(
     names: Sequence[str] | None = None,
     start_column: str = START,
     end_column: str = END,
+    *,
+    some: bool = True,
 ) -> Labels:
     """What is said of a dataset's videos.
 
     Args:
         paths: relative paths of the videos.
-        labels: path or URL of a CSV or Parquet table, ``folders``, or None.
+        labels: path or URL of a CSV, Parquet or JSON lines table, ``folders``, or None.
         video_column: the column that names the video.
         label_column: the column that holds the label; the default one may be missing.
         names: of the videos, as `names_for` gives them; None = as if all were new.
         start_column: the column that says where a row's segment begins, in seconds; the default one may be missing.
         end_column: the same of where it ends.
+        some: whether it is an error that the table names none of them, or one of them twice.
 
     Returns:
         The rows that name one of the videos; others are for another part of the dataset.
@@ -84,42 +89,51 @@ def labels_for(
         BadInput: it cannot be read, lacks a column, names none of the videos, has a segment that is none, or names a
             video twice without saying which segments of it.
     """
+    nothing = np.empty(0, np.int64)
     if labels is None:
-        return Labels(np.empty(0, np.int64), ())
-    if labels == "folders":
+        return Labels(nothing, pa.nulls(0), pa.table({}), nothing)
+    if labels == FOLDERS:
         parents = [path.rsplit("/", 2)[-2] if "/" in path else None for path in paths]
-        return Labels(np.arange(len(paths)), parents)
-    table, name = _read(labels), shown(labels)
-    if not table or not next(iter(table.values())):
-        raise BadInput(f"{name} has no rows; leave labels out for a dataset without labels")
+        every = np.arange(len(paths))
+        return Labels(every, pa.array(parents, pa.large_string()), pa.table({}), np.full(len(paths), -1))
+    table, name = read_table(labels), shown(labels)
     # Only the defaults may be missing, in a table of further columns: a name that was written is meant.
     asked = {video_column} | ({label_column, start_column, end_column} - {LABEL, START, END})
-    for column in sorted(asked - table.keys()):
-        raise BadInput(f"{name} has no column {column!r}; it has {', '.join(map(repr, table))}")
-    meanings = _meanings(paths, names_for(paths) if names is None else names)
-    called = [str(value).removeprefix("./").replace("\\", "/") for value in table[video_column]]
-    video = np.array([meanings.get(each, -1) for each in called], np.int64)
+    for column in sorted(asked - set(table.column_names)):
+        raise BadInput(f"{name} has no column {column!r}; it has {', '.join(map(repr, table.column_names))}")
+    called = [_path(video) for video in as_text(table[video_column]).to_pylist()]
+    video = _videos_of(called, paths, names_for(paths) if names is None else names)
     mine = np.flatnonzero(video >= 0)
-    if not len(mine):
+    if not len(mine) and some:
         raise BadInput(
             f"{name}: none of its {len(video)} rows names a video of the dataset; column {video_column!r} has "
             f"{called[0]!r}, the first video is {paths[0]!r}"
         )
     segments = _segments(table, start_column, end_column, name)
-    if segments is None:
+    if segments is None and some:
         _refuse_second_rows(video[mine], mine, paths, called, name)
     special = (video_column, label_column, *((start_column, end_column) if segments else ()))
-    rows = mine.tolist()
-
-    def of(column: list[Value]) -> list[Value]:
-        return column if len(rows) == len(column) else [column[row] for row in rows]
-
     return Labels(
         video[mine],
-        of(table[label_column]) if label_column in table else [None] * len(mine),
-        {column: of(values) for column, values in table.items() if column not in special},
+        taken(table[label_column], mine) if label_column in table.column_names else pa.nulls(len(mine)),
+        table,
+        mine,
+        tuple(column for column in table.column_names if column not in special),
         None if segments is None else (segments[0][mine], segments[1][mine]),
     )
+
+
+def taken(column: pa.ChunkedArray | pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+    """Some rows of a column; null for -1."""
+    found = column.take(pa.array(rows, mask=rows < 0))
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _path(video: str | None) -> str:
+    return "" if video is None else video.removeprefix("./").replace("\\", "/")
+
+
+# Segments -------------------------------------------------------------------------------------------------------------
 
 
 def has_segments(labels: str | None, start_column: str = START, end_column: str = END) -> bool:
@@ -127,7 +141,7 @@ def has_segments(labels: str | None, start_column: str = START, end_column: str 
 
     A table that cannot be read has none: who reads it whole says what is wrong.
     """
-    if labels is None or labels == "folders":
+    if labels is None or labels == FOLDERS:
         return False
     version = None
     if is_local(labels):
@@ -143,7 +157,11 @@ def has_segments(labels: str | None, start_column: str = START, end_column: str 
 
 @lru_cache(maxsize=64)
 def _names_of_columns(labels: str, _version: object) -> frozenset[str]:
-    """The columns of a version of a table; of a remote one, as they were when it was looked at first."""
+    """The columns of a version of a table; of a remote one, as they were when it was looked at first.
+
+    Of JSON lines those of the first line: a key that only others have makes a table of segments all the same, but
+    headers may then be read later than for one that says so at once.
+    """
     import fsspec
 
     try:
@@ -155,20 +173,21 @@ def _names_of_columns(labels: str, _version: object) -> frozenset[str]:
                 return frozenset(map(str, parquet.read_schema(file).names))
             file.seek(0)
             head = file.readline(LONGEST_HEAD).decode("utf-8-sig")
+            if head.lstrip().startswith("{"):
+                return frozenset(json.loads(head))
             return frozenset(next(csv.reader([head]), []))
     except (OSError, ValueError, ImportError, csv.Error):
         return frozenset()
 
 
 def _segments(
-    table: _Columns, start_column: str, end_column: str, name: str
+    table: pa.Table, start_column: str, end_column: str, name: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Where each row's segment begins and ends; None if the table has neither column."""
-    if start_column not in table and end_column not in table:
+    if {start_column, end_column}.isdisjoint(table.column_names):
         return None
-    count = len(next(iter(table.values())))
-    start = _seconds(table, start_column, count, -np.inf, name)
-    end = _seconds(table, end_column, count, np.inf, name)
+    start = _seconds(table, start_column, -np.inf, name)
+    end = _seconds(table, end_column, np.inf, name)
     wrong = np.flatnonzero(start >= end)
     if len(wrong):
         row = int(wrong[0])
@@ -179,23 +198,31 @@ def _segments(
     return start, end
 
 
-def _seconds(table: _Columns, column: str, count: int, missing: float, name: str) -> NDArray[np.float64]:
+def _seconds(table: pa.Table, column: str, missing: float, name: str) -> NDArray[np.float64]:
     """A column of seconds; ``missing`` where a cell is empty."""
-    out = np.full(count, missing)
-    for row, value in enumerate(table.get(column, ())):
-        if value is None:
-            continue
-        try:
-            seconds = float(value) if not isinstance(value, bool) else np.nan
-        except ValueError:
-            seconds = np.nan
-        if not np.isfinite(seconds):
-            raise BadInput(
-                f"{name}: {column} of row {row + 1} is {value!r}; it must be a number of seconds, or empty for where "
-                "the video begins or ends"
-            )
-        out[row] = seconds
-    return out
+    if column not in table.column_names or pa.types.is_null(table[column].type):
+        return np.full(table.num_rows, missing)
+    cells = table[column]
+    empty = cells.is_null().to_numpy()
+    if pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type):
+        seconds = np.asarray(pc.fill_null(cells.cast(pa.float64(), safe=False), missing).to_numpy(), np.float64)
+    else:
+        seconds = np.array([_number(cell) for cell in cells.to_pylist()], np.float64)
+    wrong = np.flatnonzero(~np.isfinite(seconds) & ~empty)
+    if len(wrong):
+        row = int(wrong[0])
+        raise BadInput(
+            f"{name}: {column} of row {row + 1} is {cells[row].as_py()!r}; it must be a number of seconds, or empty "
+            "for where the video begins or ends"
+        )
+    return np.where(empty, missing, seconds)
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell) if isinstance(cell, str) else np.nan
+    except ValueError:
+        return np.nan
 
 
 def _refuse_second_rows(
@@ -212,102 +239,43 @@ def _refuse_second_rows(
         )
 
 
-def _meanings(paths: Sequence[str], names: Sequence[str]) -> dict[str, int]:
-    """What a table may call each video; a word that could mean two of them means neither.
+# Which video a row means ----------------------------------------------------------------------------------------------
 
-    Of two that differ in their extension alone the one that is named without it is meant: a name is given once.
+
+def _videos_of(called: Sequence[str], paths: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
+    """(rows,) which video each row means; -1 for none.
+
+    A word that could mean two videos means neither, unless it is meant in a way that comes first. Of two that differ in
+    their extension alone the one that is named without it is meant: a name is given once.
     """
-    stems, files = list(map(stem, paths)), [path.rsplit("/", 1)[-1] for path in paths]
-    named = {path: at for at, path in enumerate(stems) if names[at] == escape(path)}
-    itself, one_of_stem = range(len(paths)), [named.get(path, at) for at, path in enumerate(stems)]
-    meanings: dict[str, int] = {}
-    for called, meant in (
-        (paths, itself),
-        (stems, one_of_stem),
-        (names, itself),
-        (files, itself),
-        (map(stem, files), one_of_stem),
-    ):
-        words: dict[str, int] = {}
-        twice: set[str] = set()
-        for at, word in zip(meant, called, strict=True):
-            if words.setdefault(word, at) != at:
-                twice.add(word)
-        meanings = {word: at for word, at in words.items() if word not in twice} | meanings
-    return meanings
+    found = np.full(len(called), -1, np.int64)
+    for words, meant in _meanings(paths, names):
+        left = np.flatnonzero(found < 0)
+        if not len(left):
+            break
+        meaning = _unambiguous(words, meant)
+        found[left] = [meaning.get(called[row], -1) for row in left.tolist()]
+    return found
 
 
-def _read(labels: str) -> _Columns:
-    data = _bytes(labels)
-    try:
-        if data[:4] == b"PAR1":
-            return _parquet(data)
-        return _csv(data.decode("utf-8-sig"))
-    except BadInput:
-        raise
-    except (ValueError, csv.Error, OSError, UnicodeDecodeError, KeyError, ArithmeticError) as bad:
-        raise BadInput(f"{shown(labels)} is neither a UTF-8 CSV nor a Parquet table ({bad})") from bad
+def _meanings(paths: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
+    """What a table may call the videos, and which video is meant; each is asked for only if the ones before fail."""
+    itself = range(len(paths))
+    yield paths, itself
+    stems = list(map(stem, paths))
+    several = {path for path, count in Counter(stems).items() if count > 1}
+    named = {path: at for at, path in enumerate(stems) if path in several and names[at] == escape(path)}
+    one_of_stem = [named.get(path, at) for at, path in enumerate(stems)]
+    yield stems, one_of_stem
+    yield names, itself
+    files = [path.rsplit("/", 1)[-1] for path in paths]
+    yield files, itself
+    yield list(map(stem, files)), one_of_stem
 
 
-def _refuse_many(rows: int) -> None:
-    if rows > MOST_ROWS:
-        raise BadInput(f"the table has {rows} rows; at most {MOST_ROWS} are read: divide the dataset")
-
-
-def _bytes(labels: str) -> bytes:
-    import fsspec
-
-    try:
-        if is_local(labels):
-            return read_regular(local_path(labels), MOST_BYTES)
-        with fsspec.open(labels, "rb") as file:
-            data = bytes(file.read(MOST_BYTES + 1))
-    except BadInput as refused:
-        raise BadInput(f"labels {refused}") from refused
-    except FileNotFoundError as missing:
-        raise DatasetNotFound(f"labels {shown(labels)}: no such table") from missing
-    except ImportError as missing:
-        scheme = labels.partition("://")[0]
-        raise MissingExtra.of_url(f"labels {shown(labels)}: reading them", scheme, missing) from missing
-    except (OSError, ValueError) as failed:
-        raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {failed})") from failed
-    if len(data) > MOST_BYTES:
-        raise BadInput(f"labels {shown(labels)} is too large: at most {MOST_BYTES} bytes of a table are read")
-    return data
-
-
-def _parquet(data: bytes) -> _Columns:
-    import pyarrow.parquet as parquet
-
-    file = parquet.ParquetFile(io.BytesIO(data))
-    _refuse_many(file.metadata.num_rows)
-    table = file.read()
-    return {str(name): [_plain(value) for value in table[name].to_pylist()] for name in table.column_names}
-
-
-def _plain(value: object) -> Value:
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def _csv(text: str) -> _Columns:
-    """Read a CSV whose first row names the columns; a column of whole numbers, or of numbers, becomes numbers."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    head = next(reader, [])
-    if len(set(head)) != len(head):
-        raise BadInput(f"the table names a column twice: {', '.join(head)}")
-    rows = [row for row in reader if row]
-    _refuse_many(len(rows))
-    for number, row in enumerate(rows, 2):
-        if len(row) != len(head):
-            raise BadInput(f"row {number} of the table has {len(row)} fields, the first row {len(head)}")
-    cells = zip(*rows, strict=True) if rows else ([] for _ in head)
-    return {name: _typed(column) for name, column in zip(head, cells, strict=True)}
-
-
-def _typed(cells: Sequence[str]) -> list[Value]:
-    for kind in (int, float):
-        try:
-            return [kind(cell) if cell else None for cell in cells]
-        except ValueError:
-            continue
-    return [cell or None for cell in cells]
+def _unambiguous(words: Sequence[str], meant: Sequence[int]) -> dict[str, int]:
+    meaning: dict[str, int] = dict(zip(words, meant, strict=True))
+    if len(meaning) < len(words):
+        twice = {word for word, at in zip(words, meant, strict=True) if meaning[word] != at}
+        meaning = {word: at for word, at in meaning.items() if word not in twice}
+    return meaning

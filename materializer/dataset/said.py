@@ -3,7 +3,7 @@
 Segments get their numbers once and keep them, so that a table may gain, lose and reorder rows: what was drawn stays.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.labels import Labels, Value, labels_for
+from viewcache.materializer.dataset.labels import Labels, labels_for, taken
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.spec import DatasetSpec
 
@@ -23,17 +23,36 @@ __all__ = ["Said", "known_items"]
 class Said:
     """What a label table says of m known items, in their order."""
 
-    labels: Sequence[Value]
-    """(m) None without one."""
-    columns: Mapping[str, Sequence[Value]]
-    """All further columns of the table, by name; (m) values each."""
+    labels: pa.Array
+    """(m,) null without one."""
+    table: pa.Table
+    """The label table; without columns where there is none."""
+    rows: NDArray[np.int64]
+    """(m,) the table's row of each; -1 where it has none."""
+    further: tuple[str, ...]
+    """Further columns of the table."""
+    roots: pa.Array | None
+    """(m,) the place of the dataset that each is of: the column ``root``; None for one place, or a table that has it."""
     named: NDArray[np.bool_]
     """(m,) whether the table has a row for it."""
     listed: NDArray[np.bool_]
     """(m,) whether it may be drawn: it has a row, is a whole video that has none, or its file is gone, which forbids
     it."""
+    gone: NDArray[np.bool_]
+    """(m,) whether its file is gone: its labels are those on record, its further columns those of the table."""
     recorded: Sequence[str | None]
     """(m) labels on record, as text."""
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """All columns beside the labels."""
+        return self.further if self.roots is None else (*self.further, "root")
+
+    def column(self, name: str) -> pa.Array:
+        """(m,) one of them; null where the table has no value or no row."""
+        if name == "root" and self.roots is not None:
+            return self.roots
+        return taken(self.table[name], self.rows)
 
 
 def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: bool) -> tuple[KnownItems, Said]:
@@ -49,8 +68,9 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
         DatasetNotFound: no label table.
         BadInput: it does not fit, see `labels_for`.
     """
-    table = _of_those_there(spec, files)
-    ids = files.ids[table.video] if table.segments is None else _registered(table, files, catalog)
+    table = _table_of(spec, files, files.there)
+    gone = _table_of(spec, files, ~files.there, some=False)
+    ids, ids_of_gone = _ids_of(table, files, catalog), _ids_of(gone, files, catalog)
     recorded = catalog.load_items(files.dataset_id)
     of_video = recorded["video_id"].to_numpy()
     here = np.flatnonzero(np.isin(of_video, files.ids))
@@ -70,43 +90,48 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     has_rows[table.video] = True
     labels = dict(zip(recorded["item_id"].to_pylist(), recorded["label"].to_pylist(), strict=True))
     labels |= dict(zip(files.ids.tolist(), files.labels, strict=True))
-    gone = ~files.there[items.file]
-    columns = {name: _spread(values, at, count) for name, values in table.columns.items()}
-    if any(files.roots):
-        columns.setdefault("root", [files.roots[row] or None for row in items.file.tolist()])
-    recorded_labels = [labels[each] for each in items.ids.tolist()]
-    said = _spread(table.label, at, count)
-    if spec.labels is not None:
-        _keep(said, recorded_labels, np.flatnonzero(gone))
-    listed = named | gone | (items.are_videos & ~has_rows[items.file])
-    return items, Said(said, columns, named, listed, recorded_labels)
+    entry = np.full(count, -1, np.int64)
+    entry[at] = np.arange(len(at))
+    rows = np.full(count, -1, np.int64)
+    rows[at] = table.rows
+    rows[_places(items.ids, ids_of_gone)] = gone.rows
+    is_gone = ~files.there[items.file]
+    roots = pa.array([files.roots[row] or None for row in items.file.tolist()]) if any(files.roots) else None
+    return items, Said(
+        taken(table.label, entry),
+        table.table,
+        rows,
+        table.others,
+        None if "root" in table.others else roots,
+        named,
+        named | is_gone | (items.are_videos & ~has_rows[items.file]),
+        is_gone,
+        [labels[each] for each in items.ids.tolist()],
+    )
 
 
-def _of_those_there(spec: DatasetSpec, files: Files) -> Labels:
-    """What the table says of the files that are there: a word that could mean one that is gone means another one."""
-    there = np.flatnonzero(files.there)
-    if not len(there):
-        return Labels(there, ())
-    rows = there.tolist()
+def _table_of(spec: DatasetSpec, files: Files, which: NDArray[np.bool_], *, some: bool = True) -> Labels:
+    """What the table says of some files, by themselves: a word that could mean one of others means one of these.
+
+    That it says nothing of any is an error where ``some`` is to be told.
+    """
+    rows = np.flatnonzero(which)
     table = labels_for(
-        [files.paths[row] for row in rows],
-        spec.labels,
+        [files.paths[row] for row in rows.tolist()],
+        spec.labels if len(rows) else None,
         spec.label_video_column,
         spec.label_column,
-        [files.names[row] for row in rows],
+        [files.names[row] for row in rows.tolist()],
         spec.label_start_column,
         spec.label_end_column,
+        some=some,
     )
-    return replace(table, video=there[table.video])
+    return replace(table, video=rows[table.video])
 
 
-def _keep(labels: list[Value], recorded: Sequence[str | None], gone: NDArray[np.int64]) -> None:
-    """Let items whose files are gone have the labels on record, so that classes keep their numbers."""
-    numbered = all(isinstance(label, int) for label in labels if label is not None)
-    for at in gone.tolist():
-        text = recorded[at]
-        is_number = numbered and text is not None and text.lstrip("-").isdecimal()
-        labels[at] = int(text) if is_number and text is not None else text
+def _ids_of(table: Labels, files: Files, catalog: Catalog) -> NDArray[np.int64]:
+    """(rows of the table,) the id of each row's item."""
+    return files.ids[table.video] if table.segments is None else _registered(table, files, catalog)
 
 
 def _registered(table: Labels, files: Files, catalog: Catalog) -> NDArray[np.int64]:
@@ -137,11 +162,3 @@ def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int
     """(wanted,) where each stands among ids, which have all of them."""
     order = np.argsort(ids, kind="stable")
     return np.asarray(order[np.searchsorted(ids, wanted, sorter=order)])
-
-
-def _spread(values: Sequence[Value], at: NDArray[np.int64], count: int) -> list[Value]:
-    """The values of some of ``count`` items, None for the others."""
-    out: list[Value] = [None] * count
-    for place, value in zip(at.tolist(), values, strict=True):
-        out[place] = value
-    return out

@@ -5,6 +5,7 @@ In the order of work:
 - ``graph``: the abstract graph: producers, cycles, which stream is the clip
 - ``conditions``: the grammar of conditions
 - ``definition``: a task's canonical definition, and its graph
+- ``weighted_order``: the order of an epoch in which items come by weight
 - ``order``: which video stands where in an epoch, for a task alone
 - ``joint_order``: the orders of several jobs, drawn together
 - ``clip_starts``: which frames make a clip: the shared fraction
@@ -12,6 +13,7 @@ In the order of work:
 - ``resolve``: every random choice of many clips at once
 - ``program``: the resolved operations of one clip
 - ``clip_keys``: content keys of clips
+
 - ``recipe``: how an object is made, as a value
 - ``size``: how large a plan and its objects may be
 - ``audio``: the audio of planned clips: keys and recipes

@@ -15,7 +15,7 @@ __all__ = ["canonical", "graph_of", "places_of", "seed_of", "stage_of"]
 # What may change between two runs without changing what any path means, so it is no part of a task's definition.
 _NOT_DEFINING = {
     TaskSpec: ("name", "epochs", "layout"),
-    DatasetSpec: ("follow_links", "link_roots", "on_changed_video", "on_missing_video", "probe", "settle"),
+    DatasetSpec: ("fields", "follow_links", "link_roots", "on_changed_video", "on_missing_video", "probe", "settle"),
     StepSpec: ("name",),
 }
 _LEFT_OUT: dict[type, dict[str, object]] = {
@@ -24,6 +24,12 @@ _LEFT_OUT: dict[type, dict[str, object]] = {
         "on_low_fps": OnLowFps.REPEAT,
         "label_start_column": "start_s",
         "label_end_column": "end_s",
+        "label_separator": None,
+        "classes": (),
+        "split": None,
+        "part": None,
+        "weight": None,
+        "balance": None,
     },
     SamplingSpec: {"fps": None, "clips": ClipSelection.RANDOM},
     TaskSpec: {"shuffle": True, "audio": None},
@@ -41,7 +47,7 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 
     It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
     name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
-    ``epochs``, ``layout``, ``on_changed_video``, ``on_missing_video``, ``probe`` and ``settle``.
+    ``epochs``, ``fields``, ``layout``, ``on_changed_video``, ``on_missing_video``, ``probe`` and ``settle``.
     """
     values = _plain(replace(task, seed=seed_of(cache, task)))
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -13,8 +13,10 @@ from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.stand_ins import substitute_place
+from viewcache.materializer.dataset.weights import epoch_length
 from viewcache.materializer.planning.order import Order, draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.weighted_order import draw_weighted, shares_of
 from viewcache.materializer.spec import TaskSpec
 
 __all__ = [
@@ -61,10 +63,13 @@ def recorded_order(
     drawn: NDArray[np.int64] = recorded["video_id"].to_numpy()
     known = list(drawn.reshape(done, -1)) if done else []
     # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
-    named = dataset.by_name(known[0]) if done else candidates()
-    fresh = [
-        named[draw_epoch(seed, spec.name, epoch, len(named))] if spec.shuffle else named for epoch in epochs[done:]
-    ]
+    if spec.dataset.weighted is not None:
+        fresh = _weighted(dataset, candidates(), spec, seed, epochs[done:], len(known[0]) if done else None)
+    else:
+        named = dataset.by_name(known[0]) if done else candidates()
+        fresh = [
+            named[draw_epoch(seed, spec.name, epoch, len(named))] if spec.shuffle else named for epoch in epochs[done:]
+        ]
     order = np.stack([*known, *fresh])
     partly = catalog.load_settled(task_id)
     settled = np.array([partly.get(epoch, order.shape[1]) for epoch in epochs[:done]] + [0] * len(fresh), np.int64)
@@ -77,6 +82,17 @@ def recorded_order(
         nothing = schemas.empty(schemas.DRAW), schemas.empty(schemas.MOVE)
         catalog.settle_draws(*nothing, settled_rows(task_id, epochs, settled))
     return order, settled
+
+
+def _weighted(
+    dataset: Dataset, named: NDArray[np.int64], spec: TaskSpec, seed: int, epochs: range, length: int | None
+) -> list[NDArray[np.int64]]:
+    """Epochs in which videos come by weight; of one length with those of the generation that are drawn."""
+    weights = dataset.weights(named)
+    assert weights is not None  # the task has some
+    shares = shares_of(weights, epoch_length(weights) if length is None else length)
+    strata = dataset.strata(named)
+    return [named[draw_weighted(seed, spec.name, epoch, shares, strata)] for epoch in epochs]
 
 
 def _draw_rows(task_id: int, epochs: range, order: NDArray[np.int64]) -> pa.Table:

@@ -49,6 +49,9 @@ class GenerationPlan:
     position: NDArray[np.int64]
     """Place of the item in its epoch's order, as planned; until that is settled, `ActiveGeneration` knows better."""
     sample: NDArray[np.int64]
+    ordinal: NDArray[np.int64]
+    """Ordinal of each clip among those of its item in the epoch, the address of its random numbers: ``sample``, and
+    beyond the samples of an item where it comes again in the epoch."""
     item: NDArray[np.int64]
     """Row of ``items``."""
     start: NDArray[np.int64]
@@ -183,7 +186,7 @@ class GenerationPlan:
     def clip(self, row: int) -> Clips:
         """Where the random numbers of one clip have their addresses."""
         one = slice(row, row + 1)
-        return self.context.clips(self.epoch[one], self.sample[one], self.seq[one], self.item[one])
+        return self.context.clips(self.epoch[one], self.ordinal[one], self.seq[one], self.item[one])
 
     def substituted(
         self, rows: NDArray[np.int64], items: NDArray[np.int64], among: Items | None = None
@@ -221,7 +224,8 @@ class GenerationPlan:
         iteration = position // task.sampling.videos_per_batch
         seq = epoch * context.iterations + iteration
         item, start, resolved = self.item[rows], self.start[rows], self.resolved.taken(rows)
-        plan = GenerationPlan(context, seq, epoch, iteration, position, sample, item, start, resolved, self.shape)
+        at = context, seq, epoch, iteration, position, sample, self.ordinal[rows]
+        plan = GenerationPlan(*at, item, start, resolved, self.shape)
         plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
         if self.audio is not None:
             plan.__dict__["audio_keys"] = self.audio_keys[rows]
@@ -229,7 +233,8 @@ class GenerationPlan:
 
     def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
         """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
-        part = context.plan(self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows], items)
+        place = self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows]
+        part = context.plan(*place, self.ordinal[rows], items)
         if part.shape != self.shape:
             name = context.items.named(int(items[0]))
             raise BadInput(
@@ -239,7 +244,7 @@ class GenerationPlan:
         item, start, keys = self.item.copy(), self.start.copy(), self.keys.copy()
         item[rows], start[rows], keys[rows] = items, part.start, part.keys
         resolved = self.resolved.patched(rows, part.resolved)
-        places = self.seq, self.epoch, self.iteration, self.position, self.sample
+        places = self.seq, self.epoch, self.iteration, self.position, self.sample, self.ordinal
         plan = GenerationPlan(context, *places, item, start, resolved, self.shape)
         plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
         if self.audio is not None:
@@ -288,6 +293,7 @@ def plan_generation(
     joined: int = 0,
     group_generation: int | None = None,
     spare: bool = False,
+    before: NDArray[np.int64] | None = None,
 ) -> GenerationPlan:
     """Decide every clip of a generation.
 
@@ -304,6 +310,7 @@ def plan_generation(
         joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
         group_generation: the group's generation, an address of the shared fraction; None = ``number``.
         spare: plan what ``drop_last`` drops too, because the order is not settled yet.
+        before: int64 (epochs, videos): how often the drawn video came before in its epoch; None = each comes once.
 
     Raises:
         BadInput: clips would differ in shape, or an operation does not fit a video's frames.
@@ -320,7 +327,8 @@ def plan_generation(
     context = _PlanContext(
         task, graph, items, seed, number, first_epoch, epochs, per_epoch, grid, ticks_of, joined, group_generation
     )
-    return context.plan(epoch + first_epoch, iteration, position, sample, draws[epoch, position])
+    ordinal = sample if before is None else before[epoch, position] * sampling.samples_per_video + sample
+    return context.plan(epoch + first_epoch, iteration, position, sample, ordinal, draws[epoch, position])
 
 
 def plan_batch(
@@ -339,6 +347,7 @@ def plan_batch(
     ticks_of: Ticks,
     joined: int,
     group_generation: int,
+    before: NDArray[np.int64] | None = None,
 ) -> GenerationPlan:
     """Decide the clips of one batch as `plan_generation` would, of a generation that is not planned yet.
 
@@ -357,6 +366,7 @@ def plan_batch(
         grid: as for `plan_generation`, like what follows.
         joined: likewise.
         group_generation: likewise.
+        before: (positions of the batch,) likewise.
 
     Returns:
         A plan whose rows are the clips of the batch; `GenerationPlan.row` and `rows` do not hold for it.
@@ -370,7 +380,8 @@ def plan_batch(
     context = _PlanContext(task, graph, items, seed, *of_generation)
     place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
     of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
-    return context.plan(of_epoch, of_batch, iteration * size + place, sample, draws[place])
+    ordinal = sample if before is None else before[place] * samples + sample
+    return context.plan(of_epoch, of_batch, iteration * size + place, sample, ordinal, draws[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,11 +444,12 @@ class _PlanContext:
         iteration: NDArray[np.int64],
         position: NDArray[np.int64],
         sample: NDArray[np.int64],
+        ordinal: NDArray[np.int64],
         item: NDArray[np.int64],
     ) -> GenerationPlan:
         """Decide the clips at the given places, of the given rows of ``items``."""
         seq = epoch * self.iterations + iteration
-        start = self.items.first[item] + self._starts(epoch, sample, item)
-        resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, sample, seq, item))
+        start = self.items.first[item] + self._starts(epoch, ordinal, item)
+        resolved = resolve(self.graph, self.task.sampling.frames_per_video, self.clips(epoch, ordinal, seq, item))
         shape = one_shape(self.task, resolved, self.items, item)
-        return GenerationPlan(self, seq, epoch, iteration, position, sample, item, start, resolved, shape)
+        return GenerationPlan(self, seq, epoch, iteration, position, sample, ordinal, item, start, resolved, shape)

@@ -29,7 +29,15 @@ _WRITTEN = {
 }
 """Place in a definition → the key, where it is another."""
 _ABSENT = object()
-_LABELS = ("labels", "label_column", "label_video_column", "label_start_column", "label_end_column")
+_LABELS = (
+    "classes",
+    "label_column",
+    "label_end_column",
+    "label_separator",
+    "label_start_column",
+    "label_video_column",
+    "labels",
+)
 
 Settings = dict[str, Any]
 """A definition, or a part of it."""

@@ -14,12 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.shown import html_table
 
-__all__ = ["PER_CLIP", "Batch", "Buffers", "audio_slots", "check_rank", "check_shares", "rank_share"]
+__all__ = ["PER_CLIP", "RESERVED", "Batch", "Buffers", "audio_slots", "check_rank", "check_shares", "rank_share"]
 
 PER_CLIP = ("label", "index", "frame", "time_s", "sample", "item", "start_s", "end_s")
 """Fields of every batch that are arrays with a row for each clip, beside its pixels; see `Batch.per_clip`."""
+
+RESERVED = ("video", *PER_CLIP, "audio", "valid", "epoch", "iteration", "label_mixed", "label_other", "lam")
+"""What a batch of a loader has of its own, so that no column of the label table comes under such a name."""
 
 _NAMED = 4
 """Videos, and labels, that a batch's line names."""
@@ -34,8 +38,9 @@ class Batch:
     iteration: int
     video: NDArray[np.uint8]
     """(b,T,C,H,W), or (b,V,T,C,H,W) after ``stack``."""
-    label: NDArray[np.int64]
-    """(b,) class numbers; -1 where the dataset has no labels."""
+    label: NDArray[Any]
+    """(b,) int64 class numbers, -1 where the dataset has no labels; float32 (b, classes) of ones and zeros where a
+    video may have several."""
     index: NDArray[np.int64]
     """(b,) ``video_id`` of each clip."""
     frame: NDArray[np.int64]
@@ -56,6 +61,8 @@ class Batch:
     """(b) content keys of the clips."""
     audio: NDArray[np.float32] | None = None
     """(b,C,n) samples from each clip's first frame on, in [-1, 1]; None of a task without audio."""
+    fields: Mapping[str, FieldValues] = field(default_factory=dict)
+    """Further columns of the label table, by name."""
     waited_s: float = field(default=0.0, compare=False)
     """How long the read waited for clips to be made."""
     stalls: Mapping[str, float] = field(default_factory=dict, compare=False)
@@ -71,11 +78,14 @@ class Batch:
     def _facts(self) -> dict[str, object]:
         names = list(dict.fromkeys(self.videos))
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        labels = self.label if self.label.ndim == 1 else np.nonzero(self.label)[1]
+        fields = {"fields": ", ".join(self.fields)} if self.fields else {}
         return {
             "video": f"{self.video.shape} {self.video.dtype}",
             **({} if self.audio is None else {"audio": f"{self.audio.shape} {self.audio.dtype}"}),
             "videos": ", ".join(names[:_NAMED]) + more,
-            "labels": ", ".join(map(str, np.unique(self.label).tolist()[:_NAMED])),
+            "labels": ", ".join(map(str, np.unique(labels).tolist()[:_NAMED])),
+            **fields,
         }
 
     def __repr__(self) -> str:

@@ -242,11 +242,11 @@ class Singles:
         """The plan and the row of the clip that is meant."""
         task = self._task
         samples = task.spec.sampling.samples_per_video
-        if not 0 <= sample < samples:
+        if sample < 0 or (sample >= samples and task.spec.dataset.weighted is None):
             raise ViewNotFound(f"task {task.spec.name!r} has samples 0 to {samples - 1} of a video; asked for {sample}")
         plan = task.generation(self._current() if epoch is None else task.generation_of(epoch)).plan
         place = plan.videos.row_of.get(video_id, -1)
-        rows = np.flatnonzero((plan.video == place) & (plan.sample == sample))
+        rows = np.flatnonzero((plan.video == place) & (plan.ordinal == sample))
         drawn = np.unique(plan.epoch[rows])
         if epoch is not None:
             rows = rows[plan.epoch[rows] == epoch]

@@ -133,9 +133,10 @@ class OwnedTask:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The distinct text labels, sorted: a label's number is its place here. Empty if labels are numbers or none.
+        """The names of the labels: a label's number is its place here. Empty if labels are numbers or none.
 
-        Of a dataset that grows a label keeps its number; those of videos that join later come behind.
+        They are those that the task lists, or else the distinct labels, sorted; of a dataset that grows a label keeps
+        its number, and those of videos that join later come behind.
         """
         return self.task.dataset.classes
 
@@ -392,7 +393,7 @@ class OwnedTask:
         return FrameInfo(
             video_id=single.video_id,
             video=single.video,
-            label=self._label(single.video_id),
+            label=self.task.dataset.label(single.video_id),
             frame=single.frame,
             depth=single.depth,
             shape=single.shape,
@@ -425,9 +426,6 @@ class OwnedTask:
             output=request.output,
         )
 
-    def _label(self, video_id: int) -> int:
-        return int(self.task.dataset.labels(np.array([video_id]))[0])
-
     def _info(self, found: VideoFile) -> VideoInfo:
         height, width = found.size
         return VideoInfo(
@@ -436,7 +434,7 @@ class OwnedTask:
             uri=found.uri,
             extension=found.path[len(stem(found.path)) :],
             key=found.key,
-            label=self._label(found.video_id),
+            label=self.task.dataset.label(found.video_id),
             status=found.status,
             error=found.error,
             stamp=found.stamp,

@@ -18,7 +18,7 @@ def clip_recipes(plan: GenerationPlan, rows: Sequence[int]) -> tuple[ClipRecipe,
     return tuple(
         ClipRecipe(
             video=plan.videos.names[int(plan.video[row])],
-            sample=int(plan.sample[row]),
+            sample=int(plan.ordinal[row]),
             item=int(plan.items.ids[plan.item[row]]),
             start_s=_unless_open(float(plan.items.start_s[plan.item[row]])),
             end_s=_unless_open(float(plan.items.end_s[plan.item[row]])),

@@ -22,8 +22,8 @@ class VideoInfo:
     """Of the file, with the dot; empty if it has none."""
     key: str
     """Content key of the file, 32 hex digits."""
-    label: int
-    """Number of its class; -1 without a label."""
+    label: int | tuple[int, ...]
+    """Number of its class, -1 without a label; the numbers of all where a video may have several."""
     status: VideoStatus
     """``ok``, or why it cannot be used."""
     error: str
@@ -64,7 +64,8 @@ class FrameInfo:
 
     video_id: int
     video: str
-    label: int
+    label: int | tuple[int, ...]
+    """As `VideoInfo.label`."""
     frame: int
     depth: int
     shape: tuple[int, int, int]

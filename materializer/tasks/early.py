@@ -23,6 +23,7 @@ from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
 from viewcache.materializer.planning.recipe import VideoSource
+from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.batch_work import BatchWork
 from viewcache.materializer.tasks.drawn import DrawnGeneration
@@ -127,12 +128,18 @@ class Early:
     def candidates(self) -> NDArray[np.int64]:
         """Ids of the items that an epoch has, by name: drawn ones if the first epoch is drawn; draws nothing.
 
+        Where they come by weight, as many as it has positions.
+
         Raises:
             BadVideo: one is known to be bad, none is drawn, and the policy is ``raise``.
             BadInput: there is nothing to draw from.
         """
         task = self._task
-        return task.dataset.by_name(self.order(0).ids(0)) if self._is_drawn() else task.dataset.candidates(task.spec)
+        if not self._is_drawn():
+            return task.dataset.epoch_like(task.dataset.candidates(task.spec))
+        drawn = self.order(0).ids(0)
+        named = task.dataset.by_name(drawn)
+        return named if task.spec.dataset.weighted is None else np.resize(named, len(drawn))
 
     def _is_drawn(self) -> bool:
         return self._catalog.is_drawn(self._task.task_id, 0)
@@ -279,7 +286,14 @@ class Early:
             ticks_of=task.dataset.ticks,
             joined=drawn.joined,
             group_generation=drawn.group_generation,
+            before=self._before(drawn, epoch, iteration * task.spec.sampling.videos_per_batch, len(ids)),
         )
+
+    def _before(self, drawn: DrawnGeneration, epoch: int, first: int, count: int) -> NDArray[np.int64] | None:
+        """How often the videos of some positions came before in their epoch; None where each comes once."""
+        if self._task.spec.dataset.weighted is None:
+            return None
+        return occurrences(drawn.ids(epoch))[first : first + count]
 
     def _check_shape(self, plan: GenerationPlan, trial: GenerationPlan) -> None:
         if plan.shape != trial.shape:

@@ -22,6 +22,7 @@ from viewcache.materializer.planning.joint_order import DependentOrder, KeyedCha
 from viewcache.materializer.planning.rows import audio_sample
 from viewcache.materializer.planning.twins import asks_for, is_twin
 from viewcache.materializer.sampling import Coordination
+from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import Drawable
 from viewcache.materializer.tasks.planner import Twin
 from viewcache.materializer.tasks.settings import Share
@@ -34,7 +35,7 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
     """What each of some tasks shares with the others: tasks that have videos in common, directly or through others.
 
     Independent tasks share nothing. Conditions on the iteration decide what a clip is by its place, so a task that has
-    some draws its epochs whole, but shares clips; so does one that is not shuffled.
+    some draws its epochs whole, but shares clips; so does one that is not shuffled, or whose videos come by weight.
     """
     circle = list(range(len(tasks)))  # task → the first of those it shares with
     for one, other in combinations(range(len(tasks)), 2):
@@ -44,11 +45,16 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
     found = []
     for task, mine in zip(tasks, circle, strict=True):
         others = [each for each, theirs in zip(tasks, circle, strict=True) if theirs == mine]
-        drawing = [each for each in others if each.spec.shuffle and not asks_for(each.spec, "iteration")]
+        drawing = [each for each in others if _draws_with_others(each.spec)]
         alike = (each.spec.sampling for each in others if each.spec.sampling.by_time == task.spec.sampling.by_time)
         grid = shared_grid(each.pitch for each in alike)
         found.append(Share(grid, task in drawing and len(drawing) > 1))
     return found
+
+
+def _draws_with_others(spec: TaskSpec) -> bool:
+    """Whether a task's order can be drawn with others', for which each video must come once an epoch."""
+    return spec.shuffle and spec.dataset.weighted is None and not asks_for(spec, "iteration")
 
 
 def _may_share(task: Task, other: Task) -> bool:

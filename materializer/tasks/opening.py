@@ -94,7 +94,7 @@ def open_task(
         raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
     _refuse_empty(spec, dataset, catalog, known)
     k = cache.epochs_at_once(spec)
-    check_size(spec, k, dataset.selects)
+    check_size(spec, k, len(dataset.epoch_like(dataset.base)))
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
     definition = f"{canonical(cache, spec)} epochs_per_generation={k}"
@@ -147,7 +147,7 @@ def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog, known: int
     """A task without a single batch is refused before it is recorded; one that has drawn has its batches."""
     if not spec.drop_last or (known is not None and catalog.is_drawn(known, 0)):
         return
-    videos, batch = len(dataset.candidates(spec)), spec.sampling.videos_per_batch
+    videos, batch = len(dataset.epoch_like(dataset.candidates(spec))), spec.sampling.videos_per_batch
     if videos < batch:
         raise BadInput(
             f"task {spec.name!r}: no clips to make: there are {videos} videos to draw, and drop_last leaves out a "

@@ -123,7 +123,7 @@ class Outline:
         if self._catalog.is_drawn(task.task_id, 0):
             return task.generation(0).plan
         task.dataset.files.headers.wait()
-        return self._plan(task.dataset, task.dataset.candidates(task.spec), spare=False)
+        return self._plan(task.dataset, task.dataset.epoch_like(task.dataset.candidates(task.spec)), spare=False)
 
     def _plan(self, dataset: Dataset, ids: NDArray[np.int64], *, spare: bool) -> GenerationPlan:
         task = self._task

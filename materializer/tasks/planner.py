@@ -17,6 +17,7 @@ from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.twins import rows_like
+from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import DrawnGeneration
@@ -86,6 +87,7 @@ class Planner:
                 joined=drawn.joined,
                 group_generation=drawn.group_generation,
                 spare=together,
+                before=None if spec.dataset.weighted is None else occurrences(ids),
             )
             positions = len(plan) // len(epochs) // spec.sampling.samples_per_video
             order = Order(ids[:, :positions], np.minimum(settled, positions))

@@ -41,6 +41,7 @@ def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
         "dataset": {"dataset": task(**entries)},
         "sampling": {"dataset": task(sampling=task()["sampling"] | entries)},
         "audio": {"dataset": task(audio={"rate": 16_000, "seconds": 1.0} | entries)},
+        "split": {"dataset": task(split={"val": 0.1} | entries, part="val")},
         "step": {"dataset": task(augmentation=[step | entries])},
         "branch": {
             "dataset": task(
@@ -61,6 +62,8 @@ def wrong_values(key: Key) -> list[Any]:
         "title": [5, "x" * 129],
         "name": [5, "a b", ".hidden", "ä", "a/b", "x" * 129, "a\n"],
         "names": [5, [], [5], ["a b"], [["a"]]],
+        "columns": [5, [5], ["a b"], [["a"]], ["a", "a"]],
+        "classes": [5, [], [5], [["x"]], ["a", "a"], ""],
         "modules": ["os", 5, ["os.path/.."], [5]],
         "texts": [5, "x", [5], [["x"]], [""]],
         "folders": [5, "x", [5], ["/no/such/folder"]],

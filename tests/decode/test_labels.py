@@ -11,7 +11,7 @@ import pytest
 
 from viewcache.catalog.confined import QueryLimits
 from viewcache.errors import BadInput, DatasetNotFound, QueryRefused
-from viewcache.materializer.dataset.labels import Labels, Value, labels_for
+from viewcache.materializer.dataset.labels import Labels, labels_for
 from viewcache.materializer.dataset.predicate import matching
 
 PATHS = ["cats/a.mp4", "cats/b.mp4", "dogs/a.mkv", "dogs/c d.mp4"]
@@ -24,15 +24,15 @@ def written(folder: Path, text: str) -> str:
     return str(path)
 
 
-def by_video(count: int, said: Labels) -> list[tuple[Value, dict[str, Value]]]:
+def by_video(count: int, said: Labels) -> list[tuple[object, dict[str, object]]]:
     """Label and further columns of each of so many videos, as a table of one row a video has them."""
-    out: list[tuple[Value, dict[str, Value]]] = [(None, {}) for _ in range(count)]
+    out: list[tuple[object, dict[str, object]]] = [(None, {}) for _ in range(count)]
     for at, video in enumerate(said.video.tolist()):
-        out[video] = said.label[at], {name: values[at] for name, values in said.columns.items()}
+        out[video] = said.label[at].as_py(), {name: said.column(name)[at].as_py() for name in said.others}
     return out
 
 
-def labels_of(count: int, said: Labels) -> list[Value]:
+def labels_of(count: int, said: Labels) -> list[object]:
     """The label of each of so many videos."""
     return [label for label, _ in by_video(count, said)]
 
@@ -78,7 +78,7 @@ def test_parquet_and_other_columns(tmp_path: Path) -> None:
         ("video,label\nnope,1\n", "none of its 1 rows names a video.*'nope', the first video is 'cats/a.mp4'"),
         ("video,label\ncats/a\n", "row 2 of the table has 1 fields, the first row 2"),
         ("video,video\na,b\n", "names a column twice"),
-        ('video,label\n"cats/a,1\n', "neither a UTF-8 CSV nor a Parquet table"),
+        ('video,label\n"cats/a,1\n', "neither a UTF-8 CSV nor a Parquet or JSON lines table"),
     ],
 )
 def test_tables_that_do_not_fit(text: str, message: str, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_table_is_a_regular_file_of_a_sane_size(tmp_path: Path, monkeypatch: p
     for name in ("pipe.csv", "endless.csv"):
         with pytest.raises(BadInput, match=rf"labels .*{name} is not a regular file"):
             labels_for(PATHS, str(tmp_path / name))
-    monkeypatch.setattr("viewcache.materializer.dataset.labels.MOST_BYTES", 10)
+    monkeypatch.setattr("viewcache.materializer.dataset.table.MOST_BYTES", 10)
     fsspec.filesystem("memory").pipe("/labels.csv", b"video,label")
     for url in (written(tmp_path, "video,label"), "memory://labels.csv"):
         with pytest.raises(BadInput, match="is too large: at most 10 bytes"):

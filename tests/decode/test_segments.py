@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewcache.errors import BadInput
-from viewcache.materializer.dataset import labels
+from viewcache.materializer.dataset import table as tables
 from viewcache.materializer.dataset.clock import frames_before_even
 from viewcache.materializer.dataset.labels import has_segments, labels_for
 from viewcache.materializer.media.facts import FrameTimes
@@ -47,8 +47,8 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     assert said.segments is not None
     assert said.video.tolist() == [1, 0, 1]
     assert [each.tolist() for each in said.segments] == [[1, -np.inf, 4], [2.5, 3, np.inf]]
-    assert list(said.label) == ["x", "y", "x"]
-    assert said.columns == {"note": ["p", "q", None]}
+    assert said.label.to_pylist() == ["x", "y", "x"]
+    assert {name: said.column(name).to_pylist() for name in said.others} == {"note": ["p", "q", None]}
     assert has_segments(str(path))
 
 
@@ -89,7 +89,7 @@ def test_a_second_row_names_the_columns(tmp_path: Path) -> None:
 
 def test_more_rows_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of more rows than memory is meant for is refused before its columns are unpacked."""
-    monkeypatch.setattr(labels, "MOST_ROWS", 3)
+    monkeypatch.setattr(tables, "MOST_ROWS", 3)
     table = pa.table({"video": ["a"] * 4, "start_s": [0.0, 1.0, 2.0, 3.0]})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     (tmp_path / "t.csv").write_text("video,start_s\n" + "a,1\n" * 4)

@@ -1,4 +1,4 @@
--- Further columns of the labels tables, one row per item and column.
+-- Further columns of the labels tables, one row per item and column; columns of lists are left out.
 --   video_id: number of the video
 --   video: its name in paths
 --   name: the column's name

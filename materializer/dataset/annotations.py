@@ -1,0 +1,178 @@
+"""What is said of a dataset's videos beside their pixels: labels, their classes, further columns of the table."""
+
+import json
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.errors import BadInput
+from viewcache.materializer.dataset.classes import Classes, class_names, first_epochs, separated
+from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
+from viewcache.materializer.dataset.fields import Fields
+from viewcache.materializer.dataset.said import Said
+from viewcache.materializer.dataset.segments import KnownItems
+from viewcache.materializer.dataset.split import part_mask
+from viewcache.materializer.dataset.table import as_text, is_list
+from viewcache.materializer.dataset.weights import Weights
+from viewcache.materializer.field_values import FieldValues
+from viewcache.materializer.spec import DatasetSpec
+
+__all__ = ["Annotations"]
+
+
+class Annotations:
+    """Labels and further columns of a task's dataset; arrays have one entry for each of its items. Thread-safe."""
+
+    def __init__(
+        self, spec: DatasetSpec, items: KnownItems, said: Said, catalog: Catalog, drawn: pa.Table | None
+    ) -> None:
+        """Take what the label table says, and record it.
+
+        Args:
+            spec: of the task's dataset.
+            items: that can be named.
+            said: of them.
+            catalog: what we know.
+            drawn: what the task has drawn, as `Catalog.first_drawn` gives it, if its dataset grows.
+
+        Raises:
+            BadInput: the table does not fit.
+        """
+        self._spec = spec
+        self._items = items
+        self._said = said
+        labels = said.labels
+        if spec.label_separator is not None:
+            labels = separated(labels, spec.label_separator)
+        if spec.labels is not None:
+            labels = _kept(labels, said)
+            record_labels(catalog, items, said, labels)
+        record_columns(catalog, items, said)
+        self.classes = _classes(spec, items, said, labels, drawn)
+        """Names and numbers of the labels."""
+        self._batch_columns = Fields(said.table, said.rows, said.further, spec.fields, grows=spec.grows)
+        self._weights = self._weights_of(spec)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Of the items' videos."""
+        names = self._items.files.names
+        return [names[row] for row in self._items.file.tolist()]
+
+    def check(self, chosen: NDArray[np.bool_], clips: int) -> None:
+        """Refuse labels and columns that do not fit the videos which the task selects.
+
+        Args:
+            chosen: which these are.
+            clips: of a batch.
+
+        Raises:
+            BadInput: a label is none of the classes, a weight is none, or a field lacks a value or is too large.
+        """
+        self.classes.check(chosen)
+        if self._weights is not None:
+            self._weights.check(chosen, self._names)
+        self._batch_columns.check(chosen, self._names, clips)
+
+    def predicate_table(self, good: NDArray[np.bool_]) -> pa.Table:
+        """What a predicate can name; ``good`` says which files the task can use."""
+        return predicate_table(self._items, good, self._said, self.classes.labels)
+
+    def part_mask(self, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which files are in the task's part of the dataset; see `split.part_mask`."""
+        spec = self._spec
+        if spec.split is None or spec.part is None:
+            return np.ones(len(self._items), bool)
+        name = spec.split.by or spec.split.column
+        column = None if name is None else as_text(self._named_column(name, "split"))
+        return part_mask(spec.split, spec.part, self._names, selected, column, may_be_empty=spec.grows)
+
+    def _weights_of(self, spec: DatasetSpec) -> Weights | None:
+        name = spec.weight or spec.balance
+        if name is None:
+            return None
+        balance = spec.balance is not None
+        return Weights(name, self._named_column(name, "balance" if balance else "weight"), balance=balance)
+
+    def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """(n,) how often some items come in an epoch of all of them; None where each comes once."""
+        return None if self._weights is None else self._weights.of(rows)
+
+    def strata(self, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """(n,) which value each of some items has of those that are balanced; None where none are."""
+        return None if self._weights is None else self._weights.strata(rows)
+
+    def _named_column(self, name: str, key: str) -> pa.Array:
+        """A column of the label table, that of the labels too."""
+        if name == self._spec.label_column:
+            return self.classes.labels
+        if name not in self._said.others:
+            there = ", ".join(map(repr, (self._spec.label_column, *self._said.others)))
+            raise BadInput(f"{key}: the label table has no column {name!r}; it has {there}")
+        return self._said.column(name)
+
+    def has_labels(self) -> bool:
+        """Whether any file has one."""
+        return bool(self.classes.labels.null_count < len(self.classes.labels))
+
+    def labels(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The labels of some items, see `Classes.numbers`; of what the table has no more the last one."""
+        found = self.classes.numbers(rows)
+        for k in np.flatnonzero(~self._said.listed[rows]).tolist():
+            found[k] = self.classes.recorded(self._said.recorded[int(rows[k])])
+        return found
+
+    def label(self, row: int) -> int | tuple[int, ...]:
+        """The class number of one item, -1 without a label; where items may have several, the numbers of all."""
+        found = self.labels(np.array([row]))[0]
+        return tuple(np.flatnonzero(found).tolist()) if self.classes.is_multi else int(found)
+
+    def fields(self, rows: NDArray[np.int64]) -> dict[str, FieldValues]:
+        """The columns that come with the clips of some items."""
+        return self._batch_columns.values(rows)
+
+
+def _kept(labels: pa.Array, said: Said) -> pa.Array:
+    """Labels, where items whose files are gone have those on record, so that classes keep their numbers."""
+    if not said.gone.any():
+        return labels
+    texts = [text if gone else None for text, gone in zip(said.recorded, said.gone.tolist(), strict=True)]
+    gone = pa.array(said.gone)
+    if is_list(labels.type):
+        return pc.if_else(
+            gone, pa.array([_listed(text, labels.type.value_type) for text in texts], labels.type), labels
+        )
+    whole = pa.types.is_integer(labels.type) or pa.types.is_null(labels.type)
+    if whole and all(text is None or text.removeprefix("-").isdecimal() for text in texts):
+        numbers = pa.array([None if text is None else int(text) for text in texts], pa.int64())
+        return pc.if_else(gone, numbers, labels.cast(pa.int64()))
+    return pc.if_else(gone, pa.array(texts, pa.large_string()), as_text(labels))
+
+
+def _listed(text: str | None, kind: pa.DataType) -> list[Any] | None:
+    """Several labels as they are on record, a JSON list; those of another kind than the table's are none of them."""
+    found = [] if text is None else json.loads(text) if text.startswith("[") else [text]
+    if pa.types.is_integer(kind):
+        return [each for each in found if isinstance(each, int)]
+    return [str(each) for each in found]
+
+
+def _classes(spec: DatasetSpec, items: KnownItems, said: Said, labels: pa.Array, drawn: pa.Table | None) -> Classes:
+    if spec.classes:
+        return Classes(labels, spec.classes, given=True)
+    if is_list(labels.type):
+        if spec.grows:
+            raise BadInput("videos with several labels, in a dataset that grows, need the key classes: all their names")
+        found = Classes(labels, class_names(labels.flatten()))
+        if not found.count:
+            raise BadInput(f"labels: column {spec.label_column!r} holds lists, and no video has a label in its own")
+        return found
+    recorded = [] if drawn is None or spec.labels is None else drawn.to_pylist()
+    listed = labels.filter(pa.array(said.listed)).to_pylist() if recorded else []
+    label_of = dict(zip(items.ids[said.listed].tolist(), listed, strict=True)) if recorded else {}
+    return Classes(labels, class_names(labels, first_epochs(recorded, label_of)))
