@@ -32,7 +32,7 @@ class Said:
     further: tuple[str, ...]
     """Further columns of the table."""
     roots: pa.Array | None
-    """(m,) the place of the dataset that each is of: the column ``root``; None for one place, or a table that has it."""
+    """(m,) the place of the dataset each is of: the column ``root``; None for one place, or a table that has it."""
     named: NDArray[np.bool_]
     """(m,) whether the table has a row for it."""
     listed: NDArray[np.bool_]
