@@ -28,10 +28,10 @@ import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, Table, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from tests.servers.seaweed import connected, make_bucket, serve
+from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings, choose
 from viewcache.materializer.retention.options import ToCome
-from viewcache.materializer.spec import KeepRule
 
 STATED = 50_000
 """Videos for which the aims of memory and of choosing are stated."""

@@ -4,6 +4,7 @@ Its folders, lowest first; a folder imports only those above it in this list: me
 workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. The files beside them are for all:
 
 - ``spec``: what a task and a cache are: frozen values
+- ``choices``: the closed sets of words that a configuration chooses from
 - ``sampling``: which frames make a clip, part of it
 - ``places``: several places as one dataset, by one URI
 - ``randomness``: random numbers with addresses

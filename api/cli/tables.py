@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from viewcache.api.queries.status import Status, as_number
 from viewcache.api.text import duration, printable, size
-from viewcache.materializer.spec import KeepRule
+from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.telemetry.stalls import CAUSES
 
 if TYPE_CHECKING:

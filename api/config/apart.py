@@ -10,8 +10,9 @@ from itertools import product
 from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
+from viewcache.materializer.choices import WorkerKind
 from viewcache.materializer.places import places_of
-from viewcache.materializer.spec import TierSpec, WorkerKind
+from viewcache.materializer.spec import TierSpec
 
 __all__ = ["check_link_roots", "distrusted", "keep_apart", "trust"]
 

@@ -6,8 +6,9 @@ from viewcache.api.config.keys import SECTIONS
 from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
+from viewcache.materializer.choices import OnShortVideo
 from viewcache.materializer.sampling import SamplingSpec
-from viewcache.materializer.spec import AudioSpec, OnShortVideo
+from viewcache.materializer.spec import AudioSpec
 
 __all__ = ["read_audio"]
 

@@ -1,7 +1,7 @@
 """The keys of ``dataset.audio``: what of a video's sound comes with each clip."""
 
 from viewcache.api.config.kinds import REQUIRED, Key, KeySection
-from viewcache.materializer.spec import OnBadAudio, OnNoAudio
+from viewcache.materializer.choices import OnBadAudio, OnNoAudio
 
 __all__ = ["AUDIO"]
 

@@ -1,7 +1,7 @@
 """The keys of ``dataset``: one training task, part of the table in ``keys``."""
 
 from viewcache.api.config.kinds import REQUIRED, Key, KeySection
-from viewcache.materializer.spec import (
+from viewcache.materializer.choices import (
     InputSource,
     Join,
     Layout,

@@ -13,8 +13,8 @@ from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
 from viewcache.api.config.split_keys import SPLIT
+from viewcache.materializer.choices import BranchType, Durability, KeepRule, Merge, ServiceMode, WorkerKind
 from viewcache.materializer.sampling import ClipSelection, Coordination
-from viewcache.materializer.spec import BranchType, Durability, KeepRule, Merge, ServiceMode, WorkerKind
 from viewcache.suggest import did_you_mean
 
 __all__ = [

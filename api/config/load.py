@@ -26,17 +26,11 @@ from viewcache.api.config.values import Entries, local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer import ops
+from viewcache.materializer.choices import InputSource
 from viewcache.materializer.places import joined
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
-from viewcache.materializer.spec import (
-    CacheSpec,
-    DatasetSpec,
-    InputSource,
-    Place,
-    TaskSpec,
-    TierSpec,
-)
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, Place, TaskSpec, TierSpec
 
 __all__ = ["TRACE_SUFFIXES", "Config", "ConfigSource", "assemble", "load", "read_documents"]
 

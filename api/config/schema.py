@@ -10,7 +10,7 @@ from pathlib import Path
 
 from viewcache.api.config.keys import KINDS, NAME, SECTIONS, STEP_KEYS, Key, KeySection
 from viewcache.catalog.views import ORDER, read_view
-from viewcache.materializer.spec import BranchType
+from viewcache.materializer.choices import BranchType
 
 __all__ = ["generated", "json_schema", "key_tables", "main", "relation_tables"]
 

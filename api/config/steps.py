@@ -15,10 +15,11 @@ from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import BadInput, ConfigCode, OpWorkerFailed, ViewcacheError
 from viewcache.materializer import ops
+from viewcache.materializer.choices import BranchType, Merge
 from viewcache.materializer.planning.conditions import parse_condition
 from viewcache.materializer.planning.definition import stage_of
 from viewcache.materializer.planning.graph import find_mistakes
-from viewcache.materializer.spec import Branch, BranchType, Merge, OpCall, Place, StepSpec
+from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
 
 __all__ = ["read_steps", "told"]
 

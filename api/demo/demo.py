@@ -25,12 +25,13 @@ from viewcache.api.service.opening import open as open_cache
 from viewcache.api.session.cache import Cache
 from viewcache.api.text import Bar, Console, counted
 from viewcache.errors import BadInput, CatalogBusy
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.values import FrameRequest
-from viewcache.materializer.spec import DatasetSpec, ProbeMode
+from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["EPOCHS", "GENERATION", "Comparison", "Phase", "demo"]
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from viewcache.errors import BadInput, BadVideo, NotFound
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.discover import Found, discover
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import VideoFacts
-from viewcache.materializer.spec import DatasetSpec, ProbeMode
+from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["Looked", "look"]
 

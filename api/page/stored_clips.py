@@ -22,7 +22,7 @@ from viewcache.api.queries.ask import ask_all, question
 from viewcache.api.service.opening import ENVIRONMENT
 from viewcache.api.sheet import contact_sheet, jpeg
 from viewcache.errors import BadInput, ChunkDamaged, NotFound, ViewcacheError, ViewNotFound
-from viewcache.materializer.spec import ServiceMode
+from viewcache.materializer.choices import ServiceMode
 from viewcache.store import Stored
 from viewcache.store.reader import read_into, scan_object
 

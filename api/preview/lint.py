@@ -16,9 +16,10 @@ from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.changes import FileChange
 from viewcache.materializer.dataset.listing import Progress
-from viewcache.materializer.spec import Place, ProbeMode, TaskSpec
+from viewcache.materializer.spec import Place, TaskSpec
 from viewcache.materializer.tasks.task import Task
 
 __all__ = ["Level", "Problem", "lint"]

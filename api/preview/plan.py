@@ -18,6 +18,7 @@ from viewcache.catalog import Catalog, records
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput, ViewcacheError
+from viewcache.materializer.choices import BranchType, OnChangedVideo
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -25,7 +26,7 @@ from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.spec import BranchType, OnChangedVideo, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task

@@ -24,6 +24,7 @@ In the order of work:
 - ``client``: a process's connections, and finding the service again
 - ``stopping``: ending a service
 - ``watching``: who uses a service
+- ``received``: what the service says, as the values of a task
 - ``attached_task``: a task of such a cache: questions, and pixels read here
 - ``attached``: a cache that another process owns
 - ``opening``: `viewcache.open`: attach, start, or own the store

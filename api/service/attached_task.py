@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 from viewcache.api.service import answers, asks
 from viewcache.api.service.client import Client, Connected
 from viewcache.api.service.field_wire import field_values
-from viewcache.catalog.records import VideoStatus
+from viewcache.api.service.received import array_of, frame_asked, loaded, placed, video_info
 from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.gate import Cancelled
-from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.fields import frozen
 from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers, audio_slots, check_shares, rank_share
 from viewcache.materializer.reading.finishing import Mixing, finished, mixer_of
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
-from viewcache.store.client_tiers import Placed, Slots, TierRead
-from viewcache.store.format import ChunkTable
-from viewcache.store.shard_reader import Stored
+from viewcache.store.client_tiers import Slots
 
 __all__ = ["AttachedSeat", "AttachedTask"]
 
@@ -323,10 +320,10 @@ class AttachedTask:
 
     def _load(self, session: Connected, lease: int, places: Sequence[answers.PlaceOf], out: Slots) -> bool:
         """Read what is held into ``out`` and give it back; whether all of it was whole."""
-        damaged, took = session.tiers.read_slots(list(map(_placed, places)), out)
+        damaged, took = session.tiers.read_slots(list(map(placed, places)), out)
         seconds = sum(each.seconds for each in took)
         self.spent.loaded_s += seconds
-        loaded = tuple(row for each in took for row in _loaded(each))
+        loaded = tuple(row for each in took for row in loaded(each))
         self.client.tell(session, asks.Done(lease, tuple(damaged), loaded, seconds))
         return not damaged
 
@@ -343,16 +340,16 @@ class AttachedTask:
             epoch=place[0],
             iteration=place[1],
             video=video,
-            label=_array(fetched.label, "<f4", (count, fetched.classes))
+            label=array_of(fetched.label, "<f4", (count, fetched.classes))
             if fetched.classes
-            else _array(fetched.label, "<i8", (count,)),
-            index=_array(fetched.index, "<i8", (count,)),
-            frame=_array(fetched.frame, "<i8", (count, *video.shape[1:-3])),
-            time_s=_array(fetched.time_s, "<f8", (count, *video.shape[1:-3])),
-            sample=_array(fetched.sample, "<i8", (count,)),
-            item=_array(fetched.item, "<i8", (count,)),
-            start_s=_array(fetched.start_s, "<f8", (count,)),
-            end_s=_array(fetched.end_s, "<f8", (count,)),
+            else array_of(fetched.label, "<i8", (count,)),
+            index=array_of(fetched.index, "<i8", (count,)),
+            frame=array_of(fetched.frame, "<i8", (count, *video.shape[1:-3])),
+            time_s=array_of(fetched.time_s, "<f8", (count, *video.shape[1:-3])),
+            sample=array_of(fetched.sample, "<i8", (count,)),
+            item=array_of(fetched.item, "<i8", (count,)),
+            start_s=array_of(fetched.start_s, "<f8", (count,)),
+            end_s=array_of(fetched.end_s, "<f8", (count,)),
             videos=fetched.videos,
             keys=fetched.keys,
             audio=audio,
@@ -367,12 +364,12 @@ class AttachedTask:
         """All videos of the dataset, by name."""
         after = ""
         while found := self.client.ask(answers.VideosOf, asks.Videos(self.name, after)).videos:
-            yield from map(_video, found)
+            yield from map(video_info, found)
             after = found[-1].name
 
     def video(self, name: str) -> VideoInfo:
         """One video; see `TaskHandle.video`."""
-        return _video(self.client.ask(answers.VideosOf, asks.Video(self.name, name)).videos[0])
+        return video_info(self.client.ask(answers.VideosOf, asks.Video(self.name, name)).videos[0])
 
     def find_video(self, name: str) -> VideoInfo | None:
         """One video, or None where there is none of that name."""
@@ -387,7 +384,7 @@ class AttachedTask:
 
     def describe_frame(self, request: FrameRequest) -> FrameInfo:
         """What a single frame is; see `TaskHandle.describe_frame`."""
-        found = self.client.ask(answers.FrameFacts, asks.DescribeFrame(self.name, _asked(request)))
+        found = self.client.ask(answers.FrameFacts, asks.DescribeFrame(self.name, frame_asked(request)))
         return FrameInfo(
             video_id=found.video_id,
             video=found.video,
@@ -404,7 +401,7 @@ class AttachedTask:
         """Single frames, uint8 (3,H,W) each; see `TaskHandle.frames`."""
         if not requests:
             return []
-        ask = asks.Frames(self.name, tuple(map(_asked, requests)))
+        ask = asks.Frames(self.name, tuple(map(frame_asked, requests)))
         for _ in range(READ_TRIES):
             session, held = self.client.asking(lambda _: (answers.Held, ask))
             out = [np.empty(each.shape, np.uint8) for each in held.places]
@@ -416,47 +413,5 @@ class AttachedTask:
         raise Broken(f"frames of {requests[0].video!r} could not be read {READ_TRIES} times in a row")
 
     def _load_one(self, session: Connected, place: answers.PlaceOf, out: NDArray[np.uint8]) -> bool:
-        damaged, _ = session.tiers.read_slots([_placed(place)], out[None])
+        damaged, _ = session.tiers.read_slots([placed(place)], out[None])
         return not damaged
-
-
-def _placed(place: answers.PlaceOf) -> Placed:
-    table = ChunkTable.from_bytes(place.table)
-    return Placed(place.tier, Stored(place.physical, place.shape, place.chunk_rows, place.codec, table))
-
-
-def _array(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    return np.frombuffer(data, kind).reshape(shape).copy()
-
-
-def _asked(request: FrameRequest) -> asks.FrameAsked:
-    clip = request.epoch, request.sample, request.output
-    return asks.FrameAsked(request.video, request.frame, request.depth, *clip, request.at_s)
-
-
-def _video(facts: answers.VideoFacts) -> VideoInfo:
-    return VideoInfo(
-        video_id=facts.video_id,
-        name=facts.name,
-        uri=facts.uri,
-        extension=facts.extension,
-        key=facts.key,
-        label=facts.label,
-        status=VideoStatus(facts.status),
-        error=facts.error,
-        stamp=Stamp(facts.size, facts.mtime_ns, facts.etag),
-        frames=facts.frames,
-        height=facts.height,
-        width=facts.width,
-        fps=facts.fps,
-        duration_s=facts.duration_s,
-        codec=facts.codec,
-    )
-
-
-def _loaded(took: TierRead) -> Iterator[asks.Loaded]:
-    """By size, as the planner's estimates have it."""
-    total = sum(took.sizes) or 1
-    for bits in {size.bit_length() - 1 for size in took.sizes}:
-        mine = [size for size in took.sizes if size.bit_length() - 1 == bits]
-        yield asks.Loaded(took.tier, took.codec, bits, len(mine), sum(mine), took.seconds * sum(mine) / total)

@@ -10,7 +10,7 @@ from viewcache.api.config.load import Config, ConfigSource, load, sources_of
 from viewcache.api.service.jobs import ENVIRONMENT as JOB
 from viewcache.api.service.jobs import current_job
 from viewcache.errors import BadInput, CatalogBusy
-from viewcache.materializer.spec import ServiceMode
+from viewcache.materializer.choices import ServiceMode
 
 if TYPE_CHECKING:
     from viewcache.api.session.cache import Cache

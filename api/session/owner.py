@@ -15,6 +15,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
+from viewcache.materializer.choices import Durability
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of
@@ -34,7 +35,7 @@ from viewcache.materializer.scheduling.generation import AudioSchedule
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
-from viewcache.materializer.spec import DatasetSpec, Durability, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, bind_store
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead

@@ -8,6 +8,7 @@ In the order of work:
 - ``even``: fills up what a rank reads, so that all batches have one shape
 - ``mixing``: what a batch is mixed with, which may be another rank's, and the labels of both
 - ``frameworks``: batches of PyTorch's tensors, NumPy's arrays or JAX's
+- ``handed_out``: what a loader hands out of a batch that was read
 - ``options``: options that people know from other loaders
 - ``loader``: batches for training: one pass is one epoch; ranks, resume, layouts
 - ``sampling``: orders for several jobs over any indexed dataset: `viewcache.sampling`

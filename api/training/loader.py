@@ -8,15 +8,14 @@ import inspect
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from operator import index
 from reprlib import repr as short_repr
 from typing import Any
 
 from viewcache.api.port import TaskSeat, TaskSource
-from viewcache.api.training.even import filled_up
-from viewcache.api.training.frameworks import FRAMEWORKS, LAYOUTS, Finish, Torch
+from viewcache.api.training.frameworks import FRAMEWORKS, LAYOUTS, Torch
 from viewcache.api.training.hand_over import HandOver
+from viewcache.api.training.handed_out import handed_out
 from viewcache.api.training.mixing import MixedBatches, Mixture
 from viewcache.api.training.options import unknown_option
 from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, worker_here
@@ -51,12 +50,13 @@ class Loader:
 
     Each batch is a dict: ``video`` uint8 (b,T,C,H,W) in the task's layout (or what its read-time operations make),
     ``label`` int64 (b,), ``index`` int64 (b,) ids of the videos, ``frame`` int64 (b,T), ``time_s`` float64 (b,T),
-    ``sample`` int64 (b,) ordinals of the clips among those of their video, the task's ``fields``, and the numbers
-    ``epoch`` and ``iteration``; with ``even`` also ``valid`` bool (b,). Several labels are float32 (b, classes). A task
-    that mixes clips adds ``label_mixed`` float32 (b, classes), ``label_other`` like ``label``, ``lam`` float32 (b,);
-    one with audio adds ``audio`` float32 (b,C,n).
-    A batch counts as read when it is handed out. It is a `torch.utils.data.IterableDataset`, for
-    `DataLoader(loader, batch_size=None)`; with workers where a service owns the cache.
+    ``sample`` int64 (b,) ordinals of the clips among those of their item, ``item`` int64 (b,) and ``start_s``,
+    ``end_s`` float64 (b,) the segment that each is of, the task's ``fields``, and the numbers ``epoch`` and
+    ``iteration``; with ``even`` also ``valid`` bool (b,). Several labels are float32 (b, classes). A task that mixes
+    clips adds ``label_mixed`` float32 (b, classes), ``label_other`` like ``label`` and ``lam`` float32 (b,); one with
+    audio ``audio`` float32 (b,C,n). A batch counts as read when it is handed out. It is a
+    `torch.utils.data.IterableDataset`, for `DataLoader(loader, batch_size=None)`; with workers where a service owns the
+    cache.
     """
 
     def __init__(
@@ -396,16 +396,8 @@ class Loader:
         if isinstance(batch, dict):
             return batch
         handle = self._cache.task(self.task)
-        arrays = {"video": batch.video, **batch.per_clip, **batch.fields}
-        finish: Finish = handle.finish
-        if mixture is not None:
-            arrays |= mixture.labels(batch)
-            finish = partial(handle.finish, mixing=mixture.mixing)
-        if self.even:
-            clips = -(-handle.videos_per_batch // self.world) * handle.samples_per_video
-            arrays = filled_up(arrays, clips, batch.fields)
-        made = self._framework.made(arrays, finish, self.layout)
-        return made | {"epoch": batch.epoch, "iteration": batch.iteration}
+        clips = -(-handle.videos_per_batch // self.world) * handle.samples_per_video if self.even else None
+        return handed_out(batch, mixture, handle.finish, self._framework, self.layout, clips)
 
     # The reading thread --------------------------------------------------------------------------------------------
 

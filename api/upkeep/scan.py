@@ -12,9 +12,9 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files, policies_among
-from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.store import LocalTier
 

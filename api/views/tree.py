@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
 from viewcache.api.session.opened import OpenCache
+from viewcache.api.views.about import about_batch, about_video, plain_label
 from viewcache.api.views.paths import AT, NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
-from viewcache.materializer.field_values import as_lists
 from viewcache.materializer.media.source import is_local, local_path
-from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.batch import Buffers
 from viewcache.materializer.reading.values import FrameRequest, VideoInfo
 
 __all__ = ["Entry", "ViewTree"]
@@ -320,12 +320,12 @@ class ViewTree:
         if self.entry(path).is_folder and where.kind != NodeKind.ZARR:
             return {"kind": NodeKind.FOLDER} | self._describe_folder(where)
         if where.kind == NodeKind.VIDEO:
-            return {"kind": NodeKind.VIDEO} | _about_video(where.task, self._source(where))
+            return {"kind": NodeKind.VIDEO} | about_video(where.task, self._source(where))
         if where.kind in (NodeKind.FRAME, NodeKind.AUG):
             return self._describe_single(where)
         assert where.epoch is not None  # a view's path has one
         batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
-        about = {"kind": where.kind, "rank": where.rank, "world": where.world} | _plain(batch)
+        about = {"kind": where.kind, "rank": where.rank, "world": where.world} | about_batch(batch)
         if where.kind == NodeKind.AUDIO:
             assert batch.audio is not None  # there is such a path
             about |= {"shape": list(batch.audio.shape), "dtype": "float32"}
@@ -347,7 +347,7 @@ class ViewTree:
             }
         video = task.find_video(where.parts[1]) if len(where.parts) == 2 else None
         if video is not None:
-            about |= _about_video(where.task, video)
+            about |= about_video(where.task, video)
         if where.parts[2:] == (AT,):
             return about
         if len(where.parts) == 3 or _is_epoch(task, where.parts[1]):
@@ -363,7 +363,7 @@ class ViewTree:
             "dtype": "uint8",
             "index": [frame.video_id],
             "videos": [frame.video],
-            "label": [_plain_label(frame.label)],
+            "label": [plain_label(frame.label)],
             "frame": [frame.frame],
             "time_s": [frame.time_s],
             "keys": [frame.key],
@@ -408,58 +408,5 @@ def _is_epoch(task: TaskHandle, name: str) -> bool:
     return name.isdecimal() and str(int(name)) == name and int(name) < task.epochs
 
 
-def _about_video(task: str, video: VideoInfo) -> dict[str, Any]:
-    about: dict[str, Any] = {
-        "task": task,
-        "index": [video.video_id],
-        "videos": [video.name],
-        "label": [_plain_label(video.label)],
-        "status": video.status,
-        "keys": [video.key],
-    }
-    if video.frames:
-        about |= {
-            "shape": [video.frames, 3, video.height, video.width],
-            "dtype": "uint8",
-            "fps": video.fps,
-            "duration_s": video.duration_s,
-            "codec": video.codec,
-        }
-    return about
-
-
-def _numbers(label: NDArray[np.float32]) -> list[int]:
-    """The numbers of the classes that a clip has."""
-    found: list[int] = np.flatnonzero(label).tolist()
-    return found
-
-
-def _plain_label(label: int | tuple[int, ...]) -> int | list[int]:
-    return label if isinstance(label, int) else list(label)
-
-
 def _npy_size(shape: tuple[int, ...]) -> int:
     return len(npy_head(shape)) + int(np.prod(shape))
-
-
-def _plain(batch: Batch) -> dict[str, Any]:
-    return {
-        "task": batch.task,
-        "epoch": batch.epoch,
-        "iteration": batch.iteration,
-        "shape": list(batch.video.shape),
-        "dtype": "uint8",
-        "index": batch.index.tolist(),
-        "videos": list(batch.videos),
-        "label": batch.label.tolist()
-        if batch.label.ndim == 1
-        else [np.flatnonzero(each).tolist() for each in batch.label],
-        "frame": batch.frame.tolist(),
-        "time_s": batch.time_s.tolist(),
-        "sample": batch.sample.tolist(),
-        "item": batch.item.tolist(),
-        "start_s": batch.start_s.tolist(),
-        "end_s": [None if each == np.inf else each for each in batch.end_s.tolist()],  # JSON has no infinity
-        "keys": list(batch.keys),
-        "fields": {name: as_lists(values) for name, values in batch.fields.items()},
-    }

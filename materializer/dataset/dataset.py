@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
+from viewcache.materializer.choices import OnBadVideo
 from viewcache.materializer.dataset.annotations import Annotations
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.fit import Fit, ItemFit
@@ -30,7 +31,7 @@ from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.sampling import SamplingSpec
-from viewcache.materializer.spec import DatasetSpec, OnBadVideo, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, TaskSpec
 
 __all__ = ["Dataset"]
 
@@ -118,29 +119,12 @@ class Dataset:
             BadVideo: a video is bad, or has no frame in a segment, and the policy is ``raise``.
             BadInput: nothing is left to draw from.
         """
-        span, items = task.sampling.span, self.items
         if not self.files.there.any():
             raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
-            raise BadInput(f"task {task.name!r}: {selection_words(self.spec)} selects none of {len(self)} videos")
-        good = self._of_items.good()
-        bad = np.flatnonzero(self._chosen & ~good)
-        if len(bad) and self.spec.on_bad_video == OnBadVideo.RAISE:
-            more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            raise BadVideo(
-                f"{self._of_items.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
-            )
-        selected = self._chosen.copy()
-        if self.spec.on_bad_video == OnBadVideo.SKIP:
-            selected &= good
-        selected &= self._of_items.long_enough(span) | ~good
-        if not (selected & self._of_items.usable(span)).any():
-            longest, needed = map(task.sampling.in_words, (int(self._of_items.lengths().max()), span))
-            raise BadInput(
-                f"task {task.name!r}: no video is left of {len(self)}: {len(bad)} are bad, and the longest has "
-                f"{longest} where a clip spans {needed}"
-            )
-        return items.ids[selected]
+            by = selection_words(self.spec) or "the label table"
+            raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} videos")
+        return self.items.ids[self._of_items.selected(task, self._chosen)]
 
     @property
     def selects(self) -> int:

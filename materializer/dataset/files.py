@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.changes import FileChanges
 from viewcache.materializer.dataset.clock import even_pace, frames_before_even, last_tick, ticks_of
 from viewcache.materializer.dataset.discover import Found
@@ -27,7 +28,6 @@ from viewcache.materializer.media.planes import frame_bytes
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
-from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["Files", "VideoFile"]
 

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.errors import BadInput, BadVideo
+from viewcache.materializer.choices import OnBadVideo, OnLowFps, OnShortVideo
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.media.index import too_large
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.sampling import SamplingSpec
-from viewcache.materializer.spec import DatasetSpec, OnLowFps, OnShortVideo
+from viewcache.materializer.spec import DatasetSpec, TaskSpec
 
 __all__ = ["Fit", "ItemFit"]
 
@@ -104,3 +106,26 @@ class ItemFit:
         length = self.fit.sampling.in_words(int(self.lengths(np.array([row]))[0]))
         uri = self.fit.files.uris[self.items.file[row]]
         return f"{uri}{self.items.segment(row)} has {length} where a clip spans {self.fit.sampling.in_words(span)}"
+
+    def selected(self, task: TaskSpec, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(items,) which of the chosen ones an epoch draws from; short and bad ones as the policies say.
+
+        Raises:
+            BadVideo: a video is bad, or has no frame in a segment, and the policy is ``raise``.
+            BadInput: none is left.
+        """
+        span, spec, good = task.sampling.span, self.fit.spec, self.good()
+        bad = np.flatnonzero(chosen & ~good)
+        if len(bad) and spec.on_bad_video == OnBadVideo.RAISE:
+            more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+            raise BadVideo(
+                f"{self.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
+            )
+        mine = chosen & (good | (spec.on_bad_video != OnBadVideo.SKIP)) & (self.long_enough(span) | ~good)
+        if not (mine & self.usable(span)).any():
+            longest, needed = map(task.sampling.in_words, (int(self.lengths().max()), span))
+            raise BadInput(
+                f"task {task.name!r}: no video is left of {len(self.fit.files)}: {len(bad)} are bad, and the longest "
+                f"has {longest} where a clip spans {needed}"
+            )
+        return mine

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Broken, Closed, ViewcacheError
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.recording import Batches
 from viewcache.materializer.dataset.scan import AT_ONCE, scan_queue
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["Headers", "Looked"]
 

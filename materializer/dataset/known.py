@@ -6,10 +6,11 @@ from typing import Any
 import pyarrow as pa
 
 from viewcache.catalog.records import VideoStatus
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.index import TOO_LARGE
 from viewcache.materializer.media.source import Stamp
-from viewcache.materializer.spec import DatasetSpec, ProbeMode
+from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["STAMP", "Known"]
 

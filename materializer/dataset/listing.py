@@ -20,6 +20,7 @@ from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
 from viewcache.catalog.rows import column_table
 from viewcache.errors import DatasetNotFound
 from viewcache.failpoints import failpoint
+from viewcache.materializer.choices import OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.changes import FileChange, FileChanges, in_short
 from viewcache.materializer.dataset.discover import Found, discover
@@ -35,7 +36,7 @@ from viewcache.materializer.dataset.versions import path_of
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.spec import DatasetSpec, OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode, TaskSpec
+from viewcache.materializer.spec import DatasetSpec, TaskSpec
 
 __all__ = ["Progress", "files_of", "list_again", "list_files", "needs_headers", "policies_among"]
 

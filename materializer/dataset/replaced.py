@@ -9,6 +9,7 @@ from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
 from viewcache.errors import BadInput, CatalogDamaged
 from viewcache.failpoints import failpoint
+from viewcache.materializer.choices import OnChangedVideo
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.known import Known
 from viewcache.materializer.dataset.recording import key_found
@@ -16,7 +17,6 @@ from viewcache.materializer.dataset.versions import version_name
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import retired_uri, shown
-from viewcache.materializer.spec import OnChangedVideo
 
 __all__ = ["ReplacedFiles"]
 

@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection, wait
 
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import shown
-from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["AT_ONCE", "Request", "ScanProcess", "look_at", "scan", "scan_queue"]
 

@@ -10,13 +10,13 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 from viewcache.errors import Full, ViewcacheError
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.scan import Request
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.header import read_header
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.media.source import SMALL_BLOCK, OutOfReach, is_local, open_source
-from viewcache.materializer.spec import ProbeMode
 
 __all__ = ["main"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import OnShortVideo
 from viewcache.materializer.randomness import FRACTION_BITS, ONE, Words, fraction, hash_address, scaled
-from viewcache.materializer.spec import OnShortVideo
 
 __all__ = ["choose_phase", "clip_frames", "clip_starts", "fixed_starts", "is_short", "jitter", "reflect", "shared_grid"]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.choices import OnShortVideo
 from viewcache.materializer.dataset.clock import nearest, nearest_even
 from viewcache.materializer.dataset.segments import Items
-from viewcache.materializer.spec import OnShortVideo
 
 __all__ = ["MOST_STARTS", "Ticks", "timed_frames"]
 

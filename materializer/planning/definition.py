@@ -6,9 +6,10 @@ from dataclasses import fields, is_dataclass, replace
 from math import lcm
 
 from viewcache.materializer import ops
+from viewcache.materializer.choices import Join, OnLowFps
 from viewcache.materializer.planning.graph import AbstractGraph, check_graph
 from viewcache.materializer.sampling import ClipSelection, SamplingSpec
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, Join, OnLowFps, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
 
 __all__ = ["canonical", "graph_of", "places_of", "seed_of", "stage_of"]
 

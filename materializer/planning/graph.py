@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from viewcache.errors import ConfigCode, ConfigError
-from viewcache.materializer.spec import BranchType, OpCall, Place, StepSpec
+from viewcache.materializer.choices import BranchType
+from viewcache.materializer.spec import OpCall, Place, StepSpec
 from viewcache.suggest import did_you_mean
 
 __all__ = ["PROB_TOLERANCE", "SOURCE", "AbstractGraph", "check_graph", "find_mistakes"]

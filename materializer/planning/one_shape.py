@@ -9,7 +9,7 @@ from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.resolve import Resolved
 from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["one_shape"]
+__all__ = ["check_shape", "one_shape"]
 
 
 def one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np.int64]) -> tuple[int, ...]:
@@ -39,3 +39,16 @@ def one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np
             "frames; make all branches keep the same number of frames"
         )
     return (*leads[0], 3, int(height[0]), int(width[0]))
+
+
+def check_shape(task: TaskSpec, name: str, shape: tuple[int, ...], usual: tuple[int, ...]) -> None:
+    """Refuse clips of an item that have another shape than those that are planned.
+
+    Raises:
+        BadInput: they have.
+    """
+    if shape != usual:
+        raise BadInput(
+            f"task {task.name!r}: clips of one batch must have one size, but {name!r} gives {shape} and others "
+            f"{usual}; end with a crop, or a resize to a shape"
+        )

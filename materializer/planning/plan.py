@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
@@ -21,7 +20,7 @@ from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.planning.graph import AbstractGraph
-from viewcache.materializer.planning.one_shape import one_shape
+from viewcache.materializer.planning.one_shape import check_shape, one_shape
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
@@ -235,12 +234,7 @@ class GenerationPlan:
         """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
         place = self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows]
         part = context.plan(*place, self.ordinal[rows], items)
-        if part.shape != self.shape:
-            name = context.items.named(int(items[0]))
-            raise BadInput(
-                f"task {self.task.name!r}: clips of one batch must have one size, but {name!r} gives {part.shape} and "
-                f"others {self.shape}; end with a crop, or a resize to a shape"
-            )
+        check_shape(self.task, context.items.named(int(items[0])), part.shape, self.shape)
         item, start, keys = self.item.copy(), self.start.copy(), self.keys.copy()
         item[rows], start[rows], keys[rows] = items, part.start, part.keys
         resolved = self.resolved.patched(rows, part.resolved)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import BranchType, Merge
 from viewcache.materializer.ops import Draw, Rows, get
 from viewcache.materializer.planning import conditions
 from viewcache.materializer.planning.graph import SOURCE, AbstractGraph
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
 from viewcache.materializer.randomness import ONE, Words
-from viewcache.materializer.spec import BranchType, Merge, OpCall, StepSpec
+from viewcache.materializer.spec import OpCall, StepSpec
 
 __all__ = ["Clips", "Resolved", "ResolvedStream", "resolve", "resolve_stream"]
 

@@ -18,6 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.errors import Broken, ViewNotFound
+from viewcache.materializer.choices import BranchType
 from viewcache.materializer.dataset.clock import nearest, ticks_of
 from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.keys import content_key
@@ -33,7 +34,7 @@ from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.sampling import TICKS_PER_S
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.work import READ_TRIES, SECONDS_PER_FRAME, Makeable, RowState
-from viewcache.materializer.spec import BranchType, StepSpec
+from viewcache.materializer.spec import StepSpec
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.tasks.task import Task

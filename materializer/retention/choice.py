@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.spec import KeepRule
+from viewcache.materializer.choices import KeepRule
 
 __all__ = ["RULES", "Options", "WayChoice", "collapse", "leaves_until_full", "prune"]
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
 from viewcache.errors import BadInput, BadVideo, ViewcacheError
+from viewcache.materializer.choices import OnBadVideo
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
-from viewcache.materializer.spec import OnBadVideo, TaskSpec
+from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.outline import Outline
 
 __all__ = ["DrawingGroup", "Joining"]

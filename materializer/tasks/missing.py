@@ -12,10 +12,10 @@ import numpy as np
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, SubstitutionRow
+from viewcache.materializer.choices import OnChangedVideo
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import NO_FILE, stamp_now
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.spec import OnChangedVideo
 from viewcache.store.tier import LOCAL
 
 __all__ = ["filled", "has_gone", "tell_of_missing"]

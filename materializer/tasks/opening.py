@@ -11,6 +11,7 @@ from viewcache.catalog.records import TaskRow
 from viewcache.catalog.replay import REBUILT
 from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
+from viewcache.materializer.choices import OnBadVideo, WorkerKind
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
@@ -20,7 +21,7 @@ from viewcache.materializer.planning.definition import canonical, graph_of, seed
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.redefined import changed_keys, keeps_views
 from viewcache.materializer.planning.size import check_size
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, OnBadVideo, TaskSpec, WorkerKind
+from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
 from viewcache.materializer.tasks.changes import changes_for, tell
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings

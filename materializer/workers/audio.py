@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo
+from viewcache.materializer.choices import OnBadAudio, OnNoAudio
 from viewcache.materializer.media.audio import AudioTrack, NoTrack, Stretch, read_stretches
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.recipe import Recipe
-from viewcache.materializer.spec import AudioSpec, OnBadAudio, OnNoAudio
+from viewcache.materializer.spec import AudioSpec
 
 __all__ = ["AudioMaker", "MadeAudio"]
 

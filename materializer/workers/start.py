@@ -1,8 +1,9 @@
 """Which kind of workers a cache has: processes, or threads of this one."""
 
 from viewcache.errors import Full
+from viewcache.materializer.choices import WorkerKind
 from viewcache.materializer.op_workers.sources import OpSources
-from viewcache.materializer.spec import CacheSpec, WorkerKind
+from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.workers.pool import GRACE_S, JobObserver, Pool, WorkerPool
 
 __all__ = ["start_pool"]

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from viewcache.errors import ConfigCode, ConfigError
+from viewcache.materializer.choices import BranchType
 from viewcache.materializer.planning.graph import SOURCE, check_graph
-from viewcache.materializer.spec import Branch, BranchType, OpCall, Place, StepSpec
+from viewcache.materializer.spec import Branch, OpCall, Place, StepSpec
 
 PLACE = Place("t.yaml", 7, 3)
 

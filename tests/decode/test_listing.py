@@ -8,12 +8,13 @@ import pytest
 
 from viewcache.catalog import Catalog
 from viewcache.errors import Full
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import listing
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.listing import list_files
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.spec import DatasetSpec, ProbeMode
+from viewcache.materializer.spec import DatasetSpec
 
 NAMES = ("a", "b", "c")
 

@@ -27,11 +27,11 @@ from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BadVideo, Closed, Full
 from viewcache.failpoints import VARIABLE
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import headers, listing
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.planning.plan import plan_generation
 from viewcache.materializer.scheduling.generation import PlannedClips
-from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.tasks import early
 from viewcache.materializer.tasks import task as tasks
 from viewcache.materializer.tasks.batch_work import BatchWork

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.plan.plans import all_even, videos_of
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import OnShortVideo
 from viewcache.materializer.dataset.clock import even_pace, last_tick, nearest, nearest_even
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.media.facts import FrameTimes
 from viewcache.materializer.planning.clip_times import timed_frames
 from viewcache.materializer.sampling import TICKS_PER_S, SamplingSpec
-from viewcache.materializer.spec import OnShortVideo
 
 PACES = [(1000, 1), (1001, 1), (5000, 3), (2502, 2), (7, 5), (1, 1)]
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.streaming.arriving import arrive, streaming
 from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
+from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import arrivals, listing
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.scan_worker import look
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.spec import ProbeMode
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.opening import open_task, share_among
 from viewcache.materializer.tasks.task import Task

@@ -9,9 +9,10 @@ import pytest
 import viewcache
 from tests.streaming.arriving import LONG_AGO_S, aged, arrive, epoch_of, streaming
 from viewcache.errors import BadVideo, DatasetNotFound
+from viewcache.materializer.choices import InputSource
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.discover import discover
-from viewcache.materializer.spec import DatasetSpec, InputSource
+from viewcache.materializer.spec import DatasetSpec
 
 
 @dataclass

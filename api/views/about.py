@@ -1,0 +1,61 @@
+"""What is told of videos and batches beside their pixels, as plain values that JSON can hold."""
+
+from typing import Any
+
+import numpy as np
+
+from viewcache.materializer.field_values import as_lists
+from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.values import VideoInfo
+
+__all__ = ["about_batch", "about_video", "plain_label"]
+
+
+def about_video(task: str, video: VideoInfo) -> dict[str, Any]:
+    """What a video of a task is."""
+    about: dict[str, Any] = {
+        "task": task,
+        "index": [video.video_id],
+        "videos": [video.name],
+        "label": [plain_label(video.label)],
+        "status": video.status,
+        "keys": [video.key],
+    }
+    if video.frames:
+        about |= {
+            "shape": [video.frames, 3, video.height, video.width],
+            "dtype": "uint8",
+            "fps": video.fps,
+            "duration_s": video.duration_s,
+            "codec": video.codec,
+        }
+    return about
+
+
+def plain_label(label: int | tuple[int, ...]) -> int | list[int]:
+    """A class number, or the numbers of all of an item's classes."""
+    return label if isinstance(label, int) else list(label)
+
+
+def about_batch(batch: Batch) -> dict[str, Any]:
+    """What a batch shows; lists have one element per clip."""
+    return {
+        "task": batch.task,
+        "epoch": batch.epoch,
+        "iteration": batch.iteration,
+        "shape": list(batch.video.shape),
+        "dtype": "uint8",
+        "index": batch.index.tolist(),
+        "videos": list(batch.videos),
+        "label": batch.label.tolist()
+        if batch.label.ndim == 1
+        else [np.flatnonzero(each).tolist() for each in batch.label],
+        "frame": batch.frame.tolist(),
+        "time_s": batch.time_s.tolist(),
+        "sample": batch.sample.tolist(),
+        "item": batch.item.tolist(),
+        "start_s": batch.start_s.tolist(),
+        "end_s": [None if each == np.inf else each for each in batch.end_s.tolist()],  # JSON has no infinity
+        "keys": list(batch.keys),
+        "fields": {name: as_lists(values) for name, values in batch.fields.items()},
+    }
