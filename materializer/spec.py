@@ -29,6 +29,7 @@ from viewcache.materializer.sampling import SamplingSpec
 
 __all__ = [
     "FOLDERS",
+    "ROOT",
     "TABLE_SUFFIXES",
     "AudioSpec",
     "Branch",
@@ -44,6 +45,8 @@ __all__ = [
     "TierSpec",
 ]
 
+ROOT = "root"
+"""The column that says which place of a dataset a video is of, where there are several."""
 FOLDERS = "folders"
 """In the place of a label table: the parent folder's name is the label."""
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".ndjson")
@@ -166,6 +169,9 @@ class DatasetSpec:
     """Column that says how often a video comes in an epoch."""
     balance: str | None = None
     """Column of which each value comes equally often in an epoch."""
+    mix: tuple[tuple[str, float], ...] = ()
+    """Values of ``mix_column`` and their shares of an epoch, in proportion; empty = nothing is mixed."""
+    mix_column: str = ROOT
     on_bad_video: OnBadVideo = OnBadVideo.RAISE
     on_short_video: OnShortVideo = OnShortVideo.CLAMP
     on_changed_video: OnChangedVideo = OnChangedVideo.RAISE
@@ -191,7 +197,7 @@ class DatasetSpec:
     @property
     def weighted(self) -> str | None:
         """The column by which videos come more or less often than once an epoch; None = each comes once."""
-        return self.weight or self.balance
+        return self.weight or self.balance or (self.mix_column if self.mix else None)
 
     @property
     def grows(self) -> bool:

@@ -90,7 +90,7 @@ class Drawn:
         sampling = settings.get("sampling", {})
         starts = sampling.get("clips", ClipSelection.RANDOM) == ClipSelection.RANDOM and sampling.get("fps") is None
         dataset = settings.get("dataset", {})
-        weighted = any(dataset.get(key) is not None for key in ("weight", "balance"))
+        weighted = any(dataset.get(key) is not None for key in ("weight", "balance", "mix"))
         return cls(bool(settings.get("shuffle", True)) and not weighted, starts, weighted)
 
 

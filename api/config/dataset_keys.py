@@ -174,6 +174,20 @@ DATASET = KeySection(
             None,
             "each video once",
         ),
+        Key(
+            "mix",
+            "shares",
+            "Shares in which an epoch, which stays as long, has the places of `video_dataset_path`, or the values of "
+            "`mix_column`: `{kinetics: 0.7, ssv2: 0.3}`. They need not add up to 1. See docs/labels.md.",
+            (),
+            "each video once",
+        ),
+        Key(
+            "mix_column",
+            "text",
+            "Column whose values `mix` names: `root`, the places of the dataset, or one of the label table.",
+            "root",
+        ),
         Key("epochs", "integer", "Epochs that the task runs for.", 1, least=1, most=1_000_000),
         Key(
             "seed",

@@ -53,6 +53,10 @@ KINDS: dict[str, ValueKind] = {
         "a list of names, or the path of a text file",
         {"oneOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT, "uniqueItems": True}]},
     ),
+    "shares": ValueKind(
+        "a mapping from names to numbers above 0",
+        {"type": "object", "minProperties": 1, "additionalProperties": {"type": "number", "exclusiveMinimum": 0}},
+    ),
     "texts": ValueKind("a list of texts", {"type": "array", "items": _TEXT}),
     "folders": ValueKind("a list of local folders", {"type": "array", "items": _TEXT}),
     "workers": ValueKind("a mapping from names to mappings", {}),

@@ -8,7 +8,7 @@ from viewcache.api.config.yaml_subset import error_at
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, ConfigCode
 from viewcache.materializer.reading.batch import RESERVED
-from viewcache.materializer.spec import FOLDERS, TABLE_SUFFIXES
+from viewcache.materializer.spec import FOLDERS, ROOT, TABLE_SUFFIXES
 
 __all__ = ["OF_LABELS", "read_labels"]
 
@@ -21,6 +21,8 @@ OF_LABELS = (
     "fields",
     "weight",
     "balance",
+    "mix",
+    "mix_column",
 )
 """What `read_labels` reads of a dataset."""
 
@@ -103,21 +105,30 @@ def _batch_columns(entries: Entries) -> tuple[str, ...]:
     return fields
 
 
-def _weights(entries: Entries) -> dict[str, str | None]:
-    """The columns by which videos come more or less often than once an epoch."""
-    read = entries.values("weight", "balance")
-    given = [key for key in ("weight", "balance") if entries.has(key)]
+def _weights(entries: Entries) -> dict[str, Any]:
+    """What says that videos come more or less often than once an epoch."""
+    read = entries.values("weight", "balance", "mix", "mix_column")
+    given = [key for key in ("weight", "balance", "mix") if entries.has(key)]
 
     def refuse(key: str, code: ConfigCode, why: str) -> NoReturn:
         raise error_at(entries.place(key), code, f"{entries.name_of(key)}: {why}")
 
     if len(given) > 1:
-        refuse("balance", ConfigCode.GIVEN_TWICE, "weight says already how often videos come: leave one of them out")
+        first, second = given[:2]
+        refuse(second, ConfigCode.GIVEN_TWICE, f"{first} says already how often videos come: leave one of them out")
+    if entries.has("mix_column") and not read["mix"]:
+        refuse("mix_column", ConfigCode.MISPLACED_KEY, "it is for the shares of mix: name them, or leave it out")
     if not given:
         return read
     key, labels = given[0], entries.value("labels")
-    if labels is None or (labels == FOLDERS and read[key] != entries.value("label_column")):
-        refuse(key, ConfigCode.MISPLACED_KEY, "it is a column of a label table: name one by labels")
+    column = read["mix_column"] if key == "mix" else read[key]
+    table = labels not in (None, FOLDERS)
+    if key == "mix" and column == ROOT:
+        if not table and len(entries.value("video_dataset_path")) < 2:
+            refuse(key, ConfigCode.MISPLACED_KEY, "video_dataset_path is one place, so there is nothing to mix")
+    elif not table and (labels is None or column != entries.value("label_column")):
+        what = f"mix_column, {column!r}," if key == "mix" else "it"
+        refuse(key, ConfigCode.MISPLACED_KEY, f"{what} is a column of a label table: name one by labels")
     if not entries.value("shuffle"):
         refuse(key, ConfigCode.MISPLACED_KEY, "videos that come by weight are drawn by lot, so shuffle must be true")
     return read

@@ -68,7 +68,7 @@ def check_weighted(entries: Entries, sampling: SamplingSpec, dataset: DatasetSpe
         ConfigError: the message has the keys.
     """
     if dataset.weighted is not None and sampling.clips != ClipSelection.RANDOM:
-        key = "weight" if dataset.weight else "balance"
+        key = "weight" if dataset.weight else "balance" if dataset.balance else "mix"
         why = f"a video that comes again has other clips, and clips: {sampling.clips} has none; use clips: random"
         raise error_at(entries.place(key), ConfigCode.MISPLACED_KEY, f"{entries.name_of(key)}: {why}")
 

@@ -122,7 +122,7 @@ class Entries:
         Returns:
             By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
             bytes as int; names, columns, modules, texts, folders, urls → tuple of str; classes → the same, or a file's
-            path. Sections, operations and the store are not values: ``child``.
+            path; shares → pairs of str and float. Sections, operations and the store are not values: ``child``.
 
         Raises:
             Refused: the value is wrong, or missing; that was reported.
@@ -293,6 +293,19 @@ def _texts(node: Node, key: Key, label: str) -> tuple[str, ...]:
     return tuple(read_url(item, single, f"{label}[{k}]") for k, item in enumerate(node.value))
 
 
+def _shares(node: Node, key: Key, label: str) -> tuple[tuple[str, float], ...]:
+    """Names and their shares, by name: their order means nothing."""
+    if not isinstance(node.value, dict) or not node.value:
+        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+    for name, share in node.value.items():
+        value = share.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise share.error(ConfigCode.WRONG_TYPE, f"{label}.{name} must be a number above 0, got {share.shown()}")
+        if not 0 < value < float("inf"):
+            raise share.error(ConfigCode.OUT_OF_RANGE, f"{label}.{name} must be a number above 0, got {share.shown()}")
+    return tuple(sorted((name, float(str(share.value))) for name, share in node.value.items()))
+
+
 def _choice(node: Node, key: Key, label: str) -> str:
     for choice in key.choices:  # the members of an enum, where the words are those of a spec
         if node.value == choice:
@@ -408,6 +421,7 @@ READERS = {
     "modules": _modules,
     "columns": _columns,
     "classes": _classes,
+    "shares": _shares,
     "texts": _texts,
     "folders": _texts,
     "choice": _choice,

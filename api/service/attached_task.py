@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from viewcache.api.service import answers, asks
 from viewcache.api.service.client import Client, Connected
 from viewcache.api.service.field_wire import field_values
-from viewcache.api.service.received import array_of, frame_asked, loaded, placed, video_info
+from viewcache.api.service.received import array_of, frame_asked, loads, placed, video_info
 from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.gate import Cancelled
@@ -323,7 +323,7 @@ class AttachedTask:
         damaged, took = session.tiers.read_slots(list(map(placed, places)), out)
         seconds = sum(each.seconds for each in took)
         self.spent.loaded_s += seconds
-        loaded = tuple(row for each in took for row in loaded(each))
+        loaded = tuple(row for each in took for row in loads(each))
         self.client.tell(session, asks.Done(lease, tuple(damaged), loaded, seconds))
         return not damaged
 

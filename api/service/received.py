@@ -14,7 +14,7 @@ from viewcache.store.client_tiers import Placed, TierRead
 from viewcache.store.format import ChunkTable
 from viewcache.store.shard_reader import Stored
 
-__all__ = ["array_of", "frame_asked", "loaded", "placed", "video_info"]
+__all__ = ["array_of", "frame_asked", "loads", "placed", "video_info"]
 
 
 def placed(place: answers.PlaceOf) -> Placed:
@@ -55,7 +55,7 @@ def video_info(facts: answers.VideoFacts) -> VideoInfo:
     )
 
 
-def loaded(took: TierRead) -> Iterator[asks.Loaded]:
+def loads(took: TierRead) -> Iterator[asks.Loaded]:
     """What reading took, by size, as the planner's estimates have it."""
     total = sum(took.sizes) or 1
     for bits in {size.bit_length() - 1 for size in took.sizes}:

@@ -18,7 +18,7 @@ from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.split import part_mask
 from viewcache.materializer.dataset.table import as_text, is_list
-from viewcache.materializer.dataset.weights import Weights
+from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, Weights
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.spec import DatasetSpec
 
@@ -93,11 +93,13 @@ class Annotations:
         return part_mask(spec.split, spec.part, self._names, selected, column, may_be_empty=spec.grows)
 
     def _weights_of(self, spec: DatasetSpec) -> Weights | None:
-        name = spec.weight or spec.balance
+        name = spec.weighted
         if name is None:
             return None
-        balance = spec.balance is not None
-        return Weights(name, self._named_column(name, "balance" if balance else "weight"), balance=balance)
+        if spec.weight is not None:
+            return ColumnWeights(name, self._named_column(name, "weight"))
+        key = "mix" if spec.mix else "balance"
+        return ValueWeights(key, name, self._named_column(name, key), dict(spec.mix), grows=spec.grows)
 
     def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """(n,) how often some items come in an epoch of all of them; None where each comes once."""

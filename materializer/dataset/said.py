@@ -14,7 +14,7 @@ from viewcache.catalog import Catalog
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.labels import Labels, labels_for, taken
 from viewcache.materializer.dataset.segments import KnownItems
-from viewcache.materializer.spec import DatasetSpec
+from viewcache.materializer.spec import ROOT, DatasetSpec
 
 __all__ = ["Said", "known_items"]
 
@@ -46,11 +46,11 @@ class Said:
     @property
     def others(self) -> tuple[str, ...]:
         """All columns beside the labels."""
-        return self.further if self.roots is None else (*self.further, "root")
+        return self.further if self.roots is None else (*self.further, ROOT)
 
     def column(self, name: str) -> pa.Array:
         """(m,) one of them; null where the table has no value or no row."""
-        if name == "root" and self.roots is not None:
+        if name == ROOT and self.roots is not None:
             return self.roots
         return taken(self.table[name], self.rows)
 
@@ -102,7 +102,7 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
         table.table,
         rows,
         table.others,
-        None if "root" in table.others else roots,
+        None if ROOT in table.others else roots,
         named,
         named | is_gone | (items.are_videos & ~has_rows[items.file]),
         is_gone,

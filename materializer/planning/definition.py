@@ -9,7 +9,7 @@ from viewcache.materializer import ops
 from viewcache.materializer.choices import Join, OnLowFps
 from viewcache.materializer.planning.graph import AbstractGraph, check_graph
 from viewcache.materializer.sampling import ClipSelection, SamplingSpec
-from viewcache.materializer.spec import CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
+from viewcache.materializer.spec import ROOT, CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
 
 __all__ = ["canonical", "graph_of", "places_of", "seed_of", "stage_of"]
 
@@ -31,6 +31,8 @@ _LEFT_OUT: dict[type, dict[str, object]] = {
         "part": None,
         "weight": None,
         "balance": None,
+        "mix": (),
+        "mix_column": ROOT,
     },
     SamplingSpec: {"fps": None, "clips": ClipSelection.RANDOM},
     TaskSpec: {"shuffle": True, "audio": None},

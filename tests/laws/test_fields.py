@@ -4,6 +4,7 @@ None of them changes a view: they may be added to a task that was read (docs/lab
 """
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -275,3 +276,54 @@ def test_keys_that_do_not_go_together(tmp_path: Path, folder: Path, keys: dict[s
     """Refused when the configuration is read, before any table is."""
     with pytest.raises(ConfigError, match=message):
         opened(folder, tmp_path / "s", **keys)
+
+
+# What comes and goes --------------------------------------------------------------------------------------------------
+
+
+def test_a_video_that_is_gone_keeps_its_row(tmp_path: Path, folder: Path, table: str) -> None:
+    """Clips of a removed file that are stored come with their labels and fields, as before."""
+    videos = tmp_path / "videos"
+    shutil.copytree(folder, videos)
+    with opened(videos, tmp_path / "s", labels=table, fields=FIELDS) as cache:
+        before = batches(cache)
+    (videos / "v3.mp4").unlink()
+    with opened(videos, tmp_path / "s", labels=table, fields=FIELDS) as cache:
+        after = batches(cache)
+    assert any("v3" in batch.videos for batch in after)
+    for batch, earlier in zip(after, before, strict=True):
+        assert batch.videos == earlier.videos
+        assert np.array_equal(batch.video, earlier.video)
+        assert np.array_equal(batch.label, earlier.label)
+        check_fields(batch.videos, {name: as_lists(each) for name, each in batch.fields.items()})
+
+
+def test_a_segment_without_its_row_has_no_value(tmp_path: Path, folder: Path) -> None:
+    """What was drawn of a row that left the table has no other row's values, but -1, NaN, None, false and no box."""
+    rows = [
+        {"video": name, "start_s": start, "end_s": start + 0.6, **ROWS[name], "label": name}
+        for name in NAMES
+        for start in (0.0, 0.7)
+    ]
+    path = tmp_path / "t.jsonl"
+    keys = {"labels": str(path), "fields": FIELDS, "sampling": {"videos_per_batch": 4}}
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with opened(folder, tmp_path / "s", **keys) as cache:
+        before = batches(cache)
+    path.write_text("\n".join(map(json.dumps, rows[1:])))
+    with opened(folder, tmp_path / "s", **keys) as cache:
+        after = batches(cache)
+    lost = 0
+    for batch, earlier in zip(after, before, strict=True):
+        assert np.array_equal(batch.item, earlier.item)
+        assert np.array_equal(batch.label, earlier.label)
+        plain = {name: as_lists(each) for name, each in batch.fields.items()}
+        for k, (name, start) in enumerate(zip(batch.videos, batch.start_s.tolist(), strict=True)):
+            mine = {field: plain[field][k] for field in FIELDS}
+            if (name, start) == ("v0", 0.0):
+                lost += 1
+                nothing = {"caption": None, "age": -1, "share": None, "boxes": [], "at": [-1, -1], "tags": []}
+                assert mine == nothing | {"indoors": False}
+            else:
+                assert mine == {field: ROWS[name][field] for field in FIELDS}
+    assert lost == 2

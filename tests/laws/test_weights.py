@@ -23,7 +23,7 @@ from viewcache.api.service.stopping import stop
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, ConfigError, NotFound
-from viewcache.materializer.dataset.weights import Weights, epoch_length
+from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, epoch_length
 from viewcache.materializer.planning.weighted_order import draw_weighted, occurrences, shares_of
 from viewcache.materializer.randomness import ONE
 from viewcache.materializer.tasks import task as tasks
@@ -138,7 +138,7 @@ PINNED = [[4, 4, 1, 4, 2, 2, 1, 4], [2, 4, 4, 4, 4, 1, 2, 1]]
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(0, 50))
 def test_strata_come_equally_often(values: list[int], epoch: int) -> None:
     """Of n positions each of K values has ⌊n / K⌋ or ⌈n / K⌉ in every epoch, shared fairly among its items."""
-    weights = Weights("v", pa.array(values), balance=True)
+    weights = ValueWeights("balance", "v", pa.array(values), {})
     rows = np.arange(len(values))
     strata = weights.strata(rows)
     assert strata is not None
@@ -301,17 +301,17 @@ def test_verify_finds_epochs_that_are_not_by_weight(epochs: list[list[int]], mes
 def test_weights_that_are_none(column: pa.Array, message: str) -> None:
     """Refused with the column, the value and a video; those of videos that are not selected do not matter."""
     with pytest.raises(BadInput, match=message):
-        Weights("w", column, balance=False).check(np.array([True, True]), ["a", "b"])
+        ColumnWeights("w", column).check(np.array([True, True]), ["a", "b"])
     if "for 'b'" in message:
-        Weights("w", column, balance=False).check(np.array([True, False]), ["a", "b"])
+        ColumnWeights("w", column).check(np.array([True, False]), ["a", "b"])
 
 
 def test_labels_that_cannot_be_balanced() -> None:
     """A video without a label belongs to no class, and one with several to more than one."""
     with pytest.raises(BadInput, match=r"balance: column 'label' has no value for 'b' \(1 videos\)"):
-        Weights("label", pa.array(["x", None]), balance=True).check(np.array([True, True]), ["a", "b"])
+        ValueWeights("balance", "label", pa.array(["x", None]), {}).check(np.array([True, True]), ["a", "b"])
     with pytest.raises(BadInput, match="several values of a video"):
-        Weights("label", pa.array([["x"], ["y"]]), balance=True)
+        ValueWeights("balance", "label", pa.array([["x"], ["y"]]), {})
 
 
 @pytest.mark.parametrize(
