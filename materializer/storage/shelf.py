@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewcache.catalog import Catalog
+from viewcache.catalog.records import ObjectKind
 from viewcache.store import ChunkTable, Stored, physical_of
+from viewcache.store.format import ELEMENT_BYTES
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Copy", "Shelf"]
@@ -34,7 +36,7 @@ class Shelf:
     """A mapping of keys to copies. The ledger's lock guards it."""
 
     def __init__(self, tier: str, rows: pa.Table | None = None) -> None:
-        """Take over what the catalog has of a tier: (object_id, key, shape, bytes, codec, chunk_rows, table_blob)."""
+        """Take over what the catalog has of a tier, as ``read_stored`` gives it but for ``physical``."""
         self.tier = tier
         self._rows = rows
         self.recorded_keys: list[str] = [] if rows is None else rows["key"].to_pylist()
@@ -46,7 +48,7 @@ class Shelf:
     def recorded(cls, catalog: Catalog, tier: str) -> "Shelf":
         """All that the catalog has of a tier."""
         rows = catalog.query("read_stored", tier=tier).drop_columns(["physical"])  # which is said by the key
-        for name in ("shape", "codec"):  # of which there are few
+        for name in ("kind", "shape", "codec"):  # of which there are few
             rows = rows.set_column(rows.column_names.index(name), name, rows[name].dictionary_encode())
         return cls(tier, rows)
 
@@ -94,10 +96,13 @@ class Shelf:
 
     def _copy(self, key: str, row: int) -> Copy:
         assert self._rows is not None
-        shape, codec, table = (self._rows[name][row].as_py() for name in ("shape", "codec", "table_blob"))
+        kind, shape, codec, table = (self._rows[name][row].as_py() for name in ("kind", "shape", "codec", "table_blob"))
+        *lead, width = map(int, shape.split("x"))
+        if kind == ObjectKind.AUDIO:  # the catalog has elements, the store bytes
+            width *= ELEMENT_BYTES["float32"]
         stored = Stored(
             physical_of(key),
-            tuple(map(int, shape.split("x"))),
+            (*lead, width),
             self._rows["chunk_rows"][row].as_py(),
             codec,
             ChunkTable.from_bytes(table),

@@ -74,7 +74,8 @@ def filled(
     stored = _served(catalog, dataset, most_bytes)
     places: dict[tuple[int, int], tuple[int, int]] = {}
     for row in rows:
-        if plan.key(row) not in stored:
+        objects = [row] if plan.audio is None else [row, len(plan) + row]  # its pixels, and what is heard with them
+        if not all(plan.key(each) in stored for each in objects):
             place = int(plan.epoch[row]), int(plan.position[row])
             places[place] = drawn_id(row), int(ids[plan.item[row]])
     # What stands in has to be one of the task's, whichever of them the plan has so far.

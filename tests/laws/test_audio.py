@@ -382,3 +382,44 @@ def test_jobs_of_one_definition_share_it(tmp_path: Path, folder: Path) -> None:
         uses = sql(cache, "select task, count(*) from uses where sample < 0 group by task order by task")
         assert uses == [("other", 20), ("train", 20)]
         assert sql(cache, "select max(n) from (select count(*) n from objects group by key)") == [(1,)]
+
+
+def test_what_is_stored_is_not_made_again(tmp_path: Path, folder: Path, cold: Batches) -> None:
+    """A cache that is opened again reads the pixels and the audio that it has; nothing is made or rebuilt."""
+    made = "select kind, sum(count) from events where kind in ('miss', 'rebuild') group by all order by all"
+    with opened(tmp_path / "s", folder) as cache:
+        assert alike(pixels(cache), cold)
+    with opened(tmp_path / "s", folder) as cache:
+        before = sql(cache, made)
+        assert alike(pixels(cache), cold)
+        assert sql(cache, made) == before
+
+
+def test_a_removed_clip_is_served_whole_or_replaced(tmp_path: Path, folder: Path) -> None:
+    """Of a file that is gone stored clips are heard as before; where pixels or audio are lost, another stands in."""
+    videos = tmp_path / "videos"
+    shutil.copytree(folder, videos)
+    with opened(tmp_path / "s", videos, on_missing_video="replace") as cache:
+        before = pixels(cache)
+    (videos / "opus.mkv").unlink()
+    with opened(tmp_path / "s", videos, on_missing_video="replace") as cache:
+        assert alike(pixels(cache), before)
+        lost = sql(
+            cache,
+            "select o.key from objects o join videos v using (video_id) where v.video = 'opus' and kind = 'audio'",
+        )
+        copies = cache.owner.ledger.copies()
+        cache.owner.dispatcher_now().evictor.give_up([copies[key] for (key,) in lost if key in copies])
+    with opened(tmp_path / "s", videos, on_missing_video="replace") as cache:
+        after = pixels(cache)
+        assert lost
+    for place, batch in before.items():
+        now = after[place]
+        assert now.audio is not None
+        assert batch.audio is not None
+        assert "opus" not in now.videos
+        for k, name in enumerate(batch.videos):
+            if name != "opus":
+                assert now.videos[k] == name
+                assert np.array_equal(now.video[k], batch.video[k])
+                assert np.array_equal(now.audio[k], batch.audio[k])
