@@ -17,7 +17,7 @@ from viewcache.materializer.ops.fields import Channels, Choice, Field, Params, W
 from viewcache.materializer.ops.primitives import ANGLE_ONE, FACTOR_ONE, INTERPOLATIONS, Primitive, applied
 from viewcache.materializer.randomness import scaled, threshold
 
-__all__ = ["OPS", "AutoAugment", "RandAugment", "TrivialAugmentWide", "drawn_words"]
+__all__ = ["OPS", "AutoAugment", "RandAugment", "TrivialAugmentWide", "drawn_words", "moves_pixels"]
 
 MOST_OPS = 8
 
@@ -160,6 +160,11 @@ class AutoAugment(Policy):
         return steps
 
 
+def moves_pixels(number: int) -> bool:
+    """Whether what one column of a policy's row does leaves any pixel elsewhere than it was."""
+    return bool(number) and _unpacked(number)[0] in _GEOMETRIC
+
+
 def drawn_words(number: int) -> str:
     """What one column of a policy's row does, in words: ``rotate 9 degrees``; empty for 0."""
     if not number:
@@ -187,6 +192,13 @@ def drawn_words(number: int) -> str:
 _VALUE_BITS = 24
 """Of a number of the row: the value, with half of the range added to it; the primitive is above them."""
 _ZERO = 1 << (_VALUE_BITS - 1)
+_GEOMETRIC = (
+    Primitive.SHEAR_X,
+    Primitive.SHEAR_Y,
+    Primitive.TRANSLATE_X,
+    Primitive.TRANSLATE_Y,
+    Primitive.ROTATE,
+)
 
 
 def _unpacked(number: int) -> tuple[int, int]:

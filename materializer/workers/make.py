@@ -224,6 +224,8 @@ class _Maker:
 
     def _heard(self, stop: Callable[[], bool]) -> Iterator[Made]:
         """The audio of all clips: it is decoded in a small part of the time that pictures take, so it comes first."""
+        if not self.unheard:
+            return
 
         def stop_here() -> bool:
             self.clock.lap("audio")

@@ -12,6 +12,7 @@ from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import BadVideo, Broken, ViewNotFound
 
 URL = "view://train/0/1/view.zarr"
+ARRAYS = ("video", "label", "index", "frame", "time_s", "sample", "item", "start_s", "end_s")
 
 
 @pytest.mark.parametrize("chain", ["", "simplecache::"])
@@ -20,7 +21,7 @@ def test_a_client_reads_the_batch(cache: Cache, chain: str) -> None:
     batch = cache.read("train", 0, 1)
     group = zarr.open(chain + URL, mode="r")
     assert isinstance(group, zarr.Group)
-    assert sorted(group.keys()) == ["frame", "index", "label", "sample", "time_s", "video"]
+    assert sorted(group.keys()) == sorted(ARRAYS)
     for name in group:
         array = group[name]
         assert isinstance(array, zarr.Array)
@@ -43,15 +44,17 @@ def test_a_chunk_is_a_clip(cache: Cache) -> None:
 def test_every_promised_key_is_there(fs: fsspec.AbstractFileSystem) -> None:
     """A Zarr client takes a missing chunk for zeros, so all chunks that the metadata promises exist, and no others."""
     names = {path.removeprefix("train/0/1/view.zarr/") for path in fs.find("train/0/1/view.zarr")}
-    arrays = ("video", "label", "index", "frame", "time_s", "sample")
     chunks = {f"video/c/{k}/0/0/0/0" for k in range(4)} | {
         "label/c/0",
         "index/c/0",
         "frame/c/0/0",
         "time_s/c/0/0",
         "sample/c/0",
+        "item/c/0",
+        "start_s/c/0",
+        "end_s/c/0",
     }
-    assert names == {"zarr.json", *(f"{array}/zarr.json" for array in arrays), *chunks}
+    assert names == {"zarr.json", *(f"{array}/zarr.json" for array in ARRAYS), *chunks}
     for path in ("video/c/4/0/0/0/0", "video/c/0/0/0/0/1", ".zgroup", "label/c"):
         assert not fs.isfile(f"train/0/1/view.zarr/{path}")
     assert fs.ls("train/0/1/view.zarr/video/c", detail=False) == [f"train/0/1/view.zarr/video/c/{k}" for k in range(4)]

@@ -38,6 +38,7 @@ def config(store: Path, videos: Path, *, budget: int = 10**8, codec: str = "raw"
     """One task ``t``: 2 videos a batch, 2 samples a video, clips of 4 frames; ``more`` overrides by key."""
     dataset: dict[str, Any] = {
         "on_bad_video": "raise",
+        "on_missing_video": "replace",
         "on_short_video": "clamp",
         "epochs": 2,
         "probe": "lazy",

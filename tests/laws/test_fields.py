@@ -106,7 +106,7 @@ def test_every_form_of_a_batch_has_the_fields(tmp_path: Path, folder: Path, tabl
         assert np.array_equal(np.asarray(group["boxes/values"]), boxes.values)
         assert np.array_equal(np.asarray(group["boxes/offsets"]), boxes.offsets)
         assert np.array_equal(np.asarray(group["label"]), first.label)
-        for framework in ("torch", "numpy", "jax"):
+        for framework in ("torch", "numpy"):
             for batch, given in zip(read, cache.loader("train", framework=framework), strict=True):
                 found = {name: given[name] for name in FIELDS}
                 assert isinstance(found["boxes"], Ragged)

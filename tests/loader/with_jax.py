@@ -1,5 +1,6 @@
 """The loader's batches as arrays of JAX; `test_frameworks` runs these tests in a process of their own."""
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,22 @@ def test_mixed_batches_are_those_of_numpy(videos: Path, tmp_path: Path) -> None:
             assert mine.keys() == theirs.keys()
             for name in ("video", "label_mixed", "label_other", "lam"):
                 assert np.array_equal(np.asarray(mine[name]), theirs[name])
+
+
+def test_fields_of_the_label_table(videos: Path, tmp_path: Path) -> None:
+    """Numbers and ragged lists are JAX's arrays, texts stay texts, with the values that NumPy has."""
+    names = sorted(path.stem for path in videos.rglob("*.mp4"))
+    rows = [{"video": name, "age": k, "boxes": [[k, 1.5]] * (k % 3), "caption": name} for k, name in enumerate(names)]
+    table = tmp_path / "t.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)))
+    given = config(tmp_path / "store", videos, labels=str(table), epochs=1, fields=["age", "boxes", "caption"])
+    with viewcache.open(given) as cache:
+        both = (cache.loader("train", framework=name) for name in ("jax", "numpy"))
+        for mine, theirs in zip(*both, strict=True):
+            assert mine.keys() == theirs.keys()
+            assert isinstance(mine["age"], jax.Array)
+            assert np.array_equal(np.asarray(mine["age"]), theirs["age"])
+            assert isinstance(mine["boxes"].values, jax.Array)
+            assert np.array_equal(np.asarray(mine["boxes"].values), theirs["boxes"].values.astype(np.float32))
+            assert np.array_equal(np.asarray(mine["boxes"].offsets), theirs["boxes"].offsets)
+            assert list(mine["caption"]) == list(theirs["caption"])
