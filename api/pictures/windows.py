@@ -1,7 +1,7 @@
 """Which part of the source frame a clip shows: its corners, taken back through the operations that move pixels.
 
 What is not known to keep every pixel where it is, and is none of those operations, has no answer: an operation of the
-user's own may do anything, and a merge has more than one window.
+user's own may do anything, a policy of augmentations may shear, and a merge has more than one window.
 """
 
 import math
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.pictures.words import drawn_of, shape_of
+from viewcache.materializer.ops.auto_augment import moves_pixels
 
 __all__ = ["window"]
 
@@ -70,6 +71,8 @@ def _back(step: Mapping[str, object], size: _Size) -> tuple[_Affine, _Size] | No
             return _shift(*mirror[:2]) @ _scale(*mirror[2:]), size
         case "rotate":
             return _turned(drawn["turns"], size) if drawn["turns"] else (_rotated(drawn["angle"], size), size)
+        case "rand_augment" | "auto_augment" | "trivial_augment_wide":
+            return None if any(map(moves_pixels, drawn.values())) else (np.eye(3), size)
         case name:
             return (np.eye(3), size) if name in _STAYS else None
 

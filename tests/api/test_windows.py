@@ -8,10 +8,11 @@ import pytest
 from viewcache.api.pictures.windows import window
 from viewcache.api.pictures.words import said
 from viewcache.materializer.ops import FrameOp, get
+from viewcache.materializer.ops.primitives import Primitive
 
 H, W = 90, 120
-FIRST_PRIMITIVE = 1 << 24
-"""A number of a policy's row: the first primitive, with some strength."""
+INVERTS = Primitive.INVERT << 24
+"""A number of a policy's row: a primitive that moves no pixel."""
 
 Step = Mapping[str, object]
 
@@ -137,8 +138,18 @@ def test_the_words_of_every_shipped_operation_are_known() -> None:
     for name in names():
         op = get(name)
         if op.columns:
-            drawn = 1 if not name.endswith(("augment", "augment_wide")) else FIRST_PRIMITIVE
+            drawn = 1 if not name.endswith(("augment", "augment_wide")) else INVERTS
             step = {"op": name, "params": {"shape": [8, 8]}, "drawn": dict.fromkeys(op.columns, drawn)}
             bare = " ".join([name.replace("_", " "), *(f"{each} {drawn}" for each in op.columns)])
             assert said([step])[0] != bare, name
             assert window(chain(step), (H, W)) is not None, name
+
+
+def test_a_policy_has_a_window_unless_it_moves_pixels() -> None:
+    """One that only changes colours shows the whole frame; where one shears, nothing is said."""
+    colours = {"op": "rand_augment", "drawn": {"op_1": INVERTS, "op_2": 0}}
+    shears = {"op": "rand_augment", "drawn": {"op_1": INVERTS, "op_2": Primitive.SHEAR_X << 24}}
+    whole = window(chain(colours), (H, W))
+    assert whole is not None
+    assert whole.tolist() == [[0, 0], [W, 0], [W, H], [0, H]]
+    assert window(chain(shears), (H, W)) is None

@@ -76,6 +76,7 @@ def wrong_values(key: Key) -> list[Any]:
         "url": [5, True, "", "~/x", "a\tb"],
         "urls": [5, True, "", "~/x", [], [5], ["a", "a"], ["~/x"], [["a"]]],
         "catalog": [5, True, "", "sqlite", "mysql://db/x"],
+        "shares": [5, True, "x", [], ["x"], {}, {"a": 0}, {"a": -1}, {"a": "x"}, {"a": True}, {"a": [1]}],
         "section": [5, "x", ["x"]],
         "sections": [5, "x", {"a": 1}, ["x"]],
         "tasks": [5, "x", ["x"]],

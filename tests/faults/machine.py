@@ -362,8 +362,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _open(self, budget: int, epochs: int) -> None:
         self.budget, self.epochs, self.kills, self.since = budget, epochs, 0, 0
-        more = {"workers": self.workers, "on_missing_video": "raise"}
-        wanted = config(self.store, self.site.videos, budget=budget, epochs=epochs, **more)
+        policy = "raise"  # so that what cannot be had is an error, and never other bytes
+        wanted = config(
+            self.store, self.site.videos, budget=budget, epochs=epochs, workers=self.workers, on_missing_video=policy
+        )
         if self.hidden is not None:
             with suppress(BadVideo):  # unless all that was drawn of it is stored
                 viewcache.open(wanted).close()

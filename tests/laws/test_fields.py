@@ -306,7 +306,7 @@ def test_a_segment_without_its_row_has_no_value(tmp_path: Path, folder: Path) ->
         for start in (0.0, 0.7)
     ]
     path = tmp_path / "t.jsonl"
-    keys = {"labels": str(path), "fields": FIELDS, "sampling": {"videos_per_batch": 4}}
+    keys: dict[str, Any] = {"labels": str(path), "fields": FIELDS, "sampling": {"videos_per_batch": 4}}
     path.write_text("\n".join(map(json.dumps, rows)))
     with opened(folder, tmp_path / "s", **keys) as cache:
         before = batches(cache)
