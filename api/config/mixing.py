@@ -31,6 +31,6 @@ def check_mixing(dataset: DatasetSpec, sampling: SamplingSpec, steps: Sequence[S
     if sampling.videos_per_batch < 2:
         why = "it mixes the clips of two videos, and videos_per_batch is 1: at least 2"
         raise error_at(call.place, ConfigCode.OUT_OF_RANGE, f"{call.name}: {why}")
-    if dataset.grows and dict(call.params)["num_classes"] is None:
+    if dataset.grows and not dataset.classes and dict(call.params)["num_classes"] is None:
         why = f"classes may join a dataset that grows, so say how many there may be: {call.name}: {{num_classes: …}}"
         raise error_at(call.place, ConfigCode.MISSING_KEY, f"{call.name}: {why}")

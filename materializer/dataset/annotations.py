@@ -24,6 +24,9 @@ from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["Annotations"]
 
+MOST_CLASSES = 1_000_000
+"""Where a video may have several labels: a clip then has four bytes for each."""
+
 
 class Annotations:
     """Labels and further columns of a task's dataset; arrays have one entry for each of its items. Thread-safe."""
@@ -171,6 +174,11 @@ def _classes(spec: DatasetSpec, items: KnownItems, said: Said, labels: pa.Array,
         if spec.grows:
             raise BadInput("videos with several labels, in a dataset that grows, need the key classes: all their names")
         found = Classes(labels, class_names(labels.flatten()))
+        if found.count > MOST_CLASSES:
+            raise BadInput(
+                f"labels: column {spec.label_column!r} holds lists with the number {found.count - 1}, and a batch has a "
+                f"column for each class, at most {MOST_CLASSES}: number the classes from 0, or name them by classes"
+            )
         if not found.count:
             raise BadInput(f"labels: column {spec.label_column!r} holds lists, and no video has a label in its own")
         return found

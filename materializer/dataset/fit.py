@@ -123,9 +123,10 @@ class ItemFit:
             )
         mine = chosen & (good | (spec.on_bad_video != OnBadVideo.SKIP)) & (self.long_enough(span) | ~good)
         if not (mine & self.usable(span)).any():
-            longest, needed = map(task.sampling.in_words, (int(self.lengths().max()), span))
+            rows = np.flatnonzero(chosen & good) if (chosen & good).any() else np.flatnonzero(chosen)
+            longest, needed = map(task.sampling.in_words, (int(self.lengths(rows).max()), span))
             raise BadInput(
-                f"task {task.name!r}: no video is left of {len(self.fit.files)}: {len(bad)} are bad, and the longest "
+                f"task {task.name!r}: no video is left of {int(chosen.sum())}: {len(bad)} are bad, and the longest "
                 f"has {longest} where a clip spans {needed}"
             )
         return mine

@@ -14,6 +14,8 @@ from viewcache.suggest import did_you_mean
 
 __all__ = ["ColumnWeights", "ValueWeights", "Weights", "epoch_length"]
 
+MOST_POSITIONS = 1 << 24
+"""Of an epoch: as many clips as one plan may have."""
 _NAMED = 6
 """Values that a message names."""
 
@@ -99,6 +101,11 @@ class ColumnWeights(Weights):
                 f"weight: the weights in column {self._name!r} add up to {total:g}, so an epoch would be empty: a "
                 "weight says how often a video comes in an epoch"
             )
+        if total > MOST_POSITIONS:
+            raise BadInput(
+                f"weight: the weights in column {self._name!r} add up to {total:g}, and an epoch has at most "
+                f"{MOST_POSITIONS} places: a weight says how often a video comes in an epoch, as 0.5 or 2"
+            )
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `Weights.of`."""
@@ -155,7 +162,8 @@ class ValueWeights(Weights):
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `Weights.of`."""
         values, which, counts = np.unique(self._values[rows], return_inverse=True, return_counts=True)
-        shares = self._shares[values] / self._shares[values].sum()
+        shares = self._shares[values] / self._shares[values].max()  # their sum could overflow
+        shares /= shares.sum()
         return np.asarray((len(rows) * shares / counts)[which.reshape(-1)], np.float64)
 
     def strata(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

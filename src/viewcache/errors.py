@@ -160,7 +160,7 @@ class ConfigError(BadInput):
 
 
 class BadUrl(BadInput):
-    """A ``view://`` path cannot be read; the message shows the five forms."""
+    """A ``view://`` path cannot be read; the message shows the forms."""
 
     kind = "bad_url"
 

@@ -327,3 +327,11 @@ def test_a_segment_without_its_row_has_no_value(tmp_path: Path, folder: Path) ->
             else:
                 assert mine == {field: ROWS[name][field] for field in FIELDS}
     assert lost == 2
+
+
+def test_a_number_of_a_class_that_no_batch_could_hold(tmp_path: Path, folder: Path) -> None:
+    """Several labels are a column for each class: a number of billions is refused when the cache is opened."""
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(json.dumps({"video": name, "label": [0, 7_000_000_000]}) for name in NAMES))
+    with pytest.raises(BadInput, match=r"the number 7000000000.*at most 1000000"):
+        opened(folder, tmp_path / "s", labels=str(path))

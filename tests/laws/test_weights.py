@@ -331,3 +331,16 @@ def test_keys_that_do_not_go_with_weights(
     given_keys: dict[str, Any] = {"labels": table, "weight": "often"} | keys
     with pytest.raises(ConfigError, match=message):
         viewcache.open(config(tmp_path / "s", folder, **given_keys))
+
+
+def test_weights_of_an_epoch_that_no_plan_could_hold() -> None:
+    """Refused with what they add up to, before anything of that size is made."""
+    for weight in (1e9, 1e300):
+        with pytest.raises(BadInput, match=r"add up to 1e.*at most 16777216 places"):
+            ColumnWeights("w", pa.array([weight, 1.0])).check(np.array([True, True]), ["a", "b"])
+
+
+def test_shares_of_any_size() -> None:
+    """Shares are in proportion, whatever their sum is."""
+    weights = ValueWeights("mix", "v", pa.array(["a", "b", "b"]), {"a": 1e308, "b": 1e308})
+    assert weights.of(np.arange(3)).tolist() == [1.5, 0.75, 0.75]
