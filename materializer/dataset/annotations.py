@@ -176,7 +176,7 @@ def _classes(spec: DatasetSpec, items: KnownItems, said: Said, labels: pa.Array,
         found = Classes(labels, class_names(labels.flatten()))
         if found.count > MOST_CLASSES:
             raise BadInput(
-                f"labels: column {spec.label_column!r} holds lists with the number {found.count - 1}, and a batch has a "
+                f"labels: column {spec.label_column!r} has lists with the number {found.count - 1}, and a batch has a "
                 f"column for each class, at most {MOST_CLASSES}: number the classes from 0, or name them by classes"
             )
         if not found.count:
