@@ -67,6 +67,7 @@ def labels_for(
     start_column: str = START,
     end_column: str = END,
     *,
+    read: pa.Table | None = None,
     some: bool = True,
 ) -> Labels:
     """What is said of a dataset's videos.
@@ -79,6 +80,7 @@ def labels_for(
         names: of the videos, as `names_for` gives them; None = as if all were new.
         start_column: the column that says where a row's segment begins, in seconds; the default one may be missing.
         end_column: the same of where it ends.
+        read: the table, where it was read already; its rows are then those that are counted.
         some: whether it is an error that the table names none of them, or one of them twice.
 
     Returns:
@@ -96,7 +98,7 @@ def labels_for(
         parents = [path.rsplit("/", 2)[-2] if "/" in path else None for path in paths]
         every = np.arange(len(paths))
         return Labels(every, pa.array(parents, pa.large_string()), pa.table({}), np.full(len(paths), -1))
-    table, name = read_table(labels), shown(labels)
+    table, name = read_table(labels) if read is None else read, shown(labels)
     # Only the defaults may be missing, in a table of further columns: a name that was written is meant.
     asked = {video_column} | ({label_column, start_column, end_column} - {LABEL, START, END})
     for column in sorted(asked - set(table.column_names)):

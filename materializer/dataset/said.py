@@ -14,7 +14,8 @@ from viewcache.catalog import Catalog
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.labels import Labels, labels_for, taken
 from viewcache.materializer.dataset.segments import KnownItems
-from viewcache.materializer.spec import ROOT, DatasetSpec
+from viewcache.materializer.dataset.table import read_table
+from viewcache.materializer.spec import FOLDERS, ROOT, DatasetSpec
 
 __all__ = ["Said", "known_items"]
 
@@ -68,8 +69,9 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
         DatasetNotFound: no label table.
         BadInput: it does not fit, see `labels_for`.
     """
-    table = _table_of(spec, files, files.there)
-    gone = _table_of(spec, files, ~files.there, some=False)
+    read = None if spec.labels is None or spec.labels == FOLDERS else read_table(spec.labels)
+    table = _table_of(spec, files, files.there, read)
+    gone = _table_of(spec, files, ~files.there, read, some=False)
     ids, ids_of_gone = _ids_of(table, files, catalog), _ids_of(gone, files, catalog)
     recorded = catalog.load_items(files.dataset_id)
     of_video = recorded["video_id"].to_numpy()
@@ -99,7 +101,7 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     roots = pa.array([files.roots[row] or None for row in items.file.tolist()]) if any(files.roots) else None
     return items, Said(
         taken(table.label, entry),
-        table.table,
+        pa.table({}) if read is None else read,
         rows,
         table.others,
         None if ROOT in table.others else roots,
@@ -110,7 +112,9 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     )
 
 
-def _table_of(spec: DatasetSpec, files: Files, which: NDArray[np.bool_], *, some: bool = True) -> Labels:
+def _table_of(
+    spec: DatasetSpec, files: Files, which: NDArray[np.bool_], read: pa.Table | None, *, some: bool = True
+) -> Labels:
     """What the table says of some files, by themselves: a word that could mean one of others means one of these.
 
     That it says nothing of any is an error where ``some`` is to be told.
@@ -124,6 +128,7 @@ def _table_of(spec: DatasetSpec, files: Files, which: NDArray[np.bool_], *, some
         [files.names[row] for row in rows.tolist()],
         spec.label_start_column,
         spec.label_end_column,
+        read=read,
         some=some,
     )
     return replace(table, video=rows[table.video])

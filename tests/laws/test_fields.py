@@ -12,6 +12,7 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 import zarr
@@ -22,6 +23,8 @@ from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, ConfigError, NotFound
+from viewcache.materializer.dataset import said
+from viewcache.materializer.dataset.table import read_table
 from viewcache.materializer.field_values import Ragged, as_lists
 from viewcache.materializer.reading.batch import Batch
 
@@ -281,15 +284,25 @@ def test_keys_that_do_not_go_together(tmp_path: Path, folder: Path, keys: dict[s
 # What comes and goes --------------------------------------------------------------------------------------------------
 
 
-def test_a_video_that_is_gone_keeps_its_row(tmp_path: Path, folder: Path, table: str) -> None:
+def test_a_video_that_is_gone_keeps_its_row(
+    tmp_path: Path, folder: Path, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clips of a removed file that are stored come with their labels and fields, as before."""
     videos = tmp_path / "videos"
     shutil.copytree(folder, videos)
     with opened(videos, tmp_path / "s", labels=table, fields=FIELDS) as cache:
         before = batches(cache)
     (videos / "v3.mp4").unlink()
+    reads: list[str] = []
+
+    def counted(labels: str) -> pa.Table:
+        reads.append(labels)
+        return read_table(labels)
+
+    monkeypatch.setattr(said, "read_table", counted)
     with opened(videos, tmp_path / "s", labels=table, fields=FIELDS) as cache:
         after = batches(cache)
+    assert reads == [table], "rows of both are numbered in one reading: the table may be edited meanwhile"
     assert any("v3" in batch.videos for batch in after)
     for batch, earlier in zip(after, before, strict=True):
         assert batch.videos == earlier.videos
