@@ -20,7 +20,8 @@ from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from benchmarks.several import TOGETHER, Race, Took, run_race
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.choice import RULES
-from viewcache.materializer.retention.options import ToCome, Weighed, weigh
+from viewcache.materializer.retention.options import Weighed, weigh
+from viewcache.materializer.retention.ways import ToCome
 
 PAPER = {0.8: "the paper -10 % at 3 TB", 0.45: "the paper -25 % at 1.5 TB", 0.3: ""}
 """Parts of what all clips take; the paper's two budgets lie near the first two."""

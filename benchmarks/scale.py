@@ -31,7 +31,7 @@ from tests.servers.seaweed import connected, make_bucket, serve
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings, choose
-from viewcache.materializer.retention.options import ToCome
+from viewcache.materializer.retention.ways import ToCome
 
 STATED = 50_000
 """Videos for which the aims of memory and of choosing are stated."""

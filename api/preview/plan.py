@@ -164,7 +164,7 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
     for number in numbers:
         having = [task for task in tasks if 0 <= number <= task.last_generation()]
         works = [(task.generation(number), task) for task in having]
-        keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: False)
+        keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: None)
         keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
         for group_generation in sorted({work.group_generation for work, _ in works}):
             chosen = keeper.chosen(group_generation)

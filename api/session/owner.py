@@ -140,7 +140,7 @@ class Owner:
         """Makes the catalog and the local tier agree after an unclean end."""
         self.observer: Observer = self._observer()
         """Told of jobs, reads, plans and evictions."""
-        self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.has, self.observer)
+        self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.size, self.observer)
         self.look_ahead = LookAhead(self.dispatcher_now, self.keeper)
         self.dispatcher: Dispatcher | None = None
         """The dispatcher; None until something is to be made."""

@@ -4,13 +4,14 @@ One table of measurements, `io_samples`, is the common currency of plans and of 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.planning.ladder import Ladder
 from viewcache.store.tier import LOCAL
 
 __all__ = ["CostModel"]
@@ -38,6 +39,8 @@ class CostModel:
     """Writing an object, per raw byte."""
     load_s_per_byte: float = 0.3e-9
     """Reading an object, checksums and unpacking included, per raw byte."""
+    ladder: Ladder = field(default_factory=Ladder)
+    """What each way of writing pictures down takes beside that."""
 
     @property
     def make_s_per_byte(self) -> float:
@@ -58,19 +61,25 @@ class CostModel:
         """
         seconds: dict[str, float] = {}
         size: dict[str, int] = {}
+        samples = list(samples)
         for row in samples:
             if row.op not in ("store", "load") or (row.tier == LOCAL and codec in ("auto", row.codec)):
                 seconds[row.op] = seconds.get(row.op, 0.0) + row.seconds
                 size[row.op] = size.get(row.op, 0) + row.bytes
         found: dict[str, float] = {}
-        for field in fields(cls):
-            op, unit = field.name.split("_")[0], field.name.split("_")[-1]
+        for name in _rates():
+            op, unit = name.split("_")[0], name.split("_")[-1]
             if size.get(op, 0) >= LEAST_BYTES:
                 # Frames are measured in bytes of 4:2:0, one and a half a pixel.
-                found[field.name] = seconds[op] / size[op] * (1.5 if unit == "pixel" else 1.0)
-        return replace(cls(), **found)
+                found[name] = seconds[op] / size[op] * (1.5 if unit == "pixel" else 1.0)
+        return cls(**found, ladder=Ladder.measured(samples, codec))
 
     def moved(self, before: "CostModel") -> bool:
         """Whether any rate is so far from what it was that plans should be made again."""
-        pairs = [(getattr(self, field.name), getattr(before, field.name)) for field in fields(self)]
+        pairs = [(getattr(self, name), getattr(before, name)) for name in _rates()]
         return any(not 1 / MOVED <= now / then <= MOVED for now, then in pairs)
+
+
+def _rates() -> list[str]:
+    """Names of the fields that are seconds of something."""
+    return [each.name for each in fields(CostModel) if each.name != "ladder"]

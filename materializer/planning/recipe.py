@@ -35,6 +35,8 @@ class Recipe:
     """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
     codec: str = "raw"
     """``raw``, ``lz4`` or ``zstd1``."""
+    codec_is_chosen: bool = False
+    """Whether the codec is part of what was decided to be kept; else it is chosen when the object is made."""
     audio: AudioSpec | None = None
     """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
 

@@ -12,7 +12,10 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.choice import RULES, WayChoice
-from viewcache.materializer.retention.options import Kept, ToCome, Way, Weighed, weigh
+from viewcache.materializer.retention.horizon import generations_later, may_last
+from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.options import Weighed, weigh
+from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.spec import CacheSpec
@@ -22,6 +25,7 @@ from viewcache.store.tier import REMOTE
 __all__ = ["Chosen", "IndexOf", "KeepSettings", "choose", "free_bytes_for", "keepings", "to_come"]
 
 _NAMES = {None: "nothing", ObjectKind.FRAMES: "decoded frames", ObjectKind.AUG: "resized frames"}
+_WHOLE_NAMES = {ObjectKind.FRAMES: "all decoded frames", ObjectKind.AUG: "all resized frames"}
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -69,6 +73,13 @@ class Chosen:
     """For what is kept; the rest of the cache's budget is for what is about to be read."""
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
+    later: float = 0.0
+    """Generations like this one that come behind it; costs count them."""
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every clip is kept, and nothing that lasts longer."""
+        return bool((self.choice.option == self.weighed.options.leaf).all())
 
     def rivals(self) -> dict[str, WayChoice]:
         """What each rule would choose, this one's among them; worked out now."""
@@ -86,7 +97,8 @@ class Chosen:
         size = options.bytes[video, self.choice.option]
         saved = options.cost_s[:, options.nothing] - options.cost_s[video, self.choice.option]
         kept = size > 0
-        return max(0.0, float((saved[kept] / size[kept]).min())) if kept.any() else 0.0
+        # A clip's byte is free again when its generation is over, and another one's takes its place.
+        return max(0.0, float((saved[kept] / size[kept]).min())) / (1 + self.later) if kept.any() else 0.0
 
     def ways(self) -> dict[str, int]:
         """What is kept of a video → of how many; the videos of which all clips are kept first."""
@@ -103,6 +115,8 @@ class Chosen:
 
 def _named(way: Way, kinds: int) -> str:
     intermediate = _NAMES[way.intermediate]
+    if way.lasts and way.intermediate is not None:
+        intermediate = f"{_WHOLE_NAMES[way.intermediate]} as {way.codec}"
     if not way.kept:
         return intermediate
     return "all clips" if way.kept == kinds else f"small clips and {intermediate}"
@@ -113,10 +127,11 @@ def choose(
     cost: CostModel,
     settings: KeepSettings,
     free_bytes: int,
-    before: Mapping[str, Kept] = MappingProxyType({}),
+    before: Mapping[str, Sequence[Kept]] = MappingProxyType({}),
     refused: Set[str] = frozenset(),
+    lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
 ) -> Chosen | None:
-    """Choose what to keep of the clips to come; None if the budget holds all of them.
+    """Choose what to keep of the clips to come; None if every clip is kept, since the budget holds them and that is best.
 
     Args:
         plans: one generation of each task.
@@ -125,19 +140,22 @@ def choose(
         free_bytes: of the budget, for clips that are about to be read.
         before: intermediates that were chosen before, by the content key of the video.
         refused: videos of which no intermediate can be made.
+        lying: tells which of what lasts lies in the store, see `weigh`.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
     keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
     bounds = np.concatenate([np.full(int(rows.sum()), each.plan.room) for each, rows in zip(plans, later, strict=True)])
     total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
-    if total <= budget:
+    whole = [each.plan for each in plans]
+    if total <= budget and not may_last(whole):
         return None
-    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before)
+    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying)
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
-    return Chosen(weighed, RULES[settings.rule](weighed.options, budget), budget, total)
+    chosen = Chosen(weighed, RULES[settings.rule](weighed.options, budget), budget, total, generations_later(whole))
+    return None if total <= budget and chosen.keeps_all else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:

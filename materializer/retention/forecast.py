@@ -8,7 +8,8 @@ import numpy as np
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.sharing import sample_of_videos
 from viewcache.materializer.retention.chosen import Chosen
-from viewcache.materializer.retention.options import ToCome, weigh
+from viewcache.materializer.retention.options import weigh
+from viewcache.materializer.retention.ways import ToCome
 
 __all__ = ["Forecast", "forecast"]
 

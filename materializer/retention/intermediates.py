@@ -1,5 +1,7 @@
 """Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -17,9 +19,9 @@ __all__ = ["intermediate_recipe", "intermediate_rows"]
 
 
 def intermediate_recipe(
-    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: MediaIndex
+    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: MediaIndex, codec: str = ""
 ) -> Recipe:
-    """Frames of a video, as decoded or after a resize."""
+    """Frames of a video, as decoded or after a resize; ``codec`` empty = it is chosen when they are made."""
     if how is None:
         size = index.native_bytes
         assert size is not None  # otherwise they were not to be had
@@ -35,7 +37,8 @@ def intermediate_recipe(
         key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
         kind = ObjectKind.AUG
     bound = clip_bound(int(np.prod(shape)), len(frames))
-    return Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+    recipe = Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+    return recipe if not codec else replace(recipe, codec=codec, codec_is_chosen=True)
 
 
 def intermediate_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:

@@ -34,8 +34,10 @@ from viewcache.materializer.retention.chosen import (
     keepings,
     to_come,
 )
+from viewcache.materializer.retention.horizon import may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
-from viewcache.materializer.retention.options import Kept, ToCome, Way
+from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
@@ -55,19 +57,23 @@ class Keeper:
     """
 
     def __init__(
-        self, catalog: Catalog, settings: KeepSettings, has: Callable[[str], bool], observer: Observer | None = None
+        self,
+        catalog: Catalog,
+        settings: KeepSettings,
+        size_of: Callable[[str], int | None],
+        observer: Observer | None = None,
     ) -> None:
         """Nothing is decided yet.
 
         Args:
             catalog: what we know.
             settings: what the configuration says.
-            has: whether an object is in the store, by its content key.
+            size_of: tells how many bytes an object takes in the store, by its content key; None if it is not there.
             observer: told of decisions.
         """
         self._observer = observer or Observer()
         self._catalog = catalog
-        self._has = has
+        self._size_of = size_of
         self._settings = settings
         self._deciding = threading.Lock()
         self._decided: dict[int, _Decided] = {}
@@ -115,8 +121,9 @@ class Keeper:
         )
 
     def is_tight(self, work: ActiveGeneration) -> bool:
-        """Whether the budget cannot hold a generation several times over."""
-        return len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
+        """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
+        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
+        return tight or may_last([work.plan])
 
     def chosen(self, group_generation: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
@@ -175,9 +182,9 @@ class Keeper:
                     work.mark_present(self._has)
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
-        before = old.before(self._has) if old is not None else {}
+        before = {key: (was,) for key, was in old.before(self._has).items()} if old is not None else {}
         refused = old.refused() if old is not None else frozenset[str]()
-        chosen = choose(plans, cost, self._settings, free, before, refused)
+        chosen = choose(plans, cost, self._settings, free, before, refused, self._lying)
         if chosen is None:
             self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:
@@ -185,7 +192,7 @@ class Keeper:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
             return _Decided(place, cost, failed=refused)
         ways = chosen.way_of()
-        kept = {key: old.objects[key] for key, was in before.items() if old is not None and ways.get(key) == was.way}
+        kept = {key: old.objects[key] for key, (was,) in before.items() if old is not None and ways.get(key) == was.way}
         objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.
         there = old.usable(self._has) if old is not None else {}
@@ -201,9 +208,24 @@ class Keeper:
         ]
         self._record(chosen, works, objects, stale, group_generation)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
-        made_as = {key: was.way for key, was in before.items() if key in usable}
+        made_as = {key: was.way for key, (was,) in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
         return _Decided(place, cost, made_as, usable, intermediates, chosen, refused)
+
+    def _has(self, key: str) -> bool:
+        return self._size_of(key) is not None
+
+    def _lying(self, lasting: Lasting) -> dict[str, list[Kept]]:
+        """What lasts and lies in the store, whichever generation it was made for, by the content key of the video."""
+        found: dict[str, list[Kept]] = {}
+        for place, video in enumerate(lasting.videos):
+            for way in lasting.ways:
+                recipes = lasting.recipes(place, way)
+                sizes = [self._size_of(each.key) for each in recipes]
+                there = [size for size in sizes if size is not None]
+                if recipes and len(there) == len(sizes):
+                    found.setdefault(video, []).append(Kept(way, sum(there), made=True))
+        return found
 
     def _keep(
         self,
@@ -233,7 +255,7 @@ class Keeper:
             way = chosen.weighed.ways[int(chosen.choice.option[video])]
             if way.intermediate is None:
                 continue
-            objects[key] = kept.get(key, ())
+            objects[key] = () if way.lasts else kept.get(key, ())
             # First resize → frames of all clips that begin with it; None = as decoded.
             wanted: dict[tuple[Instruction, bytes] | None, list[NDArray[np.int32]]] = {}
             video_id = -1
@@ -249,7 +271,10 @@ class Keeper:
                         if way.intermediate == ObjectKind.AUG and kind.resize is not None:
                             how = kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes()
                         wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
-            if key not in kept:
+            if way.lasts:
+                assert chosen.weighed.lasting is not None
+                recipes += [(key, video_id, recipe) for recipe in chosen.weighed.lasting.recipes(video, way)]
+            elif key not in kept:
                 for how, frames in wanted.items():
                     recipes.append(
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
@@ -334,7 +359,11 @@ class _Decided:
         """What was chosen, and whether it is there already."""
         made = self.usable(has)
         sizes = {key: sum(each.recipe.bound for each in mine) for key, mine in self.objects.items()}
-        return {key: Kept(self.ways[key], size, key in made) for key, size in sizes.items() if key in self.ways}
+        return {
+            key: Kept(self.ways[key], size, key in made)
+            for key, size in sizes.items()
+            if key in self.ways and not self.ways[key].lasts  # what lasts is looked for in the store
+        }
 
     def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[IntermediateObject, ...]]:
         """The intermediates that are there."""

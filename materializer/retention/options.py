@@ -1,7 +1,8 @@
 """What each way of keeping a video's clips takes and costs, for all tasks of one generation of a group (SAND §5.3).
 
 A way keeps the clips of some tasks, the small ones first, and for the others nothing, the frames as decoded, or the
-frames after their resize, from which those clips are made shortly before they are read. Numbers are arrays over videos.
+frames after their resize, from which those clips are made shortly before they are read. The frames are those of one
+generation, or all that clips can ever have: these pay over all epochs to come. Numbers are arrays over videos.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,23 +14,19 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.arrays import distinct
-from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.choice import Options
+from viewcache.materializer.retention.horizon import generations_later, may_last
+from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.needs import ClipCounts, Decode, NeededFrames, Rows, VideoRows
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
+from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
 
-__all__ = ["INTERMEDIATES", "ClipKind", "Kept", "Once", "ToCome", "Way", "Weighed", "kinds_of", "weigh"]
-
-INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
-"""What may be kept for clips that are not: nothing, decoded frames, resized frames."""
-
-MOST_KINDS = 4
-"""With more kinds of clips than this either all are kept or none."""
+__all__ = ["Once", "Weighed", "weigh"]
 
 MOST_INDEXES = 2000
 """Videos whose packet indexes are looked at. Of more, key frames are taken to be evenly spaced: reading so many indexes
@@ -40,54 +37,6 @@ BLOCK = 1024
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A column of `Options`."""
-
-    kept: int
-    """The clips of so many kinds are kept, the small ones first."""
-    intermediate: ObjectKind | None
-    """One of `INTERMEDIATES`: what is kept for the others; None is nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClipKind:
-    """Clips that are made alike: of one task, or of several with the same steps."""
-
-    plans: tuple[int, ...]
-    """Which of the plans."""
-    clip_bytes: int
-    """Raw."""
-    bound: int
-    """Most bytes that one takes on disk, with its audio."""
-    resize: Instruction | None
-    """The resize that every clip begins with."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToCome:
-    """A plan, and how far its clips are."""
-
-    plan: GenerationPlan
-    index_of: Callable[[int], MediaIndex]
-    """The packet index of a row of the plan's videos."""
-    rows: NDArray[np.bool_]
-    """(n,) clips that are still to be read."""
-    ready: NDArray[np.bool_]
-    """(n,) clips that are in the store."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What was chosen for a video before: it need not be made again."""
-
-    way: Way
-    bytes: int
-    """Of its intermediate."""
-    made: bool
-    """Whether the intermediate is in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,57 +65,32 @@ class Weighed:
     kinds: tuple[ClipKind, ...]
     videos: tuple[str, ...]
     """Content keys, in the order in which they are needed."""
-    once: "Once"
+    once: Once
     """What making everything takes of each video."""
-
-
-def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
-    """Which plans make the same clips, the kinds with small clips first."""
-    members: dict[tuple[object, ...], list[int]] = {}
-    for number, plan in enumerate(plans):
-        sampling = plan.task.sampling
-        steps = tuple(sorted({program.signature for program in plan.resolved.programs}))
-        alike = (
-            steps,
-            sampling.frames_per_video,
-            sampling.pitch,
-            sampling.by_time,
-            plan.shape,
-            _resize(plan),
-            plan.room,
-        )
-        members.setdefault(alike, []).append(number)
-    found = [
-        ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].room, _resize(plans[each[0]]))
-        for each in members.values()
-    ]
-    return tuple(sorted(found, key=lambda kind: kind.clip_bytes))
-
-
-def _resize(plan: GenerationPlan) -> Instruction | None:
-    """The first operation, if it is the same resize in all programs; its numbers are then the row's first."""
-    first = {program.instructions[:1] for program in plan.resolved.programs}
-    if len(first) == 1:
-        for instruction in next(iter(first)):
-            if instruction.kind == InstructionKind.OP and isinstance(get(instruction.name), NativeOp):
-                return instruction
-    return None
+    lasting: Lasting | None = None
+    """What may last behind the generation; None where nothing does."""
 
 
 def weigh(
-    plans: Sequence[ToCome], cost: CostModel, *, most_bytes: int, before: Mapping[str, Kept] = MappingProxyType({})
+    plans: Sequence[ToCome],
+    cost: CostModel,
+    *,
+    most_bytes: int,
+    before: Mapping[str, Sequence[Kept]] = MappingProxyType({}),
+    lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
 ) -> Weighed:
-    """Work out bytes and seconds of every way for every video.
+    """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
     Args:
         plans: one generation of each task.
         cost: seconds of each kind of work.
         most_bytes: raw bytes of the largest object that a worker can hold in memory.
         before: intermediates that were chosen before, by the content key of the video.
+        lying: tells which of what lasts lies in the store already, in the same way.
     """
     kinds = kinds_of([each.plan for each in plans])
-    counts = range(len(kinds) + 1) if len(kinds) <= MOST_KINDS else (0, len(kinds))
-    ways = tuple(Way(kept, each) for kept in counts for each in INTERMEDIATES if kept < len(kinds) or each is None)
+    later, lasts = generations_later([each.plan for each in plans]), may_last([each.plan for each in plans])
+    ways = ways_of(kinds, cost.ladder.offered if lasts else ())
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
     for number, each in enumerate(plans):
         rows, first = np.unique(each.plan.video[each.rows], return_index=True)
@@ -174,21 +98,30 @@ def weigh(
             videos.setdefault(each.plan.videos.keys[row], (number, row))
     names = tuple(videos)
     place = {name: k for k, name in enumerate(names)}
-    uses = [_Uses(each, place) for each in plans]
+    uses = [VideoRows(each, place) for each in plans]
+    fresh = [VideoRows(each.anew(), place) for each in plans] if later else []
+    lasting = Lasting(plans, kinds, ways, videos, most_bytes) if lasts else None
+    there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
     found, once = [], []
     for start in range(0, len(names), BLOCK):
         block = names[start : start + BLOCK]
         sources = sketched[start : start + BLOCK] if sketched else _indexes(plans, map(videos.__getitem__, block))
-        rows_of = [[uses[k].rows(start, start + len(block)) for k in kind.plans] for kind in kinds]
-        weighing = _Block(kinds, rows_of, sources, cost, most_bytes)
-        found.append(weighing.columns(ways, [before.get(name) for name in block]))
+        end = start + len(block)
+        rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
+        reached = None if lasting is None else lasting.reach.counts[start:end]
+        weighing = _Block(kinds, rows_of, sources, cost, most_bytes, reached)
+        columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
         once.append(weighing.once)
+        if later:
+            again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
+            behind = _Block(kinds, again, sources, cost, most_bytes, reached).columns(ways)
+            columns = columns[0], columns[1] + later * behind[1], columns[2] + later * behind[2]
+        found.append(columns)
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
     options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), None)), ways.index(Way(0, None)))
-    columns = Once.__slots__
-    whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in columns))
-    return Weighed(options, ways, kinds, names, whole)
+    whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
+    return Weighed(options, ways, kinds, names, whole, lasting)
 
 
 def _indexes(plans: Sequence[ToCome], places: Iterable[tuple[int, int]]) -> Indexes:
@@ -204,27 +137,6 @@ def _sketched(plans: Sequence[ToCome], places: Sequence[tuple[int, int]]) -> Ske
     return Sketches(*(np.concatenate(column)[order] for column in columns))
 
 
-Rows = tuple[GenerationPlan, Ints, Ints, NDArray[np.bool_]]
-"""Some clips of a plan: their rows, which video of a block each is of, and whether it is in the store."""
-
-
-class _Uses:
-    """The clips to come of one plan by video."""
-
-    def __init__(self, each: ToCome, place: Mapping[str, int]) -> None:
-        self._plan, self._ready = each.plan, each.ready
-        rows = np.flatnonzero(each.rows)
-        video = np.array([place.get(key, -1) for key in each.plan.videos.keys])[each.plan.video[rows]]
-        order = np.argsort(video, kind="stable")
-        self._rows, self._video = rows[order], video[order]
-
-    def rows(self, start: int, stop: int) -> Rows:
-        """The rows of videos start…stop."""
-        first, last = np.searchsorted(self._video, (start, stop))
-        rows = self._rows[first:last]
-        return self._plan, rows, self._video[first:last] - start, self._ready[rows]
-
-
 class _Block:
     """Some videos. An *epoch use* is what an epoch of the group needs of one video, at about one time."""
 
@@ -235,8 +147,10 @@ class _Block:
         sources: Sources,
         cost: CostModel,
         most_bytes: int,
+        reach: Floats | None = None,
     ) -> None:
-        """Take the rows of the plans of each kind."""
+        """Take the rows of the plans of each kind; ``reach`` has how many frames clips of each video can have."""
+        self._reach = reach
         self._kinds, self._rows, self._sources = kinds, rows, sources
         self._cost, self._most_bytes, self._count = cost, most_bytes, len(sources.frames)
         self._most_frames = int(sources.frames.max()) + 1
@@ -249,27 +163,37 @@ class _Block:
     def _epoch(plan: GenerationPlan, rows: Ints) -> Ints:
         return plan.epoch[rows] + plan.context.joined
 
-    def columns(self, ways: Sequence[Way], before: Sequence[Kept | None]) -> tuple[Ints, Floats, Floats]:
-        """Bytes, seconds and the paper's edge weights of each way: (videos of the block, ways) each."""
+    def columns(
+        self, ways: Sequence[Way], before: Sequence[Sequence[Kept]] | None = None
+    ) -> tuple[Ints, Floats, Floats]:
+        """Bytes, seconds and the paper's edge weights of each way: (videos of the block, ways) each.
+
+        Without ``before`` what lasts is there already, and nothing else is.
+        """
         codes, after = [np.zeros(0, np.int64)], np.zeros(0, np.int64)
         for number in reversed(range(len(self._kinds))):
             after = distinct(np.concatenate([after, self._visits(number)]))
             codes.append(after)
         codes.reverse()  # codes[k]: what the kinds from k on need, by epoch use
-        needed = [_Needed(each, self._epochs, self._most_frames, self._count) for each in codes]
+        needed = [NeededFrames(each, self._epochs, self._most_frames, self._count) for each in codes]
         seen, cost = needed[0], self._cost
         packets = seen.packets(self._sources)
         once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
-        once[[each is not None and each.made for each in before]] = 0  # all can be made from what is there
+        if before is not None:  # all can be made from what is there
+            once[[any(each.made for each in mine) for mine in before]] = 0
         share = packets / np.maximum(1, seen.span_packets(self._sources, by_visit=False))
         clips = [self._clips(number) for number in range(len(self._kinds))]
         missing = np.stack([each.missing for each in clips], axis=1)
         found = []
         for way in ways:
-            was = [each if each is not None and each.way == way else None for each in before]
-            intermediate = np.array([np.nan if each is None else each.bytes for each in was])
-            made = np.array([each is not None and each.made for each in was])
-            found.append(self._way(way, needed[way.kept], clips, _Decode(once, share), intermediate, made))
+            was = [next((each for each in mine if each.way == way), None) for mine in before or ()]
+            size = np.array([np.nan if each is None else each.bytes for each in was] or [np.nan])
+            made = np.array([each is not None and each.made for each in was] or [way.lasts])
+            needs = needed[way.kept]
+            if way.lasts:
+                found.append(self._lasting(way, needs, clips, size, made))
+            else:
+                found.append(self._way(way, needs, clips, Decode(once, share), size, made))
         size, cost_s, work_s, intermediates = (np.stack(each, axis=1) for each in zip(*found, strict=True))
         self.once = Once(packets, seen.frames, self._pixels, missing, intermediates)
         return np.ceil(size).astype(np.int64), cost_s, work_s
@@ -282,7 +206,7 @@ class _Block:
             found.append((epoch_use[:, None] * self._most_frames + plan.frames(rows)).reshape(-1))
         return distinct(np.concatenate(found))
 
-    def _clips(self, number: int) -> "_Clips":
+    def _clips(self, number: int) -> ClipCounts:
         parts = [
             (plan.keys[rows], video, self._epoch(plan, rows), ready) for plan, rows, video, ready in self._rows[number]
         ]
@@ -298,7 +222,7 @@ class _Block:
         def count(which: Ints) -> Floats:
             return np.bincount(video[which], minlength=self._count).astype(np.float64)
 
-        return _Clips(count(stays), count(first[~ready[first]]), count(visits), count(np.arange(len(video))))
+        return ClipCounts(count(stays), count(first[~ready[first]]), count(visits), count(np.arange(len(video))))
 
     def _resized(self, number: int) -> Floats:
         """Bytes of a frame after a kind's resize; 0 without clips, infinite if a video's clips have different sizes."""
@@ -324,9 +248,9 @@ class _Block:
     def _way(
         self,
         way: Way,
-        needed: "_Needed",
-        clips: "Sequence[_Clips]",
-        decode: "_Decode",
+        needed: NeededFrames,
+        clips: Sequence[ClipCounts],
+        decode: Decode,
         intermediate: Floats,
         made: NDArray[np.bool_],
     ) -> tuple[Floats, Floats, Floats, Floats]:
@@ -335,17 +259,7 @@ class _Block:
         ``intermediate`` has the bytes of that of before, or nan; ``made`` says whether it is there.
         """
         cost = self._cost
-        size, cost_s, work_s = np.zeros(self._count), np.zeros(self._count), np.zeros(self._count)
-        missing = np.zeros(self._count)
-        for number, (kind, of) in enumerate(zip(self._kinds, clips, strict=True)):
-            if number < way.kept:
-                size += of.stays * kind.bound
-                missing += of.missing
-                cost_s += of.missing * kind.clip_bytes * cost.make_s_per_byte
-            else:
-                cost_s += of.made * kind.clip_bytes * cost.make_s_per_byte
-                work_s += of.made * kind.clip_bytes * cost.augment_s_per_byte
-            cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
+        size, cost_s, work_s, missing = self._of_clips(way, clips)
         if way.intermediate is None:
             packets = needed.span_packets(self._sources, by_visit=True) * decode.share
             again = self._pixels * (packets * cost.decode_s_per_pixel + needed.visited * cost.convert_s_per_pixel)
@@ -366,6 +280,53 @@ class _Block:
         cost_s, work_s = (np.where(there, each, np.inf) for each in (cost_s, work_s + again))
         return np.where(there, size, 0), cost_s, work_s, np.where(there & ~made, raw, 0)
 
+    def _of_clips(self, way: Way, clips: Sequence[ClipCounts]) -> tuple[Floats, Floats, Floats, Floats]:
+        """What clips take and cost, kept or not, without their pictures; and how many that are kept are missing."""
+        cost = self._cost
+        size, cost_s, work_s, missing = (np.zeros(self._count) for _ in range(4))
+        for number, (kind, of) in enumerate(zip(self._kinds, clips, strict=True)):
+            if number < way.kept:
+                size += of.stays * kind.bound
+                missing += of.missing
+                cost_s += of.missing * kind.clip_bytes * cost.make_s_per_byte
+            else:
+                cost_s += of.made * kind.clip_bytes * cost.make_s_per_byte
+                work_s += of.made * kind.clip_bytes * cost.augment_s_per_byte
+            cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
+        return size, cost_s, work_s, missing
+
+    def _lasting(
+        self,
+        way: Way,
+        needed: NeededFrames,
+        clips: Sequence[ClipCounts],
+        intermediate: Floats,
+        made: NDArray[np.bool_],
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """The same of pictures of all frames that clips can have."""
+        assert self._reach is not None  # ways that last are weighed with it only
+        cost, pixels, reach = self._cost, self._pixels, self._reach
+        native = way.intermediate == ObjectKind.FRAMES
+        each = self._native if native else self._resized_by_all(way.kept)
+        offered = np.isfinite(each) & (each > 0) & (each <= self._most_bytes) & (needed.frames > 0)
+        picture = np.where(offered, each, 0)
+        known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
+        rungs = [known[size] for size in picture.tolist()]
+        pack_s, unpack_s, packed, lead = (
+            np.array([getattr(rung, name) for rung in rungs]) for name in ("pack_s", "unpack_s", "packed", "lead")
+        )
+        size, cost_s, work_s, missing = self._of_clips(way, clips)
+        decode_s = pixels * reach * (cost.decode_s_per_pixel + (not native) * cost.convert_s_per_pixel)
+        build_s = decode_s + picture * reach * (pack_s + packed * cost.store_s_per_byte)
+        read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
+        again = picture * read * (unpack_s + packed * cost.load_s_per_byte)
+        again += native * pixels * needed.visited * cost.convert_s_per_pixel
+        raw = picture * packed * reach
+        size += np.where(np.isnan(intermediate), clip_bound(raw, reach), intermediate)
+        cost_s += np.where(made, 0, build_s) + again
+        cost_s, work_s = (np.where(offered, seconds, np.inf) for seconds in (cost_s, work_s + again))
+        return np.where(offered, size, 0), cost_s, work_s, np.where(offered & ~made, picture * reach, 0)
+
     def _resized_by_all(self, kept: int) -> Floats:
         """Bytes of a frame after the resizes of the kinds that are not kept: each different one is an object."""
         found: dict[tuple[object, ...], Floats] = {}
@@ -375,58 +336,3 @@ class _Block:
             alike = (None,) if resize is None else (resize.name, resize.params)
             found[alike] = np.maximum(size, found.get(alike, np.zeros(self._count)))
         return np.asarray(np.sum(list(found.values()), axis=0))
-
-
-@dataclass(frozen=True, slots=True)
-class _Decode:
-    """Of each video."""
-
-    once_s: Floats
-    """Seconds for all that is needed of it."""
-    share: Floats
-    """Part of the packets between the first and the last needed frame that must be decoded."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Clips:
-    """Of one kind, for each video."""
-
-    stays: Floats
-    """Distinct ones that are needed after the next epoch use: what that one reads gives its room to others."""
-    missing: Floats
-    """Distinct ones that are not in the store."""
-    made: Floats
-    """Distinct ones of each epoch use, added up: how many are made if none is kept."""
-    uses: Floats
-
-
-class _Needed:
-    """Source frames that some kinds need of the videos of a block."""
-
-    def __init__(self, codes: Ints, epochs: int, most_frames: int, videos: int) -> None:
-        epoch_use, frame = np.divmod(codes, most_frames)
-        video = epoch_use // epochs
-        frames = distinct(video * most_frames + frame)
-        starts = np.flatnonzero(np.diff(epoch_use, prepend=-1))
-        ends = np.append(starts[1:], len(epoch_use)) - 1 if len(starts) else starts
-        self._spans = video[starts], frame[starts].astype(np.int32), frame[ends].astype(np.int32)
-        self._bounds = np.searchsorted(frames, np.arange(videos + 1) * most_frames)
-        self._of_video = (frames % most_frames).astype(np.int32)
-        self.frames = np.diff(self._bounds).astype(np.float64)
-        """Distinct ones, for each video."""
-        self.visited = np.bincount(video, minlength=videos).astype(np.float64)
-        """Distinct ones of each epoch use, added up."""
-        self.visits = np.bincount(self._spans[0], minlength=videos).astype(np.float64)
-
-    def packets(self, sources: Sources) -> Floats:
-        """Fewest that a decoder must be fed for all of them."""
-        return sources.packets(self._of_video, self._bounds)
-
-    def span_packets(self, sources: Sources, *, by_visit: bool) -> Floats:
-        """Packets from the key frame before the first needed frame to the last, of all visits or of all at once."""
-        if by_visit:
-            return sources.span_packets(*self._spans)
-        video = np.flatnonzero(self.frames)
-        ends = self._bounds[video], self._bounds[video + 1] - 1
-        first, last = (self._of_video[at] for at in ends)
-        return sources.span_packets(video, first, last)

@@ -14,7 +14,7 @@ import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
-from viewcache.materializer.retention.options import Kept
+from viewcache.materializer.retention.ways import Kept
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import Demand
 from viewcache.materializer.scheduling.work import Position

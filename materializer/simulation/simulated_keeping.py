@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, keepings
-from viewcache.materializer.retention.options import Kept, ToCome, Way
+from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace
 
@@ -75,7 +75,7 @@ def decide(
     if not any(each.rows.any() for each in plans):
         return Decision((None,) * len(works))
     free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
-    known = {trace.videos.keys[video]: each for video, each in before.items()}
+    known = {trace.videos.keys[video]: (each,) for video, each in before.items()}
     chosen = choose(plans, cost, settings, free, known)
     found = keepings([each.plan for each in plans], chosen, free)
     kept = tuple(replace(each, clips=each.clips[section.rows]) for each, section in zip(found, sections, strict=True))

@@ -123,6 +123,8 @@ class CodecChooser:
         """The codec of a new object. Samples of audio hardly get smaller, and they are few beside pixels."""
         if recipe.kind == ObjectKind.AUDIO:
             return "raw"
+        if recipe.codec_is_chosen:
+            return recipe.codec
         # A clip is read by its own epoch; pictures are read for each clip that is made of them.
         return self.pick(LOCAL, math.prod(recipe.chunk_shape), 1.0 if recipe.kind == ObjectKind.CLIP else PICTURE_USES)
 

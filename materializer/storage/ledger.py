@@ -138,6 +138,12 @@ class Ledger:
         """Whether an object is in the store, in any tier that can be read."""
         return any(key in copies for copies in self._reachable())
 
+    def size(self, key: str) -> int | None:
+        """Bytes of an object's copy in the fastest tier that can be read; None if it is in none."""
+        with self._lock:
+            copy = self._best(key)
+            return None if copy is None else copy.bytes
+
     def find(self, key: str, tier: str) -> Copy | None:
         """An object's copy in one tier."""
         with self._lock:

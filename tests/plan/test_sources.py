@@ -14,8 +14,9 @@ from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention import options
 from viewcache.materializer.retention.choice import RULES
-from viewcache.materializer.retention.options import ToCome, Weighed, weigh
+from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.sources import Indexes, sketches_of
+from viewcache.materializer.retention.ways import ToCome
 
 lengths = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 9)), min_size=1, max_size=6)
 

@@ -341,7 +341,7 @@ def test_it_is_decided_again_when_costs_move_or_an_epoch_is_over(tmp_path: Path,
     with opened(tmp_path, videos, 0.5) as cache:
         task = cache.task("train").task
         work = task.generation(0)
-        keeper = Keeper(cache.catalog, KeepSettings.of(cache.config.cache), lambda _: False)
+        keeper = Keeper(cache.catalog, KeepSettings.of(cache.config.cache), lambda _: None)
 
         def decide() -> object:
             keeper.decide([(work, task.index_of(work.plan))], nullcontext)

@@ -1,0 +1,63 @@
+"""The epochs behind a generation: how many of its like come, and which frames their clips can have.
+
+What is drawn there is not known yet. Each further epoch is expected to need of each video what an epoch of this
+generation needs of it, wherever in the video its clips begin.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.planning.plan import GenerationPlan
+
+__all__ = ["Reach", "generations_later", "may_last"]
+
+
+def generations_later(plans: Sequence[GenerationPlan]) -> float:
+    """How many generations like that of some plans come behind it, by the clips that their tasks have left."""
+    clips = later = 0.0
+    for plan in plans:
+        left = max(0, plan.task.epochs - 1 - plan.last_epoch)
+        if left:
+            clips += len(plan)
+            later += len(plan) * left / plan.context.epochs
+    return later / clips if clips else 0.0
+
+
+def may_last(plans: Sequence[GenerationPlan]) -> bool:
+    """Whether something may be of use behind its generation: there are epochs before some plans, or behind."""
+    return any(plan.first_epoch + plan.context.joined or plan.last_epoch + 1 < plan.task.epochs for plan in plans)
+
+
+class Reach:
+    """The frames that clips of some videos can have, whatever is drawn: those of all items of each."""
+
+    def __init__(self, plans: Sequence[GenerationPlan], place: Mapping[str, int]) -> None:
+        """Of the videos whose content keys have a place, which counts from 0."""
+        found = []
+        for plan in plans:
+            items = plan.items
+            of_video = np.array([place.get(key, -1) for key in items.videos.keys], np.int64)
+            found.append(np.stack([of_video[items.video], items.begin, items.begin + items.frames]))
+        video, first, last = np.concatenate(found, axis=1)
+        there = (video >= 0) & (last > first)
+        order = np.lexsort((first[there], video[there]))
+        self._video, first, last = video[there][order], first[there][order], last[there][order]
+        # Where each run of frames that are reached begins: behind the last frame of all items before it.
+        far = int(last.max(initial=0)) + 1
+        until = np.maximum.accumulate(self._video * far + last) - self._video * far
+        before = np.zeros(len(last), np.int64)
+        same = self._video[1:] == self._video[:-1]
+        before[1:] = np.where(same, until[:-1], 0)
+        self._first, self._last = np.maximum(first, before), last
+        size = np.maximum(0, self._last - self._first)
+        self.counts = np.bincount(self._video, size, len(place)).astype(np.float64)
+        """(V,) how many frames there are of each video."""
+
+    def frames(self, place: int) -> NDArray[np.int32]:
+        """The frames of one video, rising."""
+        start, stop = np.searchsorted(self._video, (place, place + 1))
+        runs = zip(self._first[start:stop].tolist(), self._last[start:stop].tolist(), strict=True)
+        found = [np.arange(first, last, dtype=np.int32) for first, last in runs]
+        return np.concatenate([np.zeros(0, np.int32), *found])

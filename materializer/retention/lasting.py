@@ -1,0 +1,94 @@
+"""Intermediates that last behind their generation: pictures of all frames that clips of a video can ever have.
+
+Their content keys hold neither a generation nor its draws, so each generation finds those that were made before. Long
+videos have several, one behind the other, since a worker holds one while it makes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.planning.program import Instruction
+from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.retention.horizon import Reach
+from viewcache.materializer.retention.intermediates import intermediate_recipe
+from viewcache.materializer.retention.needs import VideoRows
+from viewcache.materializer.retention.ways import ClipKind, ToCome, Way
+
+__all__ = ["MOST_PART_BYTES", "Lasting"]
+
+MOST_PART_BYTES = 128 << 20
+"""Raw bytes of one object: a worker holds so many, and one damaged byte costs so much to make again."""
+
+How = tuple[Instruction, bytes] | None
+"""The resize that pictures have had, with its numbers; None = as decoded."""
+
+
+class Lasting:
+    """What can be kept of some videos for all epochs to come."""
+
+    def __init__(
+        self,
+        plans: Sequence[ToCome],
+        kinds: Sequence[ClipKind],
+        ways: Sequence[Way],
+        videos: Mapping[str, tuple[int, int]],
+        most_bytes: int,
+    ) -> None:
+        """Look at the videos' items.
+
+        Args:
+            plans: one generation of each task.
+            kinds: of their clips.
+            ways: all that are weighed.
+            videos: content key → the number of a plan that has the video, and the video's row in it.
+            most_bytes: raw bytes of the largest object that a worker can hold.
+        """
+        place = {key: k for k, key in enumerate(videos)}
+        self.reach = Reach([each.plan for each in plans], place)
+        self.ways = tuple(way for way in ways if way.lasts)
+        """Those that last."""
+        self.videos = tuple(videos)
+        """Content keys; a video's place is its place among them."""
+        self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
+        self._part_bytes = min(most_bytes, MOST_PART_BYTES)
+        whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
+        self._rows = [VideoRows(each, place) for each in whole]
+        self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
+
+    def recipes(self, place: int, way: Way) -> tuple[Recipe, ...]:
+        """The objects that a way keeps of the video at a place; none if it keeps none."""
+        hows = dict.fromkeys(how for kind in self._kinds[way.kept :] for how in self._hows(place, kind, way))
+        return tuple(each for how in hows for each in self._parts(place, how, way.codec))
+
+    def video_id(self, place: int) -> int:
+        """The catalog's id of the video at a place."""
+        number, row = self._places[place]
+        return int(self._plans[number].plan.videos.ids[row])
+
+    def _hows(self, place: int, kind: ClipKind, way: Way) -> list[How]:
+        """How the clips of a kind begin, which is one way; none if there are none of the video."""
+        for number in kind.plans:
+            plan, rows, *_ = self._rows[number].rows(place, place + 1)
+            if len(rows):
+                if way.intermediate != ObjectKind.AUG or kind.resize is None:
+                    return [None]
+                return [(kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes())]
+        return []
+
+    def _parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
+        found = self._known.get((place, how, codec))
+        if found is None:
+            number, row = self._places[place]
+            key, index = self.videos[place], self._plans[number].index_of(row)
+            if how is None and index.native_bytes is None:
+                return ()  # such planes cannot be kept
+            frames = self.reach.frames(place)
+            one = intermediate_recipe(key, how, frames[:1], index)
+            size = max(1, self._part_bytes // int(np.prod(one.shape)))
+            parts = (frames[start : start + size] for start in range(0, len(frames), size))
+            found = tuple(intermediate_recipe(key, how, part, index, codec) for part in parts)
+            self._known[place, how, codec] = found
+        return found

@@ -1,0 +1,95 @@
+"""What the clips of some videos need: how many there are of each kind, and which source frames, by epoch use.
+
+An *epoch use* is what an epoch of the group needs of one video, at about one time. Numbers are arrays over videos.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.arrays import distinct
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.retention.sources import Sources
+from viewcache.materializer.retention.ways import ToCome
+
+__all__ = ["ClipCounts", "Decode", "NeededFrames", "Rows", "VideoRows"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Rows = tuple[GenerationPlan, Ints, Ints, NDArray[np.bool_]]
+"""Some clips of a plan: their rows, which video of a block each is of, and whether it is in the store."""
+
+
+class VideoRows:
+    """The clips to come of one plan by video."""
+
+    def __init__(self, each: ToCome, place: Mapping[str, int]) -> None:
+        """Of the videos whose content keys have a place, which counts from 0."""
+        self._plan, self._ready = each.plan, each.ready
+        rows = np.flatnonzero(each.rows)
+        video = np.array([place.get(key, -1) for key in each.plan.videos.keys])[each.plan.video[rows]]
+        order = np.argsort(video, kind="stable")
+        self._rows, self._video = rows[order], video[order]
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """The rows of videos start…stop."""
+        first, last = np.searchsorted(self._video, (start, stop))
+        rows = self._rows[first:last]
+        return self._plan, rows, self._video[first:last] - start, self._ready[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Of each video."""
+
+    once_s: Floats
+    """Seconds for all that is needed of it."""
+    share: Floats
+    """Part of the packets between the first and the last needed frame that must be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipCounts:
+    """Of one kind, for each video."""
+
+    stays: Floats
+    """Distinct ones that are needed after the next epoch use: what that one reads gives its room to others."""
+    missing: Floats
+    """Distinct ones that are not in the store."""
+    made: Floats
+    """Distinct ones of each epoch use, added up: how many are made if none is kept."""
+    uses: Floats
+
+
+class NeededFrames:
+    """Source frames that some kinds need of the videos of a block."""
+
+    def __init__(self, codes: Ints, epochs: int, most_frames: int, videos: int) -> None:
+        epoch_use, frame = np.divmod(codes, most_frames)
+        video = epoch_use // epochs
+        frames = distinct(video * most_frames + frame)
+        starts = np.flatnonzero(np.diff(epoch_use, prepend=-1))
+        ends = np.append(starts[1:], len(epoch_use)) - 1 if len(starts) else starts
+        self._spans = video[starts], frame[starts].astype(np.int32), frame[ends].astype(np.int32)
+        self._bounds = np.searchsorted(frames, np.arange(videos + 1) * most_frames)
+        self._of_video = (frames % most_frames).astype(np.int32)
+        self.frames = np.diff(self._bounds).astype(np.float64)
+        """Distinct ones, for each video."""
+        self.visited = np.bincount(video, minlength=videos).astype(np.float64)
+        """Distinct ones of each epoch use, added up."""
+        self.visits = np.bincount(self._spans[0], minlength=videos).astype(np.float64)
+
+    def packets(self, sources: Sources) -> Floats:
+        """Fewest that a decoder must be fed for all of them."""
+        return sources.packets(self._of_video, self._bounds)
+
+    def span_packets(self, sources: Sources, *, by_visit: bool) -> Floats:
+        """Packets from the key frame before the first needed frame to the last, of all visits or of all at once."""
+        if by_visit:
+            return sources.span_packets(*self._spans)
+        video = np.flatnonzero(self.frames)
+        ends = self._bounds[video], self._bounds[video + 1] - 1
+        first, last = (self._of_video[at] for at in ends)
+        return sources.span_packets(video, first, last)

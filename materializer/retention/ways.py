@@ -1,0 +1,128 @@
+"""The ways to keep a video's clips: which there are, and what they are chosen for (SAND §5.3)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.ops import NativeOp, get
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.program import Instruction, InstructionKind
+
+__all__ = ["INTERMEDIATES", "ClipKind", "Kept", "ToCome", "Way", "kinds_of", "ways_of"]
+
+INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
+"""What may be kept for clips that are not: nothing, decoded frames, resized frames."""
+
+MOST_KINDS = 4
+"""With more kinds of clips than this either all are kept or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A column of `Options`."""
+
+    kept: int
+    """The clips of so many kinds are kept, the small ones first."""
+    intermediate: ObjectKind | None
+    """One of `INTERMEDIATES`: what is kept for the others; None is nothing."""
+    codec: str = ""
+    """How pictures of all frames that clips can have are written, for this generation and those behind it; empty: only
+    those that this generation needs are kept, until it is over."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether what it keeps is of use behind the generation."""
+        return self.codec != ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipKind:
+    """Clips that are made alike: of one task, or of several with the same steps."""
+
+    plans: tuple[int, ...]
+    """Which of the plans."""
+    clip_bytes: int
+    """Raw."""
+    bound: int
+    """Most bytes that one takes on disk, with its audio."""
+    resize: Instruction | None
+    """The resize that every clip begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """A plan, and how far its clips are."""
+
+    plan: GenerationPlan
+    index_of: Callable[[int], MediaIndex]
+    """The packet index of a row of the plan's videos."""
+    rows: NDArray[np.bool_]
+    """(n,) clips that are still to be read."""
+    ready: NDArray[np.bool_]
+    """(n,) clips that are in the store."""
+
+    def anew(self) -> "ToCome":
+        """A generation like this one of which nothing is made; of a task without further epochs nothing is to come."""
+        plan = self.plan
+        rows = np.full(len(plan), plan.last_epoch + 1 < plan.task.epochs)
+        return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was chosen for a video before: it need not be made again."""
+
+    way: Way
+    bytes: int
+    """Of its intermediates."""
+    made: bool
+    """Whether they are in the store."""
+
+
+def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
+    """Which plans make the same clips, the kinds with small clips first."""
+    members: dict[tuple[object, ...], list[int]] = {}
+    for number, plan in enumerate(plans):
+        sampling = plan.task.sampling
+        steps = tuple(sorted({program.signature for program in plan.resolved.programs}))
+        alike = (
+            steps,
+            sampling.frames_per_video,
+            sampling.pitch,
+            sampling.by_time,
+            plan.shape,
+            _resize(plan),
+            plan.room,
+        )
+        members.setdefault(alike, []).append(number)
+    found = [
+        ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].room, _resize(plans[each[0]]))
+        for each in members.values()
+    ]
+    return tuple(sorted(found, key=lambda kind: kind.clip_bytes))
+
+
+def _resize(plan: GenerationPlan) -> Instruction | None:
+    """The first operation, if it is the same resize in all programs; its numbers are then the row's first."""
+    first = {program.instructions[:1] for program in plan.resolved.programs}
+    if len(first) == 1:
+        for instruction in next(iter(first)):
+            if instruction.kind == InstructionKind.OP and isinstance(get(instruction.name), NativeOp):
+                return instruction
+    return None
+
+
+def ways_of(kinds: Sequence[ClipKind], codecs: Sequence[str]) -> tuple[Way, ...]:
+    """All ways to keep clips of some kinds; ``codecs`` are those of what lasts, none where no epoch comes behind."""
+    counts = range(len(kinds) + 1) if len(kinds) <= MOST_KINDS else (0, len(kinds))
+    return tuple(
+        Way(kept, each, codec)
+        for kept in counts
+        for each in INTERMEDIATES
+        if kept < len(kinds) or each is None
+        for codec in ("", *(codecs if each is not None else ()))
+    )
