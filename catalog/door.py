@@ -6,7 +6,7 @@ return at once and are committed within a moment (``flush`` waits); the others r
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from socket import gethostname
 from types import TracebackType
@@ -273,6 +273,12 @@ class Catalog(Leaving, Videos):
         prepared = schemas.conform(keep, schemas.KEEP, "what is kept"), schemas.conform(edges, schemas.EDGE, "edges")
         gone = pa.table({"object_id": pa.array(given_up, pa.int64())})
         self._call(lambda session: plans.keep(session, *prepared, gone))
+
+    def expect_uses(self, refs: Mapping[int, int]) -> None:
+        """Say which objects are kept for epochs that are not planned, and for how many uses; of all others none is."""
+        columns = {"object_id": pa.array(list(refs), pa.int64()), "refs": pa.array(list(refs.values()), pa.int64())}
+        expected = schemas.conform(pa.table(columns), schemas.EXPECTED, "expected uses")
+        self._call(lambda session: plans.expect(session, expected))
 
     def keep_all(self, task_id: int, first_epoch: int, last_epoch: int) -> None:
         """Say that every clip of epochs first…last (inclusive) is kept."""

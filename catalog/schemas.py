@@ -65,6 +65,9 @@ they are not regular (then the first three are null)."""
 EDGE = _schema(parent_id="bigint", child_id="bigint", op="text", cost_s="double")
 """``child_id`` is made from ``parent_id`` by ``op`` in ``cost_s`` CPU seconds."""
 
+EXPECTED = _schema(object_id="bigint", refs="bigint")
+"""How often objects are expected to be of use in epochs that are not planned."""
+
 KEEP = _schema(object_id="bigint", keep="boolean")
 """Whether a plan keeps an object."""
 

@@ -175,6 +175,7 @@ Table(
     _need("sample", Integer),
     _need("object_id"),
 )
+Table("expected_use", metadata, _need("object_id"), _need("refs"), _key("object_id"))
 Table("draw", metadata, _need("task_id"), _need("epoch", Integer), _need("position", Integer), _need("video_id"))
 Table("settled", metadata, _need("task_id"), _need("epoch", Integer), _need("positions"), _key("task_id", "epoch"))
 Table(

@@ -88,6 +88,11 @@ class IntermediateObject:
     """Content key of the video."""
     recipe: Recipe
 
+    def has_some_of(self, frames: np.ndarray) -> np.ndarray:
+        """Of which clips it may hold some frames, bool (n,) for source frames (n,F): theirs are in the same stretch."""
+        mine = self.recipe.frames
+        return np.asarray((frames.min(axis=1) <= mine.max()) & (mine.min() <= frames.max(axis=1)))
+
     def stored_as(self, stored: Stored) -> Intermediate:
         """What a worker needs to read the copy that is stored there."""
         return Intermediate(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)

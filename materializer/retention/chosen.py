@@ -1,5 +1,6 @@
 """What is kept of a generation, as a value: chosen under the budget by one rule, without a catalog or workers."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -7,11 +8,12 @@ from types import MappingProxyType
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
-from viewcache.materializer.retention.choice import RULES, WayChoice
+from viewcache.materializer.retention.choice import RULES, Options, WayChoice
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.options import Weighed, weigh
@@ -64,6 +66,20 @@ class KeepSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochCosts:
+    """Core seconds of an epoch of all tasks together, making and reading its clips, as expected."""
+
+    now_s: float
+    """Of this generation, on average: what lasts longer is made in it."""
+    later_s: float
+    """Of every generation behind it."""
+    without_s: float
+    """Of these, if nothing lasted behind its generation."""
+    pays_after: float
+    """Epochs after which what lasts has cost less than that; infinite = never."""
+
+
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """What a rule chose for some plans."""
 
@@ -75,6 +91,34 @@ class Chosen:
     """Most bytes that all clips take, without those of the epoch that is being read."""
     later: float = 0.0
     """Generations like this one that come behind it; costs count them."""
+    epochs: int = 1
+    """Of the generation."""
+    rule: str = KeepRule.CHEAPEST
+    """By which it was chosen."""
+
+    def epoch_costs(self) -> EpochCosts | None:
+        """What an epoch costs now and later; None where no epoch comes behind the generation."""
+        again_s = self.weighed.again_s
+        if again_s is None or not len(self.choice.option):
+            return None
+        video, options = np.arange(len(self.choice.option)), self.weighed.options
+        passing = [k for k, way in enumerate(self.weighed.ways) if not way.lasts]
+        others = Options(
+            options.bytes[:, passing],
+            options.cost_s[:, passing],
+            options.work_s[:, passing],
+            passing.index(options.leaf),
+            passing.index(options.nothing),
+        )
+        rival = np.array(passing)[RULES[self.rule](others, self.budget_bytes).option]
+        later, rival_later = (float(again_s[video, each].sum()) for each in (self.choice.option, rival))
+        now, rival_now = (
+            float(options.cost_s[video, each].sum()) - self.later * other
+            for each, other in ((self.choice.option, later), (rival, rival_later))
+        )
+        saved, k = (rival_later - later) / self.epochs, self.epochs
+        pays_after = 0.0 if now <= rival_now else k + (now - rival_now) / saved if saved > 0 else math.inf
+        return EpochCosts(now / k, later / k, rival_later / k, pays_after)
 
     @property
     def keeps_all(self) -> bool:
@@ -131,7 +175,7 @@ def choose(
     refused: Set[str] = frozenset(),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
 ) -> Chosen | None:
-    """Choose what to keep of the clips to come; None if every clip is kept, since the budget holds them and that is best.
+    """Choose what to keep of the clips to come; None = every clip, since the budget holds them and that is best.
 
     Args:
         plans: one generation of each task.
@@ -148,13 +192,15 @@ def choose(
     bounds = np.concatenate([np.full(int(rows.sum()), each.plan.room) for each, rows in zip(plans, later, strict=True)])
     total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
     whole = [each.plan for each in plans]
-    if total <= budget and not may_last(whole):
+    if total <= budget and not (may_last(whole) and any(each.rows.any() for each in plans)):
         return None
     weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying)
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
-    chosen = Chosen(weighed, RULES[settings.rule](weighed.options, budget), budget, total, generations_later(whole))
+    choice = RULES[settings.rule](weighed.options, budget)
+    epochs = max(plan.context.epochs for plan in whole)
+    chosen = Chosen(weighed, choice, budget, total, generations_later(whole), epochs, settings.rule)
     return None if total <= budget and chosen.keeps_all else chosen
 
 

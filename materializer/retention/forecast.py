@@ -65,6 +65,10 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
         intermediates = once.intermediate_bytes[np.arange(len(option)), option]
     decoded = (missing.sum(axis=1) > 0) | (intermediates > 0)
     packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
+    if chosen is not None and weighed.lasting is not None:  # then all that clips can have is decoded
+        whole = np.array([way.lasts for way in weighed.ways])[option] & (intermediates > 0)
+        reach = weighed.lasting.reach.counts
+        packets, frames = np.where(whole, reach, packets), np.where(whole, reach, frames)
     clips = float(missing.sum(axis=0) @ np.array([kind.clip_bytes for kind in weighed.kinds], np.float64))
     size = clips + float(intermediates.sum())
     found = Forecast(

@@ -8,10 +8,11 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 
 import numpy as np
@@ -78,6 +79,8 @@ class Keeper:
         self._deciding = threading.Lock()
         self._decided: dict[int, _Decided] = {}
         """By generation of the group."""
+        self._expected: dict[int, int] = {}
+        """What the catalog was told of epochs that are not planned: object → uses."""
 
     def decide(
         self,
@@ -108,6 +111,7 @@ class Keeper:
                     self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
+            self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
     def cost(self) -> CostModel:
@@ -198,19 +202,32 @@ class Keeper:
         there = old.usable(self._has) if old is not None else {}
         usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
-        intermediates = IntermediateWork(
-            group_generation, flat, sources, [work.unkept_due_in_s for work in works], free, usable
-        )
+        epochs = max(each.plan.task.epochs - 1 - each.plan.last_epoch for each in plans)
+        lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
+        needs, names = [work.unkept_due_in_s for work in works], {each.recipe.key for each in lasting}
+        intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names)
         intermediates.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
+        others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}
         stale = [
-            each for key, many in there.items() for each in many if each.object_id not in _ids(objects.get(key, ()))
+            each
+            for key, many in there.items()
+            for each in many
+            if each.object_id not in _ids(objects.get(key, ())) and each.object_id not in others
         ]
         self._record(chosen, works, objects, stale, group_generation)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         made_as = {key: was.way for key, (was,) in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
-        return _Decided(place, cost, made_as, usable, intermediates, chosen, refused)
+        expected = {each.object_id: epochs for each in lasting}
+        return _Decided(place, cost, made_as, usable, intermediates, chosen, refused, expected)
+
+    def _expect(self) -> None:
+        """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
+        expected = {object_id: refs for each in self._decided.values() for object_id, refs in each.expected.items()}
+        if expected != self._expected:
+            self._catalog.expect_uses(expected)
+            self._expected = expected
 
     def _has(self, key: str) -> bool:
         return self._size_of(key) is not None
@@ -304,8 +321,12 @@ class Keeper:
             kept.append(np.tile(work.keeping.clips, len(work.object_ids) // len(work.plan)))  # audio as its clip
             for video, of_video in objects.items():
                 rows = work.rows_of_video(video)
-                mine = np.unique(work.object_ids[rows[~work.keeping.clips[rows]]])
+                rows = rows[~work.keeping.clips[rows]]
+                mine = np.unique(work.object_ids[rows])
+                frames = work.plan.frames(rows) if len(of_video) > 1 else np.zeros((0, 1), np.int32)
                 for each in of_video:
+                    if len(of_video) > 1:  # of a long video each has a part
+                        mine = np.unique(work.object_ids[rows[each.has_some_of(frames)]])
                     parents.append(np.full(len(mine), each.object_id))
                     children.append(mine)
         unique, first = np.unique(np.concatenate(ids), return_index=True)
@@ -346,6 +367,12 @@ class _Decided:
     chosen: Chosen | None = None
     failed: Set[str] = frozenset()
     """Videos of which no intermediate could be made, so far."""
+    expected: Mapping[int, int] = field(default_factory=dict)
+    """Objects that last behind the generation → epochs that are left there."""
+
+    def flat(self) -> Iterator[IntermediateObject]:
+        """All intermediates."""
+        return chain.from_iterable(self.objects.values())
 
     def refused(self) -> Set[str]:
         """Videos of which no intermediate can be made."""

@@ -69,6 +69,8 @@ class Weighed:
     """What making everything takes of each video."""
     lasting: Lasting | None = None
     """What may last behind the generation; None where nothing does."""
+    again_s: Floats | None = None
+    """(V, ways) of the seconds those of one generation like this behind it; None where there is none."""
 
 
 def weigh(
@@ -103,7 +105,7 @@ def weigh(
     lasting = Lasting(plans, kinds, ways, videos, most_bytes) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
-    found, once = [], []
+    found, once, later_s = [], [], []
     for start in range(0, len(names), BLOCK):
         block = names[start : start + BLOCK]
         sources = sketched[start : start + BLOCK] if sketched else _indexes(plans, map(videos.__getitem__, block))
@@ -117,11 +119,12 @@ def weigh(
             again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
             behind = _Block(kinds, again, sources, cost, most_bytes, reached).columns(ways)
             columns = columns[0], columns[1] + later * behind[1], columns[2] + later * behind[2]
+            later_s.append(behind[1])
         found.append(columns)
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
     options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), None)), ways.index(Way(0, None)))
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
-    return Weighed(options, ways, kinds, names, whole, lasting)
+    return Weighed(options, ways, kinds, names, whole, lasting, np.concatenate(later_s) if later_s else None)
 
 
 def _indexes(plans: Sequence[ToCome], places: Iterable[tuple[int, int]]) -> Indexes:

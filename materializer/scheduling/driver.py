@@ -3,6 +3,7 @@
 What differs between the two (workers, room, time) is what a driver says; the order of decisions is written here once.
 """
 
+import math
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
@@ -99,6 +100,9 @@ class Driver(ABC, Generic[Key, Promise]):
                 evicted = True
             if self.space.free_bytes >= size + need.keep_free or (self.undecided and not choice.demanded):
                 break  # less would be made for readers only: one decode for all of it is worth waiting for an answer
+        wanted_free = size + need.keep_free + need.beside
+        if need.beside and size + need.keep_free <= self.space.free_bytes < wanted_free:
+            self._make_room(wanted_free, math.inf, choice)
         with self.lock:
             room = self.space.free_bytes - need.keep_free
             if room < size:

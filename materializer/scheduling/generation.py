@@ -264,7 +264,11 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         """Intermediates that a row's clip may be made from; its audio is made of the file."""
         if self.keeping is None or row >= len(self.plan):
             return ()
-        return self.keeping.intermediates.get(self.video(row), ())
+        found = self.keeping.intermediates.get(self.video(row), ())
+        if len(found) < 2:
+            return found
+        frames = self.plan.frames(np.array([row]))
+        return [each for each in found if each.has_some_of(frames)[0]]  # of a long video each has a part
 
 
 class AudioSchedule(Schedule[str], Makeable):

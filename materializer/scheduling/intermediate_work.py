@@ -1,6 +1,7 @@
 """Intermediates that clips are made from, as the dispatcher sees them, and what is kept of a generation (SAND §5.3)."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
@@ -8,13 +9,18 @@ from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import Made
 from viewcache.store.tier import LOCAL
 
-__all__ = ["IntermediateSchedule", "IntermediateWork", "hold_intermediates"]
+__all__ = ["LATER_S", "IntermediateSchedule", "IntermediateWork", "hold_intermediates"]
+
+
+LATER_S = 1e12
+"""When something is needed next that is kept for epochs which are not planned: later than everything that is."""
 
 
 class IntermediateSchedule(Work[Key]):
     """The intermediates of one generation of a group; each row is one object, for all tasks of the group."""
 
     task_id = -1  # of no task: of all that share the video
+    rides = True
 
     def __init__(
         self,
@@ -22,6 +28,7 @@ class IntermediateSchedule(Work[Key]):
         objects: Sequence[tuple[Key, Hashable, int]],
         needs: Sequence[Callable[[Hashable], float | None]],
         free_bytes: int,
+        lasting: Set[Key] = frozenset(),
     ) -> None:
         """Take the objects, soonest needed first.
 
@@ -30,7 +37,9 @@ class IntermediateSchedule(Work[Key]):
             objects: what names each object and its video, and most bytes that it takes on disk.
             needs: each says in how many seconds a video's clips that are not kept are needed next.
             free_bytes: room that is left for those clips.
+            lasting: which of the objects are of use in later generations too.
         """
+        self._lasting = lasting
         self.group_generation = group_generation
         self._objects = objects
         self._needs = needs
@@ -106,8 +115,9 @@ class IntermediateSchedule(Work[Key]):
         return self._due_in_s(self.video(row)) or 0.0
 
     def next_due_in_s(self, key: Key) -> float | None:
-        """The same for an object; None if no clip to come is made from it."""
-        return self._due_in_s(self.video(self._rows[key])) if key in self._rows else None
+        """The same for an object; None if no clip to come is made from it, in this generation or behind it."""
+        due = self._due_in_s(self.video(self._rows[key])) if key in self._rows else None
+        return LATER_S if due is None and key in self._lasting else due
 
     def _due_in_s(self, video: Hashable) -> float | None:
         return min((due for each in self._needs if (due := each(video)) is not None), default=None)
@@ -124,6 +134,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         needs: Sequence[Callable[[Hashable], float | None]],
         free_bytes: int,
         usable: Mapping[str, Sequence[IntermediateObject]],
+        lasting: Set[str] = frozenset(),
     ) -> None:
         """Take the objects, soonest needed first, see `IntermediateSchedule`.
 
@@ -134,9 +145,10 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
             needs: each says in how many seconds a video's clips that are not kept are needed next, by its content key.
             free_bytes: room that is left for those clips.
             usable: what may be there already to make an object from.
+            lasting: keys of the objects that are of use in later generations too.
         """
         named = [(each.recipe.key, each.video, each.recipe.bound) for each in objects]
-        super().__init__(group_generation, named, needs, free_bytes)
+        super().__init__(group_generation, named, needs, free_bytes, lasting)
         self._intermediates = objects
         self._sources = sources
         self._usable = usable
@@ -146,6 +158,10 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         return [
             each for each in self._usable.get(self._intermediates[row].video, ()) if each.recipe.key != self.key(row)
         ]
+
+    def held(self, row: int) -> int:
+        """Most raw bytes that a worker holds while it makes a row."""
+        return max(self.bound(row), math.prod(self.recipe(row).shape))
 
     def source(self, row: int) -> VideoSource:
         """The video that a row is made of."""

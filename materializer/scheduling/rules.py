@@ -213,6 +213,8 @@ class Need:
     """Bytes that it leaves to others."""
     before_s: float | None
     """Only what is needed later than that may leave for it, in seconds from now; None = anything."""
+    beside: int = 0
+    """Bytes of the intermediates that the same decode gives: they take the room of what nobody needs any more."""
 
 
 def need_of(
@@ -235,10 +237,12 @@ def need_of(
     least = sum(map(work.bound, choice.rows))
     sizes = {each.key(row): each.bound(row) for _, each, row, is_next in candidates if is_next or not soon}
     whole = max(least, min(sum(size for key, size in sizes.items() if not state.objects.has(key)), memory))
+    beside = {each.key(row): each.bound(row) for _, each, row, _ in candidates if soon and each.rides}
+    rest = max(0, min(sum(size for key, size in beside.items() if not state.objects.has(key)), memory - whole))
     if choice.demanded:
-        return Need((whole, least), 0, None)
+        return Need((whole, least), 0, None, rest)
     keep_free = max(demand_reserve, work.free_bytes(row))
-    return Need((whole, least), keep_free, work.due_in_s(row)) if soon else Need((whole,), keep_free, math.inf)
+    return Need((whole, least), keep_free, work.due_in_s(row), rest) if soon else Need((whole,), keep_free, math.inf)
 
 
 def worth_making(state: State[Key], choice: NextJob[Key]) -> list[Candidate[Key]]:

@@ -89,6 +89,8 @@ class Work(ABC, Generic[Key]):
     """The group's generation that it belongs to, whose clips are decoded together; negative = none."""
     position: Position = Position()
     """Where the task's reader is who is furthest behind."""
+    rides: bool = False
+    """Whether its objects are best made with whatever needs a decode of their video first."""
 
     @abstractmethod
     def key(self, row: int) -> Key:

@@ -14,7 +14,7 @@ import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
-from viewcache.materializer.retention.ways import Kept
+from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import Demand
 from viewcache.materializer.scheduling.work import Position
@@ -183,6 +183,8 @@ class _Run:
         )
         self._decided: dict[int, tuple[Progress, list[SimulatedIntermediate], IntermediateSchedule[Item]]] = {}
         """Generation of the group → what was weighed, and the intermediates that are kept."""
+        self._lasting: dict[tuple[int, Way], SimulatedIntermediate] = {}
+        """Those that are of use behind their generation, by the number of the video."""
         self._waiting: list[tuple[Demand[Item], _Consumer]] = []
         self._events: list[tuple[float, int, _Consumer | SimulatedWorker, int]] = []
         self._order = count()
@@ -294,11 +296,14 @@ class _Run:
     def _decide(self, generation: int, readings: list[SimulatedGeneration], place: Progress) -> None:
         ready, making = self._store.ready, self._work.state.objects.making
         old = {each.needs.video: each for each in self._decided[generation][1]} if generation in self._decided else {}
-        before = {video: Kept(b.needs.way, b.needs.bound, b in ready) for video, b in old.items()}
+        before = {
+            video: Kept(b.needs.way, b.needs.bound, b in ready) for video, b in old.items() if not b.needs.way.lasts
+        }
+        lasting = [each.needs for each in self._lasting.values() if each in ready]
         made = np.zeros(len(self._trace.clips.video), bool)
         made[[item for item in (*ready, *making) if isinstance(item, int)]] = True
         works = [(each.section, each.from_rank) for each in readings]
-        decision = decide(self._trace, works, made, before, self._setting.keep, self._setting.cost)
+        decision = decide(self._trace, works, made, before, lasting, self._setting.keep, self._setting.cost)
         self._figures.decision = self._figures.decision or decision
         for reading, keeping in zip(readings, decision.sections, strict=True):
             reading.keep(keeping)
@@ -306,12 +311,21 @@ class _Run:
         fresh = {needs.video: self._intermediate(needs, readings) for needs in decision.intermediates}
         for video, intermediate in fresh.items():
             self._work.intermediates_of.setdefault(video, []).append(intermediate)
+        for video, way in decision.ways.items():
+            if way.lasts and video not in fresh:
+                stays[video] = self._lasting[video, way]
         chosen = stays | fresh
+        for each in chosen.values():
+            if each.needs.way.lasts:
+                each.users = [*(user for user in each.users if user not in readings), *readings]
+                self._lasting[each.needs.video, each.needs.way] = each
         order = [chosen[video] for video in decision.ways if video in chosen]
         self._choose_intermediates(old.values(), order)
         objects = [(each, each.needs.video, each.needs.bound) for each in order]
         due = [reading.unkept_due_in_s for reading in readings]
-        intermediates = IntermediateSchedule[Item](generation, objects, due, decision.free_bytes)
+        later = any(each.plan.task.epochs - 1 > each.plan.last_epoch for each, _ in works)
+        keys = frozenset[Item](each for each in order if each.needs.way.lasts and later)
+        intermediates = IntermediateSchedule[Item](generation, objects, due, decision.free_bytes, keys)
         intermediates.mark_present(ready.__contains__)
         self._decided[generation] = place, order, intermediates
 
@@ -319,18 +333,32 @@ class _Run:
         self, before: Iterable[SimulatedIntermediate], now: Iterable[SimulatedIntermediate]
     ) -> None:
         stays = set(map(id, now))
+        elsewhere = {id(each) for _, order, _ in self._decided.values() for each in order if each.needs.way.lasts}
         for intermediate in before:
-            intermediate.chosen = id(intermediate) in stays
+            intermediate.chosen = id(intermediate) in stays or id(intermediate) in elsewhere
             if intermediate in self._store.ready:
                 self._store.note(intermediate)
 
     def _intermediate(self, needs: IntermediateNeeds, readings: list[SimulatedGeneration]) -> SimulatedIntermediate:
+        if needs.way.lasts:
+            return self._whole(needs, readings)
         clips, frames, runs = self._trace.clips, 0, set[tuple[int, int]]()
         for reading in readings:
             for clip in map(reading.key, reading.unkept_ranks(needs.video)):
                 frames |= clips.frames[clip]
                 runs.update(clips.runs[clip])
         return SimulatedIntermediate(needs, frames, tuple(sorted(set(groups_of(runs).values()))), readings)
+
+    def _whole(self, needs: IntermediateNeeds, readings: list[SimulatedGeneration]) -> SimulatedIntermediate:
+        """What lasts: all frames, whichever clips need them, so the video is fed whole."""
+        key, clips = self._trace.videos.keys[needs.video], self._trace.clips
+        found = ((each.section, each.section.plan.videos.row_of_key.get(key)) for each in readings)
+        section, row = next((section, row) for section, row in found if row is not None)
+        frames = 0
+        for video, mine in zip(clips.video, clips.frames, strict=True):
+            frames |= mine if video == needs.video else 0
+        packets = len(section.index_of(row).packet_bytes)
+        return SimulatedIntermediate(needs, frames, ((0, packets),), list(readings))
 
     def _note_intermediates(self, videos: Iterable[int]) -> None:
         for video in self._work.intermediates_of.keys() & set(videos):

@@ -275,7 +275,8 @@ class SimulatedDispatcher(Driver[Item, int]):
                 count = (fresh & intermediate.frames).bit_count()
                 fresh &= ~intermediate.frames
                 loaded += count
-                load_s += intermediate.needs.raw / intermediate.frames.bit_count() * count * cost.load_s_per_byte
+                rung, picture = intermediate.needs.rung, intermediate.needs.raw / intermediate.needs.frames
+                load_s += picture * (count + rung.lead) * (rung.unpack_s + rung.packed * cost.load_s_per_byte)
                 if intermediate.needs.way.intermediate == ObjectKind.AUG:
                     convert -= count
             packets = sum(stop - start for start, stop in first)
@@ -288,7 +289,7 @@ class SimulatedDispatcher(Driver[Item, int]):
                 decode_s=packets * pixels * cost.decode_s_per_pixel,
                 convert_s=convert * pixels * cost.convert_s_per_pixel,
                 augment_s=0.0 if isinstance(item, SimulatedIntermediate) else raw * cost.augment_s_per_byte,
-                store_s=raw * cost.store_s_per_byte,
+                store_s=raw * _store_s_per_byte(item, cost),
                 load_s=load_s,
             )
             job.items.append((item, took))
@@ -312,3 +313,9 @@ class SimulatedDispatcher(Driver[Item, int]):
     def _wake_at(self, when: float, worker: SimulatedWorker) -> None:
         worker.turn += 1
         self._wake(when, worker, worker.turn)
+
+
+def _store_s_per_byte(item: Item, cost: CostModel) -> float:
+    if isinstance(item, int):
+        return cost.store_s_per_byte
+    return item.needs.rung.pack_s + item.needs.rung.packed * cost.store_s_per_byte

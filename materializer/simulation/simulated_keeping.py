@@ -4,13 +4,14 @@ The keeper itself decides for a catalog and a running dispatcher; here are only 
 choice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.ladder import GUESSED, Rung
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, keepings
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
@@ -18,6 +19,9 @@ from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace
 
 __all__ = ["Decision", "IntermediateNeeds", "decide"]
+
+AS_THEY_ARE = GUESSED["raw"]
+"""What is kept of one generation counts as it is, whatever codec it gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,10 @@ class IntermediateNeeds:
     """Most bytes on disk."""
     raw: int
     """Bytes of its pixels."""
+    frames: int
+    """Pictures."""
+    rung: Rung
+    """What the way in which they are written does to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,7 @@ def decide(
     works: Sequence[tuple[GenerationUses, int]],
     made: NDArray[np.bool_],
     before: Mapping[int, Kept],
+    lasting: Iterable[IntermediateNeeds],
     settings: KeepSettings,
     cost: CostModel,
 ) -> Decision:
@@ -62,6 +71,7 @@ def decide(
         works: that generation of each task, with how many uses of it have been read.
         made: (clips,) whether a clip is in the store or on its way there.
         before: intermediates that were chosen before, by the number of the video.
+        lasting: what lies in the store and lasts behind its generation.
         settings: of the cache, with the budget in question.
         cost: seconds of each kind of work.
     """
@@ -76,7 +86,10 @@ def decide(
         return Decision((None,) * len(works))
     free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
     known = {trace.videos.keys[video]: (each,) for video, each in before.items()}
-    chosen = choose(plans, cost, settings, free, known)
+    there: dict[str, list[Kept]] = {}
+    for each in lasting:
+        there.setdefault(trace.videos.keys[each.video], []).append(Kept(each.way, each.bound, made=True))
+    chosen = choose(plans, cost, settings, free, known, lying=lambda _: there)
     found = keepings([each.plan for each in plans], chosen, free)
     kept = tuple(replace(each, clips=each.clips[section.rows]) for each, section in zip(found, sections, strict=True))
     if chosen is None:
@@ -85,7 +98,14 @@ def decide(
     option, once, intermediates = chosen.choice.option, chosen.weighed.once, []
     for place, (video, way) in enumerate(ways.items()):
         was = before.get(video)
-        if way.intermediate is not None and (was is None or was.way != way):
-            raw = int(once.intermediate_bytes[place, option[place]])
-            intermediates.append(IntermediateNeeds(video, way, clip_bound(raw, int(once.frames[place])), raw))
+        raw = int(once.intermediate_bytes[place, option[place]])
+        if way.lasts and raw:
+            assert chosen.weighed.lasting is not None
+            frames = int(chosen.weighed.lasting.reach.counts[place])
+            rung = cost.ladder.rung(way.codec, raw // frames)
+            bound = clip_bound(int(raw * rung.packed), frames)
+            intermediates.append(IntermediateNeeds(video, way, bound, raw, frames, rung))
+        elif way.intermediate is not None and not way.lasts and (was is None or was.way != way):
+            frames = int(once.frames[place])
+            intermediates.append(IntermediateNeeds(video, way, clip_bound(raw, frames), raw, frames, AS_THEY_ARE))
     return Decision(kept, tuple(intermediates), free, ways, chosen)

@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from viewcache.materializer.planning.order import Order
+from viewcache.materializer.scheduling.intermediate_work import LATER_S
 from viewcache.materializer.scheduling.rules import evictable
 from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Position, RowState
@@ -83,12 +84,13 @@ class SimulatedIntermediate:
     def when(self) -> float:
         """When a clip that is made from it is due next; infinite = never."""
         found = (each.unkept_due_in_s(self.needs.video) for each in self.users if self.chosen)
-        return min((due for due in found if due is not None), default=math.inf)
+        never = LATER_S if self.needs.way.lasts and self.chosen else math.inf
+        return min((due for due in found if due is not None), default=never)
 
     @property
     def stored(self) -> int:
         """Bytes on disk."""
-        return min(self.needs.bound, self.needs.raw + OBJECT_BYTES)
+        return min(self.needs.bound, int(self.needs.raw * self.needs.rung.packed) + OBJECT_BYTES)
 
 
 Item = int | SimulatedIntermediate

@@ -43,7 +43,8 @@ with recursive own (object_id, refs, drawn_refs, next_need_s) as (
 )
 select
     k.object_id, b.key, b.kind, b.video_id, v.name as video, k.bytes, k.codec, b.keep,
-    coalesce(o.refs, 0) + coalesce(i.refs, 0) as refs, coalesce(o.drawn_refs, 0) + coalesce(i.drawn_refs, 0) as drawn_refs,
+    coalesce(o.refs, 0) + coalesce(i.refs, 0) + coalesce(f.refs, 0) as refs,
+    coalesce(o.drawn_refs, 0) + coalesce(i.drawn_refs, 0) as drawn_refs,
     least(o.next_need_s, i.next_need_s) as next_need_s, k.created_tick, k.access_tick,
     coalesce(b.cost_s, 0) + coalesce(s.cost_s, 0) as cost_s, coalesce(b.est_bytes, k.bytes) * l.s_per_byte as load_s
 from object_copy k
@@ -51,9 +52,10 @@ left join object b on b.object_id = k.object_id
 left join video v on v.video_id = b.video_id
 left join own o on o.object_id = k.object_id
 left join inherited i on i.object_id = k.object_id
+left join expected_use f on f.object_id = k.object_id
 left join source s on s.object_id = k.object_id
 left join loading l on l.codec = k.codec
 where k.tier = :tier
-    and (v.video_id is null or v.status = 'ok' or coalesce(o.refs, 0) + coalesce(i.refs, 0) = 0)
+    and (v.video_id is null or v.status = 'ok' or coalesce(o.refs, 0) + coalesce(i.refs, 0) + coalesce(f.refs, 0) = 0)
     and k.object_id not in (select x.object_id from spared x)
     and k.object_id not in (select x.object_id from lease x where x.expires_at > :now_s)

@@ -13,4 +13,4 @@ with recursive through (object_id, node_id) as (
 )
 select distinct h.object_id
 from through h
-where h.node_id in (select d.object_id from deadlines d)
+where h.node_id in (select d.object_id from deadlines d) or h.object_id in (select f.object_id from expected_use f)

@@ -1,5 +1,6 @@
 -- How much each object is wanted: its own uses, and those of descendants that would have to be made from it.
--- A descendant that has a copy does not pass its uses on. Objects that nothing wants do not appear.
+-- A descendant that has a copy does not pass its uses on. What is kept for epochs that are not planned yet has the uses
+-- that are expected there. Objects that nothing wants do not appear.
 --   object_id: number of the object
 --   refs: uses to come
 --   drawn_refs: of those, uses whose draw is recorded
@@ -23,5 +24,7 @@ from (
     select object_id, refs, drawn_refs, next_iterations, next_need_s from refcounts
     union all
     select object_id, refs, drawn_refs, next_iterations, next_need_s from inherited
+    union all
+    select object_id, refs, 0, null, null from expected_use
 ) wanted
 group by object_id
