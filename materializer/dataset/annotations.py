@@ -1,6 +1,7 @@
 """What is said of a dataset's videos beside their pixels: labels, their classes, further columns of the table."""
 
 import json
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset.classes import Classes, class_names, first_epochs, separated
 from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
 from viewcache.materializer.dataset.fields import Fields
+from viewcache.materializer.dataset.past import ALWAYS, Past, recorded_columns
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.split import part_mask
@@ -31,9 +33,7 @@ MOST_CLASSES = 1_000_000
 class Annotations:
     """Labels and further columns of a task's dataset; arrays have one entry for each of its items. Thread-safe."""
 
-    def __init__(
-        self, spec: DatasetSpec, items: KnownItems, said: Said, catalog: Catalog, drawn: pa.Table | None
-    ) -> None:
+    def __init__(self, spec: DatasetSpec, items: KnownItems, said: Said, catalog: Catalog, past: Past) -> None:
         """Take what the label table says, and record it.
 
         Args:
@@ -41,7 +41,7 @@ class Annotations:
             items: that can be named.
             said: of them.
             catalog: what we know.
-            drawn: what the task has drawn, as `Catalog.first_drawn` gives it, if its dataset grows.
+            past: what the task has drawn.
 
         Raises:
             BadInput: the table does not fit.
@@ -52,14 +52,33 @@ class Annotations:
         labels = said.labels
         if spec.label_separator is not None:
             labels = separated(labels, spec.label_separator)
+        self._until = _until(spec, items, said, past)
+        """(items,) the epochs before it have the label and the fields that are on record; 0 for what has a row."""
+        ever = labels
         if spec.labels is not None:
-            labels = _kept(labels, said)
+            ever = _kept(labels, said, said.gone | (self._until > 0))
+            # A whole video without a row has no label from now on, and is drawn all the same.
+            lost = (self._until > 0) & said.listed & ~said.gone
+            labels = pc.if_else(pa.array(lost), pa.scalar(None, ever.type), ever) if lost.any() else ever
             record_labels(catalog, items, said, labels)
         record_columns(catalog, items, said)
-        self.classes = _classes(spec, items, said, labels, drawn)
-        """Names and numbers of the labels."""
-        self._batch_columns = Fields(said.table, said.rows, said.further, spec.fields, grows=spec.grows)
+        self._ever = _classes(spec, items, said, ever, past.drawn if spec.grows else None)
+        """Names and numbers of all labels, those that only what was drawn has among them."""
+        self.classes = replace(self._ever, labels=labels)
+        """The same, where each item has the label that the next generation draws it with."""
+        self._batch_columns = self._fields_of(spec, catalog)
         self._weights = self._weights_of(spec)
+
+    def _fields_of(self, spec: DatasetSpec, catalog: Catalog) -> Fields:
+        said, kept = self._said, np.flatnonzero((self._until > 0) & (self._said.rows < 0))
+        record, rows = None, np.full(len(self._items), -1, np.int64)
+        names = [name for name in spec.fields if name in said.further and not is_list(said.table[name].type)]
+        if len(kept) and names:
+            record = recorded_columns(
+                catalog, self._items.files.dataset_id, self._items.ids[kept], said.table.select(names)
+            )
+            rows[kept] = np.arange(len(kept))
+        return Fields(said.table, said.rows, said.further, spec.fields, grows=spec.grows, record=record, recorded=rows)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -125,11 +144,12 @@ class Annotations:
         """Whether any file has one."""
         return bool(self.classes.labels.null_count < len(self.classes.labels))
 
-    def labels(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The labels of some items, see `Classes.numbers`; of what the table has no more the last one."""
+    def labels(self, rows: NDArray[np.int64], epoch: int = ALWAYS) -> NDArray[Any]:
+        """The labels of some items in an epoch, see `Classes.numbers`; of what the table has no more the last one."""
         found = self.classes.numbers(rows)
-        for k in np.flatnonzero(~self._said.listed[rows]).tolist():
-            found[k] = self.classes.recorded(self._said.recorded[int(rows[k])])
+        then = epoch < self._until[rows]
+        if then.any():
+            found[then] = self._ever.numbers(rows[then])
         return found
 
     def label(self, row: int) -> int | tuple[int, ...]:
@@ -137,26 +157,46 @@ class Annotations:
         found = self.labels(np.array([row]))[0]
         return tuple(np.flatnonzero(found).tolist()) if self.classes.is_multi else int(found)
 
-    def fields(self, rows: NDArray[np.int64]) -> dict[str, FieldValues]:
-        """The columns that come with the clips of some items."""
-        return self._batch_columns.values(rows)
+    def fields(self, rows: NDArray[np.int64], epoch: int = ALWAYS) -> dict[str, FieldValues]:
+        """The columns that come with the clips of some items in an epoch; see `labels`."""
+        return self._batch_columns.values(rows, epoch < self._until[rows])
 
 
-def _kept(labels: pa.Array, said: Said) -> pa.Array:
-    """Labels, where items whose files are gone have those on record, so that classes keep their numbers."""
-    if not said.gone.any():
+def _until(spec: DatasetSpec, items: KnownItems, said: Said, past: Past) -> NDArray[np.int64]:
+    """(items,) the epochs before it show an item that the table has no row for as it was when it had one."""
+    until = np.zeros(len(items), np.int64)
+    if spec.labels is None:
+        return until
+    lost = (said.rows < 0) & ~said.named
+    if not spec.fields:
+        lost &= np.array([each is not None for each in said.recorded], bool)
+    if not lost.any():  # most often; what was drawn is looked at for no others
+        return until
+    rows = np.flatnonzero(lost)
+    rows = rows[past.has_drawn(items.ids[rows])]
+    drawn_on = said.listed[rows] & ~said.gone[rows] & (not spec.grows)
+    until[rows] = np.where(drawn_on, past.since(items.ids[rows]), ALWAYS)
+    return until
+
+
+def _kept(labels: pa.Array, said: Said, which: NDArray[np.bool_]) -> pa.Array:
+    """Labels, where some items have those on record, so that classes keep their numbers.
+
+    These are items whose files are gone, and such as were drawn and have no row any more.
+    """
+    if not which.any():
         return labels
-    texts = [text if gone else None for text, gone in zip(said.recorded, said.gone.tolist(), strict=True)]
-    gone = pa.array(said.gone)
+    texts = [text if kept else None for text, kept in zip(said.recorded, which.tolist(), strict=True)]
+    kept = pa.array(which)
     if is_list(labels.type):
         return pc.if_else(
-            gone, pa.array([_listed(text, labels.type.value_type) for text in texts], labels.type), labels
+            kept, pa.array([_listed(text, labels.type.value_type) for text in texts], labels.type), labels
         )
     whole = pa.types.is_integer(labels.type) or pa.types.is_null(labels.type)
     if whole and all(text is None or text.removeprefix("-").isdecimal() for text in texts):
         numbers = pa.array([None if text is None else int(text) for text in texts], pa.int64())
-        return pc.if_else(gone, numbers, labels.cast(pa.int64()))
-    return pc.if_else(gone, pa.array(texts, pa.large_string()), as_text(labels))
+        return pc.if_else(kept, numbers, labels.cast(pa.int64()))
+    return pc.if_else(kept, pa.array(texts, pa.large_string()), as_text(labels))
 
 
 def _listed(text: str | None, kind: pa.DataType) -> list[Any] | None:
@@ -183,6 +223,7 @@ def _classes(spec: DatasetSpec, items: KnownItems, said: Said, labels: pa.Array,
             raise BadInput(f"labels: column {spec.label_column!r} holds lists, and no video has a label in its own")
         return found
     recorded = [] if drawn is None or spec.labels is None else drawn.to_pylist()
-    listed = labels.filter(pa.array(said.listed)).to_pylist() if recorded else []
-    label_of = dict(zip(items.ids[said.listed].tolist(), listed, strict=True)) if recorded else {}
+    there = said.named | said.gone  # of what has no row any more the label on record holds
+    listed = labels.filter(pa.array(there)).to_pylist() if recorded else []
+    label_of = dict(zip(items.ids[there].tolist(), listed, strict=True)) if recorded else {}
     return Classes(labels, class_names(labels, first_epochs(recorded, label_of)))

@@ -4,7 +4,6 @@ A label is one value, or a list of them. The names are those of the labels thems
 makes the numbers the same for every task that has it, whatever labels it happens to see.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -164,21 +163,6 @@ class Classes:
         for k, row in enumerate(rows.tolist()):
             out[k, self.of(row)] = 1
         return out
-
-    def recorded(self, label: str | None) -> Any:
-        """As an element of `numbers`, a label that is on record as text, of what the table does not have any more."""
-        if self.is_multi:
-            row = np.zeros(self.count, np.float32)
-            for each in [] if label is None else json.loads(label):
-                row[self._number(str(each))] += 1 if self._number(str(each)) >= 0 else 0
-            return np.minimum(row, 1)
-        return -1 if label is None else self._number(label)
-
-    def _number(self, label: str) -> int:
-        if label in self.names:
-            return self.names.index(label)
-        whole = label.lstrip("-").isdecimal() and self.is_numbered and pa.types.is_integer(self._values.type)
-        return int(label) if whole and (not self.is_multi or int(label) < self.count) else -1
 
     def of(self, row: int) -> tuple[int, ...]:
         """The class numbers of one video, each once; none where it has no label."""

@@ -56,10 +56,13 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said, labe
 
 
 def record_labels(catalog: Catalog, items: KnownItems, said: Said, labels: pa.Array) -> None:
-    """Record the labels of the items that may be drawn, where they are not what is recorded; several as a JSON list."""
+    """Record the labels of the items that have a row, where they are not what is recorded; several as a JSON list.
+
+    What is recorded of others is what they had when they were drawn.
+    """
     texts, before = as_text(labels), pa.array(said.recorded, pa.large_string())
     same = pc.or_(pc.fill_null(pc.equal(texts, before), False), pc.and_(texts.is_null(), before.is_null()))
-    changed = said.listed & ~np.asarray(same.to_numpy(zero_copy_only=False))
+    changed = said.named & ~np.asarray(same.to_numpy(zero_copy_only=False))
     for are_videos, record in ((True, catalog.set_labels), (False, catalog.set_item_labels)):
         at = np.flatnonzero(changed & (items.are_videos == are_videos))
         record(dict(zip(items.ids[at].tolist(), texts.take(pa.array(at)).to_pylist(), strict=True)))
@@ -79,8 +82,11 @@ def record_columns(catalog: Catalog, items: KnownItems, said: Said) -> None:
     known = catalog.load_video_columns(items.files.dataset_id).select(names).cast(schemas.VIDEO_COLUMN)
     sides = [side.append_column("side", [np.full(len(side), k)]) for k, side in ((1, given), (2, known))]
     found = pa.concat_tables(sides).group_by(names).aggregate([("side", "sum")])
-    unlike = found.filter(pc.less(found["side_sum"], 3))["video_id"]  # on one side only
-    catalog.set_video_columns(given.filter(pc.is_in(given["video_id"], pc.unique(unlike))))
+    unlike = pc.unique(found.filter(pc.less(found["side_sum"], 3))["video_id"])  # on one side only
+    if said.table.num_columns:  # what is known of items without a row is what they had when they were drawn
+        kept = np.isin(items.ids, known["video_id"].to_numpy()) & (said.rows < 0)
+        unlike = unlike.filter(pc.invert(pc.is_in(unlike, pa.array(items.ids[kept]))))
+    catalog.set_video_columns(given.filter(pc.is_in(given["video_id"], unlike)))
 
 
 def _column_rows(ids: NDArray[np.int64], name: str, values: pa.Array) -> pa.Table:

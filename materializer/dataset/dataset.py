@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
@@ -19,6 +18,7 @@ from viewcache.materializer.choices import OnBadVideo
 from viewcache.materializer.dataset.annotations import Annotations
 from viewcache.materializer.dataset.files import Files, VideoFile
 from viewcache.materializer.dataset.fit import Fit, ItemFit
+from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.said import known_items
 from viewcache.materializer.dataset.segments import Items
@@ -40,7 +40,7 @@ class Dataset:
     """The items of one task, sorted by name. Thread-safe."""
 
     def __init__(
-        self, spec: DatasetSpec, sampling: SamplingSpec, files: Files, catalog: Catalog, drawn: pa.Table | None = None
+        self, spec: DatasetSpec, sampling: SamplingSpec, files: Files, catalog: Catalog, past: Past | None = None
     ) -> None:
         """Choose among listed files, and record what the label table says of them.
 
@@ -49,7 +49,7 @@ class Dataset:
             sampling: of the task.
             files: that are there.
             catalog: what we know.
-            drawn: what the task has drawn, as `Catalog.first_drawn` gives it, if its dataset grows.
+            past: what the task has drawn; None if it is new.
 
         Raises:
             DatasetNotFound: no label table.
@@ -62,7 +62,8 @@ class Dataset:
         """Those that can be named: what may be drawn, and what may have been drawn before."""
         self._of_items = ItemFit(self._fit, self.items)
         self._said = said
-        self._annotations = Annotations(spec, self.items, said, catalog, drawn)
+        self._past = Past(catalog, None) if past is None else past
+        self._annotations = Annotations(spec, self.items, said, catalog, self._past)
         selected = self._where() & files.there[self.items.file]
         self._chosen = selected & self._annotations.part_mask(selected)
         """(items,) whether the predicate and the split select each, of those that are there."""
@@ -76,11 +77,6 @@ class Dataset:
     def dataset_id(self) -> int:
         """Of the files in the catalog."""
         return self.files.dataset_id
-
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """What is to be told of files that have other content than when they were drawn."""
-        return self.files.changed
 
     def __len__(self) -> int:
         """Number of files, good and bad."""
@@ -194,9 +190,8 @@ class Dataset:
         drawn = np.union1d(order, np.fromiter([*stand_ins.values(), *also], np.int64))
         held = ~self.files.there[self.items.file] & np.isin(self.items.ids, drawn)
         at = np.flatnonzero((self._chosen | held) & self._of_items.usable(task.sampling.span))
-        if self._has_segments:
-            named = np.isin(self.items.ids, drawn)
-            past = np.flatnonzero(named & ~self._said.listed & self.files.there[self.items.file])
+        past = np.flatnonzero(self._without_row & ~self._chosen & np.isin(self.items.ids, drawn))
+        if len(past):
             at = np.sort(np.concatenate([at, past[self._of_items.usable(task.sampling.span, past)]]))
         items = self.items.taken(at)
         largest = int(order.max(initial=0))
@@ -275,14 +270,26 @@ class Dataset:
     def is_past(self, item_id: int) -> bool:
         """Whether an item is no more in the label table, while its file is there: what was drawn of it stays."""
         row = self.items.row_of.get(item_id)
-        if row is None or not self._has_segments or self._said.listed[row]:
+        return row is not None and bool(self._without_row[row] and not self._chosen[row])
+
+    def _is_left(self, item_id: int) -> bool:
+        """Whether an item that can be decoded is not selected by what the label table says of it."""
+        row = self.items.row_of.get(item_id)
+        if row is None or self.is_missing(item_id) or self._chosen[row] or row in self._left_out_for:
             return False
-        return bool(self.files.there[self.items.file[row]])
+        return not self.is_past(item_id) and not self._of_items.error(row)
 
     @cached_property
-    def _has_segments(self) -> bool:
-        """Whether a label table has, or had, segments."""
-        return len(self.items) > len(self.files)
+    def _without_row(self) -> NDArray[np.bool_]:
+        """(items,) whether the label table has none for each, while its file is there."""
+        if self.spec.labels is None:
+            return np.zeros(len(self.items), bool)
+        return ~self._said.named & self.files.there[self.items.file]
+
+    def record_rows(self, task_id: int) -> None:
+        """Record of a task which whole videos have no row in the label table; before it draws on."""
+        if self.spec.labels is not None and not self.spec.grows:
+            self._past.record(task_id, self.items.ids[self._without_row & self._said.listed])
 
     @property
     def base(self) -> NDArray[np.int64]:
@@ -340,7 +347,8 @@ class Dataset:
         if replacement is None or refused:
             key = "on_missing_video" if gone else "on_bad_video"
             cure = f"set {key}: replace" if refused else "add a video that can stand in"
-            raise BadVideo(f"{why}; task {task.name!r} has drawn it: restore the file; or, to go on without it, {cure}")
+            back = "put its row of the label table back as it was" if self._is_left(missing) else "restore the file"
+            raise BadVideo(f"{why}; task {task.name!r} has drawn it: {back}; or, to go on without it, {cure}")
         return SubstitutionRow(0, epoch, position, -1, item_id, "replace", why, replacement)
 
     def _left_out(self, task: TaskSpec, first_epoch: int, order: NDArray[np.int64]) -> list[SubstitutionRow]:
@@ -363,11 +371,9 @@ class Dataset:
             return error
         if why := self._left_out_for.get(row):
             return why
-        file = int(self.items.file[row])
-        if not self._chosen[row] and not self.is_past(item_id):
-            return (
-                f"{files.uris[file]}{self.items.segment(row)} is not selected by {selection_words(self.spec)} any more"
-            )
+        if self._is_left(item_id):
+            uri = files.uris[self.items.file[row]]
+            return f"{uri}{self.items.segment(row)} is not selected by {selection_words(self.spec)} any more"
         return self._of_items.too_short(row, span)
 
     def too_little(self, item_id: int, span: int) -> str:
@@ -427,17 +433,17 @@ class Dataset:
         """Whether its labels are whole numbers, which stand for themselves."""
         return self._annotations.classes.is_numbered and self._annotations.has_labels()
 
-    def labels(self, ids: NDArray[np.int64]) -> NDArray[Any]:
-        """The labels of some items; see `Classes.numbers`."""
-        return self._annotations.labels(self._rows_of(ids))
+    def labels(self, ids: NDArray[np.int64], epoch: int) -> NDArray[Any]:
+        """The labels of some items in an epoch; see `Classes.numbers`."""
+        return self._annotations.labels(self._rows_of(ids), epoch)
 
     def label(self, item_id: int) -> int | tuple[int, ...]:
         """The class number of one item, -1 without a label; where items may have several, the numbers of all."""
         return self._annotations.label(self.items.row_of[item_id])
 
-    def fields(self, ids: NDArray[np.int64]) -> dict[str, FieldValues]:
-        """The further columns that come with the clips of some items."""
-        return self._annotations.fields(self._rows_of(ids))
+    def fields(self, ids: NDArray[np.int64], epoch: int) -> dict[str, FieldValues]:
+        """The further columns that come with the clips of some items in an epoch."""
+        return self._annotations.fields(self._rows_of(ids), epoch)
 
     def _rows_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         row_of = self.items.row_of

@@ -35,6 +35,8 @@ class Fields:
         names: Sequence[str],
         *,
         grows: bool = False,
+        record: pa.Table | None = None,
+        recorded: NDArray[np.int64] | None = None,
     ) -> None:
         """Look at the columns.
 
@@ -44,17 +46,26 @@ class Fields:
             others: columns of the table that may be asked for.
             names: of the columns.
             grows: whether rows are still to come, so that lists of one length so far need not stay so.
+            record: what is on record of items whose rows have left the table; columns of lists are not in it.
+            recorded: (items,) the row of the record of each; -1 where it has none.
 
         Raises:
             BadInput: a column is not there, has no value at all, or holds lists that fit no array.
         """
         self._rows = rows
+        past = rows if recorded is None else recorded
+        self._past = np.where(past >= 0, past + table.num_rows, rows) if record is not None else rows
+        """(items,) the same, with the rows on record behind those of the table."""
+        self._on_record = frozenset() if record is None else frozenset(record.column_names)
         self._columns: dict[str, _Column] = {}
         for name in names:
             if name not in others:
                 there = ", ".join(map(repr, others)) or "none"
                 raise BadInput(f"fields: the label table has no further column {name!r}; it has {there}")
-            self._columns[name] = _column(name, table[name], grows=grows)
+            column = table[name]
+            if record is not None and name in self._on_record and not pa.types.is_null(column.type):
+                column = pa.chunked_array([*column.chunks, record[name].combine_chunks()], column.type)
+            self._columns[name] = _column(name, column, grows=grows)
 
     def __len__(self) -> int:
         """Number of columns."""
@@ -90,10 +101,16 @@ class Fields:
                 f"{MOST_BATCH_BYTES} are handed over with it: keep large arrays in files, and their names in the table"
             )
 
-    def values(self, items: NDArray[np.int64]) -> dict[str, FieldValues]:
-        """The columns of some items, by name; ``items`` are places in the dataset."""
+    def values(self, items: NDArray[np.int64], past: NDArray[np.bool_] | None = None) -> dict[str, FieldValues]:
+        """The columns of some items, by name.
+
+        Args:
+            items: places in the dataset.
+            past: (items,) whether each is to be as it was when it had a row; None = none.
+        """
         rows = self._rows[items]
-        return {name: column.taken(rows) for name, column in self._columns.items()}
+        then = rows if past is None else np.where(past, self._past[items], rows)
+        return {name: each.taken(then if name in self._on_record else rows) for name, each in self._columns.items()}
 
 
 class _Column:
@@ -115,7 +132,7 @@ class _Column:
 class _Numbers(_Column):
     """A number, or an array of one shape, for each row.
 
-    Of an item that was drawn and has no row any more it is NaN, or -1 if it is whole, as a label; or false.
+    Where none is known of an item that was drawn and has no row any more it is NaN, or -1 if it is whole; or false.
     """
 
     def __init__(self, values: NDArray[Any], missing: NDArray[np.bool_]) -> None:

@@ -421,7 +421,7 @@ class Reader:
             epoch=reading.epoch,
             iteration=reading.iteration,
             video=out,
-            label=dataset.labels(items.ids[item]),
+            label=dataset.labels(items.ids[item], reading.epoch),
             index=ids,
             frame=frames,
             time_s=times,
@@ -432,7 +432,7 @@ class Reader:
             videos=tuple(plan.videos.names[v] for v in videos.tolist()),
             keys=keys,
             audio=audio,
-            fields=dataset.fields(items.ids[item]),
+            fields=dataset.fields(items.ids[item], reading.epoch),
             waited_s=reading.waited_s,
             stalls=dict(reading.stalls),
         )

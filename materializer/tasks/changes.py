@@ -9,7 +9,7 @@ from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["changes_for", "tell"]
+__all__ = ["changes_for", "next_epoch", "tell"]
 
 NAMED = 10
 """Videos, and batches, that a change names."""
@@ -43,7 +43,8 @@ def _changes(spec: TaskSpec, task_id: int, k: int, dataset: Dataset, catalog: Ca
                 if video_id in selected and (video_id not in drawn or change == FileChange.RETURNED)
             }
             if fresh:
-                yield DatasetChange(change, len(fresh), _first(fresh), _next_epoch(spec, task_id, k, catalog))
+                epoch = next_epoch(task_id, k, catalog)
+                yield DatasetChange(change, len(fresh), _first(fresh), epoch if epoch < spec.epochs else None)
         else:
             views = _read_views(spec, task_id, names, catalog)
             yield DatasetChange(change, len(names), _first(names), None, len(views), tuple(views[:NAMED]))
@@ -53,14 +54,14 @@ def _first(names: Names) -> tuple[str, ...]:
     return tuple(sorted(names.values())[:NAMED])
 
 
-def _next_epoch(spec: TaskSpec, task_id: int, k: int, catalog: Catalog) -> int | None:
-    """The first epoch of the first generation that is not drawn; None if the task has no such epoch."""
+def next_epoch(task_id: int, k: int, catalog: Catalog) -> int:
+    """The first epoch of the first generation that is not drawn, by the k epochs of generations."""
     recorded = catalog.load_generations(task_id)
     joined = next((row.group_epoch - row.first_epoch for row in recorded if row.group_epoch is not None), 0)
     epoch = max((max(0, (row.number + 1) * k - joined % k) for row in recorded), default=0)
     while catalog.is_drawn(task_id, epoch):  # drawn, and not planned yet
         epoch += k - joined % k if epoch == 0 else k
-    return epoch if epoch < spec.epochs else None
+    return epoch
 
 
 def _read_views(spec: TaskSpec, task_id: int, names: Names, catalog: Catalog) -> list[tuple[int, int]]:

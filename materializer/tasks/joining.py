@@ -19,6 +19,7 @@ from viewcache.materializer.choices import OnBadVideo
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
+from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.outline import Outline
 
@@ -131,15 +132,16 @@ class Joining:
             BadVideo: clips of a new video do not go with those that were drawn, and the policy is ``raise``.
         """
         task = self._task
-        drawn = self._catalog.first_drawn(task.task_id)
+        past = Past(self._catalog, task.task_id)
         try:
-            dataset = Dataset(task.spec.dataset, task.spec.sampling, files, self._catalog, drawn)
+            dataset = Dataset(task.spec.dataset, task.spec.sampling, files, self._catalog, past)
             if task.dataset.is_numbered and dataset.classes:
                 raise BadInput(f"labels were whole numbers, and now there is {dataset.classes[-1]!r}")
         except ViewcacheError as error:
             _log.warning("task %r: nothing new joins: %s", task.spec.name, error, extra={"action": "not_taken_in"})
             return
-        self.leave_out_misfits(dataset, drawn["video_id"].to_numpy())
+        assert past.drawn is not None  # the task is known
+        self.leave_out_misfits(dataset, past.drawn["video_id"].to_numpy())
         task.take_in(dataset)
 
     def leave_out_misfits(self, dataset: Dataset, drawn: NDArray[np.int64]) -> None:

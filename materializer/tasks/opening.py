@@ -16,13 +16,14 @@ from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files, needs_headers, policies_among
+from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.redefined import changed_keys, keeps_views
 from viewcache.materializer.planning.size import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
-from viewcache.materializer.tasks.changes import changes_for, tell
+from viewcache.materializer.tasks.changes import changes_for, next_epoch, tell
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
@@ -87,14 +88,14 @@ def open_task(
             )
         before = next((row for row in catalog.load_tasks() if row.name == spec.name), None)
         known = None if before is None else before.task_id
-        drawn = None if known is None or not spec.dataset.grows else catalog.first_drawn(known)
-        dataset = Dataset(spec.dataset, spec.sampling, listed[same], catalog, drawn)
+        k = cache.epochs_at_once(spec)
+        past = Past(catalog, known, 0 if known is None else next_epoch(known, k, catalog))
+        dataset = Dataset(spec.dataset, spec.sampling, listed[same], catalog, past)
     except BadInput as error:
         if type(error) is not BadInput:
             raise
         raise BadInput(f"task {spec.name!r}: {error}") from error  # labels and predicates know no task
     _refuse_empty(spec, dataset, catalog, known)
-    k = cache.epochs_at_once(spec)
     check_size(spec, k, len(dataset.epoch_like(dataset.base)))
     seed = seed_of(cache, spec)
     # How many epochs are planned at once decides the clips' starts, so it is part of what a path means.
@@ -118,6 +119,7 @@ def open_task(
         if before is None:
             raise
         raise BadInput(f"{error}. What differs: {changed_keys(before.definition, definition)}") from error
+    dataset.record_rows(row.task_id)
     if before is not None and before.drop_last != row.drop_last:
         _count_anew(row, catalog)
     settings = TaskSettings(seed, k, budget_bytes)
@@ -125,8 +127,8 @@ def open_task(
     task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
     task.changes = changes_for(spec, row.task_id, k, dataset, catalog)
     tell(spec, task.changes)
-    if drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:  # else nobody stands in for another
-        task.joining.leave_out_misfits(dataset, drawn["video_id"].to_numpy())
+    if spec.dataset.grows and past.drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:
+        task.joining.leave_out_misfits(dataset, past.drawn["video_id"].to_numpy())  # else nobody stands in for another
     return task
 
 

@@ -191,3 +191,31 @@ def test_the_objects_of_another_catalog_are_left_alone(
     with pytest.raises(BadInput, match="another store"):
         _commands(folder, other_database)[name]()
     assert sorted((folder / "pg").glob("objects/*/*")) == before
+
+
+def test_rows_that_leave_the_label_table(folder: Path, empty_database: str) -> None:
+    """What was drawn of a row keeps its label and fields when the row is gone; the next generation has neither."""
+    rows = ["a.mp4,run,0.25", "b.mp4,walk,0.5"]
+    config = _config(folder, "store", empty_database)
+    config["cache"]["epochs_per_generation"] = 1
+    config["dataset"] |= {"labels": str(folder / "labels.csv"), "fields": ["share"], "augmentation": []}
+    read = []
+    for left, epochs in ((rows, 1), (rows[1:], 2)):
+        (folder / "labels.csv").write_text("\n".join(["video,label,share", *left]))
+        config["dataset"]["epochs"] = epochs
+        with viewcache.open(config) as cache:
+            batches = [cache.read("train", epoch, 0) for epoch in range(epochs)]
+            assert cache.classes("train") == ("run", "walk")
+        read.append(
+            [
+                {
+                    name: (label, str(share))
+                    for name, label, share in zip(
+                        batch.videos, batch.label.tolist(), batch.fields["share"], strict=True
+                    )
+                }
+                for batch in batches
+            ]
+        )
+    assert read[0] == [{"a": (0, "0.25"), "b": (1, "0.5")}]
+    assert read[1] == [read[0][0], {"a": (-1, "nan"), "b": (1, "0.5")}]
