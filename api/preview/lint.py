@@ -26,6 +26,8 @@ __all__ = ["Level", "Problem", "lint"]
 
 MOST_PROBLEMS = 100
 """Mistakes that are told; a file with more has another problem."""
+_ABOUT = ("where", "split", "part", "weight", "balance", "mix", "fields", "labels", "label_separator")
+"""Keys of a task that errors begin with."""
 LITTLE = 0.5
 """Of a generation's clips: a budget that keeps less is worth a word."""
 
@@ -159,27 +161,28 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
 
     Other machines are asked only for a ``scan``; without one, what the budget keeps is guessed by the number of files.
     """
+    from viewcache.materializer.dataset.checked import mistakes
     from viewcache.materializer.dataset.discover import discover
-    from viewcache.materializer.dataset.labels import labels_for
     from viewcache.materializer.dataset.links import links_of
     from viewcache.materializer.media.source import is_local
     from viewcache.materializer.places import places_of
 
     for task in config.tasks:
-        dataset = task.dataset
+        dataset, wrong = task.dataset, []
         if not scan and not all(map(is_local, places_of(dataset.uri))):
             continue
         key = "video_dataset_path"
         try:
-            paths = [found.path for found in discover(dataset.uri, links_of(dataset))]
+            found = discover(dataset.uri, links_of(dataset))
             key = "labels"
-            if scan or (dataset.labels and is_local(dataset.labels)):
-                columns = dataset.label_start_column, dataset.label_end_column
-                labels_for(paths, dataset.labels, dataset.label_video_column, dataset.label_column, None, *columns)
+            if scan or dataset.labels is None or is_local(dataset.labels):
+                told = mistakes(task, found)
+                wrong = [(task.name, _refused(task, error, places.of(task, about))) for about, error in told]
         except _OF_THE_TASK as error:
             yield task.name, _refused(task, error, places.of(task, key))
             continue
-        files, batch = len(paths), task.sampling.videos_per_batch
+        yield from wrong
+        files, batch = len(found), task.sampling.videos_per_batch
         if files < batch:
             empty = ", so with drop_last an epoch is empty" if task.drop_last else ""
             text = f"task {task.name!r}: a batch has {batch} videos, the dataset {files}{empty}"
@@ -237,14 +240,14 @@ def _scanned(config: Config, places: _Places, progress: Progress | None) -> Iter
 
 
 def _place_of(task: TaskSpec, error: ViewcacheError, places: _Places) -> Place:
-    about_where = str(error).removeprefix(f"task {task.name!r}: ").startswith("where:")
-    return places.of(task, "where") if about_where else task.place
+    about = str(error).removeprefix(f"task {task.name!r}: ").partition(":")[0]
+    return places.of(task, about) if about in _ABOUT else task.place
 
 
 def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
     """What the plan of a task's first generation tells."""
     spec, budget = task.spec, config.cache.local.budget_bytes
-    for changed in task.dataset.changed:
+    for changed in task.dataset.files.changed:
         yield Problem(Level.WARNING, "changed_video", changed, spec.place)
     for change in task.changes:
         if change.change == FileChange.REMOVED:

@@ -11,23 +11,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.errors import BadInput
-from viewcache.materializer.dataset.classes import Classes, class_names, first_epochs, separated
+from viewcache.materializer.dataset.classes import Classes, first_epochs, separated
 from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
 from viewcache.materializer.dataset.fields import Fields
 from viewcache.materializer.dataset.past import ALWAYS, Past, recorded_columns
+from viewcache.materializer.dataset.rules import classes_of, part_of, weights_of
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
-from viewcache.materializer.dataset.split import part_mask
 from viewcache.materializer.dataset.table import as_text, is_list
-from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, Weights
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["Annotations"]
-
-MOST_CLASSES = 1_000_000
-"""Where a video may have several labels: a clip then has four bytes for each."""
 
 
 class Annotations:
@@ -67,7 +62,7 @@ class Annotations:
         self.classes = replace(self._ever, labels=labels)
         """The same, where each item has the label that the next generation draws it with."""
         self._batch_columns = self._fields_of(spec, catalog)
-        self._weights = self._weights_of(spec)
+        self._weights = weights_of(spec, said, self.classes.labels)
 
     def _fields_of(self, spec: DatasetSpec, catalog: Catalog) -> Fields:
         said, kept = self._said, np.flatnonzero((self._until > 0) & (self._said.rows < 0))
@@ -106,22 +101,10 @@ class Annotations:
         return predicate_table(self._items, good, self._said, self.classes.labels)
 
     def part_mask(self, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which files are in the task's part of the dataset; see `split.part_mask`."""
-        spec = self._spec
-        if spec.split is None or spec.part is None:
+        """Which items are in the task's part of the dataset; see `split.part_mask`."""
+        if self._spec.split is None:
             return np.ones(len(self._items), bool)
-        name = spec.split.by or spec.split.column
-        column = None if name is None else as_text(self._named_column(name, "split"))
-        return part_mask(spec.split, spec.part, self._names, selected, column, may_be_empty=spec.grows)
-
-    def _weights_of(self, spec: DatasetSpec) -> Weights | None:
-        name = spec.weighted
-        if name is None:
-            return None
-        if spec.weight is not None:
-            return ColumnWeights(name, self._named_column(name, "weight"))
-        key = "mix" if spec.mix else "balance"
-        return ValueWeights(key, name, self._named_column(name, key), dict(spec.mix), grows=spec.grows)
+        return part_of(self._spec, self._said, self.classes.labels, self._names, selected)
 
     def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """(n,) how often some items come in an epoch of all of them; None where each comes once."""
@@ -130,15 +113,6 @@ class Annotations:
     def strata(self, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """(n,) which value each of some items has of those that are balanced; None where none are."""
         return None if self._weights is None else self._weights.strata(rows)
-
-    def _named_column(self, name: str, key: str) -> pa.Array:
-        """A column of the label table, that of the labels too."""
-        if name == self._spec.label_column:
-            return self.classes.labels
-        if name not in self._said.others:
-            there = ", ".join(map(repr, (self._spec.label_column, *self._said.others)))
-            raise BadInput(f"{key}: the label table has no column {name!r}; it has {there}")
-        return self._said.column(name)
 
     def has_labels(self) -> bool:
         """Whether any file has one."""
@@ -208,22 +182,8 @@ def _listed(text: str | None, kind: pa.DataType) -> list[Any] | None:
 
 
 def _classes(spec: DatasetSpec, items: KnownItems, said: Said, labels: pa.Array, drawn: pa.Table | None) -> Classes:
-    if spec.classes:
-        return Classes(labels, spec.classes, given=True)
-    if is_list(labels.type):
-        if spec.grows:
-            raise BadInput("videos with several labels, in a dataset that grows, need the key classes: all their names")
-        found = Classes(labels, class_names(labels.flatten()))
-        if found.count > MOST_CLASSES:
-            raise BadInput(
-                f"labels: column {spec.label_column!r} has lists with the number {found.count - 1}, and a batch has a "
-                f"column for each class, at most {MOST_CLASSES}: number the classes from 0, or name them by classes"
-            )
-        if not found.count:
-            raise BadInput(f"labels: column {spec.label_column!r} holds lists, and no video has a label in its own")
-        return found
-    recorded = [] if drawn is None or spec.labels is None else drawn.to_pylist()
+    recorded = [] if drawn is None or spec.labels is None or is_list(labels.type) else drawn.to_pylist()
     there = said.named | said.gone  # of what has no row any more the label on record holds
     listed = labels.filter(pa.array(there)).to_pylist() if recorded else []
     label_of = dict(zip(items.ids[there].tolist(), listed, strict=True)) if recorded else {}
-    return Classes(labels, class_names(labels, first_epochs(recorded, label_of)))
+    return classes_of(spec, labels, first_epochs(recorded, label_of))

@@ -87,6 +87,63 @@ def test_lint_places_bad_labels(
     assert words in str(found["message"])
 
 
+TABLE = "video,label,person,weight,set\na.mp4,x,p,1,one\nb.mp4,y,q,-2,one\nshort.mp4,x,,3,two\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--scan",)])
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ("split: {val: 0.001}\n  part: val", "split", "leaves the part 'val' empty"),
+        ("split: {val: 0.5, by: person}\n  part: val", "split", "split: column 'person' has no value for 'short'"),
+        ("split: {val: 0.5, by: persons}\n  part: val", "split", "split: the label table has no column 'persons'"),
+        ("part: three\n  split: {column: set}", "part", "part: 'three' of the split by column 'set' has no video"),
+        ("where: weight < 0\n  part: two\n  split: {column: set}", "part", "has no video; it has 'one'"),
+        ("weight: weight", "weight", "weight: column 'weight' has -2 for 'b'"),
+        ("weight: person", "weight", "weight: column 'person' holds text"),
+        ("balance: sets", "balance", "balance: the label table has no column 'sets'"),
+        ("mix: {one: 1, three: 2}\n  mix_column: set", "mix", "names no share for 'two'"),
+        ("classes: [x, z]", "classes", "'y' is a label of the table and not among"),
+        ("fields: [weigth]", "fields", "fields: the label table has no further column 'weigth'"),
+    ],
+)
+def test_lint_reads_the_label_table(site: Site, arguments: tuple[str, ...], keys: str, key: str, words: str) -> None:
+    """What does not fit the table is told at its key, as opening tells it, with and without a scan."""
+    Path("labels.csv").write_text(TABLE)
+    site.edit(DATASET, f"{DATASET}  labels: ./labels.csv\n  {keys}\n")
+    at = next(number for number, line in enumerate(site.config.read_text().splitlines(), 1) if f"  {key}:" in line)
+    with pytest.raises(BadInput) as opened:
+        viewcache.open(site.config)
+    found = only(site, *arguments)
+    assert (found["kind"], found["at"], found["message"]) == (
+        "bad_input",
+        (at, 3),
+        str(opened.value).partition(": ")[2],
+    )
+    assert words in str(found["message"])
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "split: {val: 0.4, seed: 1}\n  part: train",
+        "split: {val: 0.4, by: person, seed: 1}\n  part: train\n  where: person is not null",
+        "weight: weight\n  where: weight > 0",
+        "weight: weight\n  where: weight > 0 and frames > 1",
+        "classes: [x]\n  where: label = 'x'",
+        "mix: {x: 1, y: 2}\n  mix_column: label",
+    ],
+)
+def test_lint_finds_nothing_in_a_table_that_fits(site: Site, keys: str) -> None:
+    """What is asked of chosen videos is asked of those; what only headers could tell is left to opening."""
+    Path("labels.csv").write_text(TABLE)
+    site.edit(DATASET, f"{DATASET}  labels: ./labels.csv\n  {keys}\n")
+    viewcache.open(site.config).close()
+    before = sorted(site.folder.rglob("*"))
+    assert site.json("lint")["errors"] == 0
+    assert sorted(site.folder.rglob("*")) == before, "lint writes nothing"
+
+
 def test_lint_places_a_missing_dataset(site: Site) -> None:
     """A folder that is not there is a problem at its key."""
     site.edit("./videos", "./nowhere")

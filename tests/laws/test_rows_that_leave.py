@@ -1,7 +1,7 @@
 """Law 4 of what is said of videos: a row that leaves the label table takes nothing from what was drawn of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,13 @@ NUMBERS = [{**row, "label": k} for k, row in enumerate(VIDEOS)]
 NAMES = ["ann", "bob", "cid", "dan", "eve"]
 
 
-def written(path: Path, rows: list[Row]) -> str:
+def written(path: Path, rows: Sequence[Row]) -> str:
     """A table of JSON lines with these rows."""
     path.write_text("\n".join(map(json.dumps, rows)))
     return str(path)
 
 
-def opened(folder: Path, videos: Path, rows: list[Row], **more: Any) -> Cache:
+def opened(folder: Path, videos: Path, rows: Sequence[Row], **more: Any) -> Cache:
     """A cache in a folder, of a task whose table has these rows now."""
     fields = FIELDS if "where" in more else ["share", "caption"]  # whole numbers may be missing in no drawn video
     return open_cache(folder / "s", videos, **{"labels": written(folder / "t.jsonl", rows), "fields": fields, **more})
@@ -74,7 +74,7 @@ def items(read: Mapping[Place, Batch], epoch: int) -> set[tuple[str, float]]:
     ],
 )
 def test_what_was_drawn_keeps_its_label_and_fields(
-    tmp_path: Path, videos: Path, rows: list[Row], more: Mapping[str, Any]
+    tmp_path: Path, videos: Path, rows: Sequence[Row], more: Mapping[str, Any]
 ) -> None:
     """The only rows of a class leave: drawn epochs say what they said, numbers of classes stay, in any form."""
     with opened(tmp_path, videos, rows, epochs=2, **more) as cache:
@@ -139,8 +139,9 @@ def test_mixed_labels_of_a_row_that_left(tmp_path: Path, videos: Path) -> None:
 def test_a_table_of_another_task_says_nothing_of_this_one(tmp_path: Path, videos: Path) -> None:
     """Labels that only another task's table has for a video are none of this one's, though it draws that video."""
 
-    def both(extra: list[Row]) -> dict[str, Any]:
-        tables = {"train": VIDEOS[:3], "val": [{**row, "label": row["label"] * 2} for row in VIDEOS[3:]] + extra}
+    def both(extra: Sequence[Row]) -> dict[str, Any]:
+        val = [{**row, "label": row["label"] * 2} for row in VIDEOS[3:]]
+        tables: dict[str, Sequence[Row]] = {"train": VIDEOS[:3], "val": [*val, *extra]}
         made = [
             config(tmp_path / "s", videos, tag=tag, labels=written(tmp_path / f"{tag}.jsonl", rows), epochs=4)
             for tag, rows in tables.items()
@@ -148,7 +149,8 @@ def test_a_table_of_another_task_says_nothing_of_this_one(tmp_path: Path, videos
         return {"cache": made[0]["cache"], "dataset": [each["dataset"] for each in made]}
 
     read: list[dict[str, dict[Place, object]]] = []
-    for extra in ([], [{"video": "v0", "label": "x"}], []):
+    extras: list[list[Row]] = [[], [{"video": "v0", "label": "x"}], []]
+    for extra in extras:
         with viewcache.open(both(extra)) as cache:
             epochs = range(2) if not read else range(4)
             tasks = ("train", "val")
