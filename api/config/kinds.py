@@ -100,6 +100,8 @@ class Key:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    inside: bool = False
+    """Whether ``least`` and ``most`` are themselves refused."""
     section: str = ""
     """For kinds made of sections: which."""
 
@@ -113,6 +115,8 @@ class Key:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         words = KINDS[self.kind].words
+        if self.inside:
+            return f"{words} above {self.least:g} and below {self.most:g}"
         if self.least is not None and self.most is not None:
             return f"{words} from {self.least} to {self.most}"
         return words

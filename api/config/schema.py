@@ -53,9 +53,9 @@ def _key_schema(key: Key) -> dict[str, object]:
     if key.choices:
         schema["enum"] = list(key.choices)
     if key.least is not None:
-        schema["minimum"] = key.least
+        schema["exclusiveMinimum" if key.inside else "minimum"] = key.least
     if key.most is not None:
-        schema["maximum"] = key.most
+        schema["exclusiveMaximum" if key.inside else "maximum"] = key.most
     if key.required:
         return schema
     if isinstance(key.default, str | int | float):

@@ -14,13 +14,14 @@ SPLIT = KeySection(
         Key(
             "val",
             "number",
-            "Share of the part `val`, below 1. The rest is the part `train`.",
+            "Share of the part `val`. The rest is the part `train`.",
             None,
             "no such part",
             least=0.0,
             most=1.0,
+            inside=True,
         ),
-        Key("test", "number", "Share of the part `test`, below 1.", None, "no such part", least=0.0, most=1.0),
+        Key("test", "number", "Share of the part `test`.", None, "no such part", least=0.0, most=1.0, inside=True),
         Key(
             "seed",
             "integer",

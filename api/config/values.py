@@ -295,8 +295,11 @@ def _texts(node: Node, key: Key, label: str) -> tuple[str, ...]:
 
 def _shares(node: Node, key: Key, label: str) -> tuple[tuple[str, float], ...]:
     """Names and their shares, by name: their order means nothing."""
-    if not isinstance(node.value, dict) or not node.value:
+    if not isinstance(node.value, dict):
         raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+    if not node.value:
+        why = f"{label} names nothing; it must be {key.expects()}, such as {{kinetics: 0.7, ssv2: 0.3}}"
+        raise node.error(ConfigCode.OUT_OF_RANGE, why)
     for name, share in node.value.items():
         value = share.value
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -326,7 +329,8 @@ def _number(node: Node, key: Key, label: str) -> float:
 
 
 def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | float:
-    if (key.least is not None and number < key.least) or (key.most is not None and number > key.most):
+    outside = (key.least is not None and number < key.least) or (key.most is not None and number > key.most)
+    if outside or (key.inside and number in (key.least, key.most)):
         raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     return number
 

@@ -221,6 +221,8 @@ class _Composer(_Counter):
     def __init__(self, text: str, file: str, loader: Loader):
         super().__init__(file)
         self._events = self._parse(text, loader)
+        self._under: list[str] = []
+        """The keys above what is being read."""
 
     def documents(self) -> tuple[Node, ...]:
         found = []
@@ -272,17 +274,22 @@ class _Composer(_Counter):
         return self._mapping(place, depth)
 
     def _mapping(self, place: Place, depth: int) -> Node:
+        """A mapping; a key that is no text is told with the names of those above it."""
         entries: dict[str, Node] = {}
         keys: dict[str, Place] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             if not isinstance(key.value, str):
-                raise key.error(ConfigCode.WRONG_TYPE, f"a key must be a name, got {key.shown()}")
+                under = f"{'.'.join(self._under)}: " if self._under else ""
+                cure = "" if isinstance(key.value, tuple | dict) else ", which is one in quotes"
+                raise key.error(ConfigCode.WRONG_TYPE, f"{under}a key must be a name, got {key.shown()}{cure}")
             if key.value in keys:
                 message = f"key {key.shown()} is already given in line {keys[key.value].line}"
                 raise key.error(ConfigCode.DUPLICATE_KEY, message)
             keys[key.value] = key.place
+            self._under.append(key.value)
             entries[key.value] = self._node(next(self._events), depth + 1)
+            self._under.pop()
         return Node(entries, place, keys)
 
     def _value(self, event: yaml.ScalarEvent, place: Place) -> Scalar:

@@ -171,9 +171,11 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
         dataset, wrong = task.dataset, []
         if not scan and not all(map(is_local, places_of(dataset.uri))):
             continue
-        key = "video_dataset_path"
         try:
-            found = discover(dataset.uri, links_of(dataset))
+            key = "link_roots"
+            links = links_of(dataset)
+            key = "video_dataset_path"
+            found = discover(dataset.uri, links)
             key = "labels"
             if scan or dataset.labels is None or is_local(dataset.labels):
                 told = mistakes(task, found)

@@ -39,6 +39,7 @@ from viewcache.materializer.spec import DatasetSpec, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, bind_store
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
+from viewcache.materializer.tasks.missing import has_gone
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
@@ -397,7 +398,8 @@ class Owner:
             return Closed(f"the task was left while {why}")
         if task.is_planning():
             raise Undecided
-        self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=why)])
+        told = f"missing_video: {why}" if has_gone(task.dataset, work.video_id(rows[0])) else why
+        self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=told)])
         return task.substitute(work, rows, why)
 
     def _on_scanned(self, key: str, found: Scanned) -> None:

@@ -177,7 +177,7 @@ def _names_of_columns(labels: str, _version: object) -> frozenset[str]:
             head = file.readline(LONGEST_HEAD).decode("utf-8-sig")
             if head.lstrip().startswith("{"):
                 return frozenset(json.loads(head))
-            return frozenset(next(csv.reader([head]), []))
+            return frozenset(name.strip() for name in next(csv.reader([head]), []))
     except (OSError, ValueError, ImportError, csv.Error):
         return frozenset()
 

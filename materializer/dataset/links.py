@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 
+from viewcache.errors import DatasetNotFound
 from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["NO_LINKS", "Links", "links_of"]
@@ -32,7 +33,17 @@ class Links:
 
 
 def links_of(spec: DatasetSpec) -> Links:
-    """Where the links of a dataset may lead."""
+    """Where the links of a dataset may lead.
+
+    Raises:
+        DatasetNotFound: a folder of `link_roots` is not there.
+    """
+    for root in spec.link_roots:
+        if not os.path.isdir(root):
+            raise DatasetNotFound(
+                f"link_roots: {root} is no folder, so links into it would be left out without a word: name one that "
+                "is there, or leave it out"
+            )
     return Links(spec.follow_links, spec.link_roots)
 
 

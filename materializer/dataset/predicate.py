@@ -44,6 +44,14 @@ def matching(videos: "pyarrow.Table", where: str, limits: QueryLimits = LIMITS) 
     """
     import pyarrow as pa
 
+    first: dict[str, str] = {}
+    for name in videos.column_names:
+        other = first.setdefault(name.lower(), name)
+        if other != name and name.lower() in where.lower():
+            raise BadInput(
+                f"where: {where!r}: {name!r} and {other!r} are one name in SQL, in which capital letters are as small "
+                "ones: rename the column of the label table"
+            )
     sink = pa.BufferOutputStream()
     numbered = videos.append_column(_ROW, [np.arange(videos.num_rows)])
     with pa.ipc.new_stream(sink, numbered.schema) as writer:

@@ -96,9 +96,9 @@ def _bytes(labels: str) -> bytes:
 def _csv(text: str) -> pa.Table:
     """Read a CSV whose first row names the columns; a column of whole numbers, or of numbers, becomes numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    head = next(reader, [])
+    head = [name.strip() for name in next(reader, [])]
     if len(set(head)) != len(head):
-        raise BadInput(f"the table names a column twice: {', '.join(head)}")
+        raise BadInput(f"the table names a column twice, blanks around names aside: {', '.join(head)}")
     rows = [row for row in reader if row]
     _refuse_many(len(rows))
     for number, row in enumerate(rows, 2):

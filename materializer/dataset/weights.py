@@ -154,9 +154,13 @@ class ValueWeights(Weights):
             )
         absent = sorted(self._mixed.keys() - there)
         if absent and not self._grows:
+            if absent[0] in self._named:
+                why = "; others have it, but where or split leaves them out: leave the share out, too"
+            else:
+                hint = did_you_mean(absent[0], sorted(there))
+                why = f"; {hint}" if hint else ""
             raise BadInput(
-                f"{self._key}: no selected video has {absent[0]!r} in column {self._name!r}; it has {known}"
-                + (f"; {hint}" if (hint := did_you_mean(absent[0], sorted(there))) else "")
+                f"{self._key}: no selected video has {absent[0]!r} in column {self._name!r}; it has {known}{why}"
             )
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -12,7 +12,8 @@ import pytest
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.classes import Classes, class_names, separated
 from viewcache.materializer.dataset.fields import Fields
-from viewcache.materializer.dataset.labels import labels_for
+from viewcache.materializer.dataset.labels import has_segments, labels_for
+from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.table import read_table, typed
 from viewcache.materializer.field_values import Ragged, as_lists, filled_field
 
@@ -48,6 +49,26 @@ def fields_of(table: str, *names: str, grows: bool = False) -> Fields:
 def fields(table: str, *names: str, grows: bool = False) -> dict[str, Any]:
     """Columns as a batch of all three videos has them."""
     return dict(fields_of(table, *names, grows=grows).values(np.arange(3)))
+
+
+def test_blanks_in_a_header(tmp_path: Path) -> None:
+    """A blank behind the comma is no part of a column's name in a CSV, so two names may be one, which is refused."""
+    path = tmp_path / "t.csv"
+    path.write_text("video, label, start_s ,\tn\na,x,1,2\n")
+    assert read_table(str(path)).column_names == ["video", "label", "start_s", "n"]
+    assert has_segments(str(path))
+    assert labels_for(PATHS, str(path)).label.to_pylist() == ["x"]
+    path.write_text("video,label, label\na,x,y\n")
+    with pytest.raises(BadInput, match="names a column twice, blanks around names aside: video, label, label"):
+        read_table(str(path))
+
+
+def test_names_that_differ_in_their_capitals_alone() -> None:
+    """SQL cannot tell them apart: a condition that has such a name is refused, others are taken."""
+    table = pa.table({"label": ["x", "y"], "LABEL": ["p", "q"], "n": [1, 2]})
+    with pytest.raises(BadInput, match=r"'LABEL' and 'label' are one name in SQL.*rename the column"):
+        matching(table, "Label = 'p'")
+    assert matching(table, "n = 2").tolist() == [False, True]
 
 
 def test_json_lines(tmp_path: Path) -> None:

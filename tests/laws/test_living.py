@@ -122,7 +122,10 @@ def test_a_file_that_goes_while_the_cache_is_open(tmp_path: Path, folder: Path, 
             return
         first = pixels(cache)
         rows = sql(cache, "select distinct epoch, video from substitutions order by epoch")
+        errors = sql(cache, "select distinct message from errors where name = 'train'")
         assert same(pixels(cache), first)
+    assert errors
+    assert all(str(each).startswith("missing_video: ") for (each,) in errors)
     assert rows == [(0, "v1"), (1, "v1")]
     assert all("v1" not in names and len(names) == 10 for names in drawn(first).values())
 

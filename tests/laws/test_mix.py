@@ -142,7 +142,7 @@ def test_another_mix_is_another_task(tmp_path: Path, places: Path) -> None:
         ({"balance": "label", "labels": "folders"}, r"dataset\.mix: balance says already how often videos come"),
         ({"mix": {"large": 0, "small": 1}}, r"dataset\.mix\.large must be a number above 0, got 0"),
         ({"mix": {"large": "much", "small": 1}}, r"dataset\.mix\.large must be a number above 0, got 'much'"),
-        ({"mix": {}}, r"dataset\.mix must be a mapping from names to numbers above 0"),
+        ({"mix": {}}, r"dataset\.mix names nothing; it must be a mapping from names to numbers above 0, such as"),
         ({"mix": [0.5, 0.5]}, r"dataset\.mix must be a mapping from names to numbers above 0"),
         ({"mix": None, "mix_column": "light"}, r"dataset\.mix_column: it is for the shares of mix"),
         ({"mix_column": "light"}, r"dataset\.mix: mix_column, 'light', is a column of a label table"),
@@ -154,6 +154,17 @@ def test_keys_that_do_not_go_with_a_mix(tmp_path: Path, places: Path, keys: dict
     """Refused when the configuration is read."""
     with pytest.raises(ConfigError, match=message):
         viewcache.open(mixed(tmp_path / "s", places, **keys))
+
+
+def test_a_share_of_a_place_that_a_part_lacks(tmp_path: Path, places: Path) -> None:
+    """A place whose videos are all in another part is told so, and is not taken for a slip of the pen."""
+    rows = ["large/v0.mp4,train", *(f"large/v{k}.mp4,val" for k in range(1, 6)), "small/v0.mp4,val", "small/v1.mp4,val"]
+    (tmp_path / "t.csv").write_text("\n".join(["video,set", *rows]))
+    given = mixed(tmp_path / "s", places, labels=str(tmp_path / "t.csv"), split={"column": "set"}, part="train")
+    told = r"mix: no selected video has 'small' in column 'root'; it has 'large'; others have it, but where or split"
+    with pytest.raises(BadInput, match=told) as caught:
+        viewcache.open(given, service="off")
+    assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -249,3 +249,9 @@ def test_following_links_may_be_set_later(pool: Path, folders: Path) -> None:
     assert same({place: after[place] for place in before}, before)
     with pytest.raises(ConfigError, match="set follow_links: true"):
         opened(folders, str(pool), **keys)
+
+
+def test_a_folder_of_links_that_is_not_there(pool: Path, folders: Path, tmp_path: Path) -> None:
+    """What is to be followed into a folder that is missing is an error that names it, and no silence."""
+    with pytest.raises(DatasetNotFound, match=r"link_roots: .*nowhere is no folder"):
+        opened(folders, str(pool), follow_links=True, link_roots=[str(tmp_path / "nowhere")])
