@@ -18,11 +18,12 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.dataset.listing import Progress
+from viewcache.materializer.planning.recorded_weights import by_weight, shares_by_epoch
 from viewcache.materializer.storage.removal import remove
 from viewcache.store import Tier
 from viewcache.store.format import ChunkTable
 
-__all__ = ["Verified", "verify", "weighted_mistake"]
+__all__ = ["Verified", "verify", "weight_mistake", "weighted_mistake"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
     drawn = catalog.load_draws(task.task_id, 0, int(last))
     epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
     weighted = Drawn.of(task).weighted
+    shares = shares_by_epoch(catalog, task.task_id) if weighted else {}
     generations = {g.number: (g.first_epoch, g.last_epoch) for g in catalog.load_generations(task.task_id)}
     expected: dict[tuple[int, int], NDArray[np.int64]] = {}
     seen: dict[tuple[int, int], _Counts] = {}
@@ -138,7 +140,8 @@ def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
         before = expected.setdefault(span, videos)
         if weighted:
             counts = seen.setdefault(span, {})
-            yield weighted_mistake(task.name, number, np.sort(position[mine]), videos, len(before), counts)
+            wrong = weighted_mistake(task.name, number, np.sort(position[mine]), videos, len(before), counts)
+            yield wrong or weight_mistake(task.name, number, videos, shares.get(number))
         else:
             yield _mistake(task.name, number, np.sort(position[mine]), videos, before)
 
@@ -148,8 +151,8 @@ def weighted_mistake(
 ) -> str:
     """What is wrong with an epoch in which each video comes ⌊w⌋ or ⌈w⌉ times.
 
-    Weights are not recorded, so what holds without them is asked: the epochs of a generation have one length, and in
-    any two of them a video comes equally often, or once more.
+    What holds without the weights is asked, also of draws that an earlier release has recorded: the epochs of a
+    generation have one length, and in any two of them a video comes equally often, or once more.
     """
     if not np.array_equal(positions, np.arange(len(positions))):
         return f"task {task!r} epoch {epoch}: its {len(positions)} draws have gaps or repeats in their positions"
@@ -166,6 +169,26 @@ def weighted_mistake(
                 f"task {task!r} epoch {epoch}: video {each} is drawn {count} times, and {least[each]} to {most[each]} "
                 "times in the epochs of its generation, where once more or less is all that weights allow"
             )
+    return ""
+
+
+def weight_mistake(task: str, epoch: int, videos: NDArray[np.int64], shares: Mapping[int, int] | None) -> str:
+    """What of an epoch is not as the weights say by which it was drawn; nothing where these are not on record.
+
+    Args:
+        task: whose epoch.
+        epoch: which.
+        videos: the ids of its draws, sorted.
+        shares: of each item, in units of 2**-32.
+    """
+    if shares is None:
+        return ""
+    here = dict(zip(*(each.tolist() for each in np.unique(videos, return_counts=True)), strict=True))
+    for each in sorted(shares.keys() | here.keys()):
+        count, (least, most) = here.get(each, 0), by_weight(shares.get(each, 0))
+        if not least <= count <= most:
+            times = f"{least} times" if least == most else f"{least} or {most} times"
+            return f"task {task!r} epoch {epoch}: video {each} is drawn {count} times, and by its weight comes {times}"
     return ""
 
 

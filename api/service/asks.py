@@ -240,6 +240,7 @@ class FrameAsked(Struct, frozen=True, forbid_unknown_fields=True):
     sample: int
     output: str | None
     at_s: float | None
+    item: int | None
 
 
 class DescribeFrame(Ask, tag="describe_frame"):

@@ -31,7 +31,7 @@ def array_of(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
 def frame_asked(request: FrameRequest) -> asks.FrameAsked:
     """How the service is asked for a frame."""
     clip = request.epoch, request.sample, request.output
-    return asks.FrameAsked(request.video, request.frame, request.depth, *clip, request.at_s)
+    return asks.FrameAsked(request.video, request.frame, request.depth, *clip, request.at_s, request.item)
 
 
 def video_info(facts: answers.VideoFacts) -> VideoInfo:

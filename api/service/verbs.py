@@ -380,7 +380,8 @@ class Verbs:
 
 
 def _request(frame: asks.FrameAsked) -> FrameRequest:
-    return FrameRequest(frame.video, frame.frame, frame.depth, frame.epoch, frame.sample, frame.output, frame.at_s)
+    clip = frame.epoch, frame.sample, frame.output
+    return FrameRequest(frame.video, frame.frame, frame.depth, *clip, frame.at_s, frame.item)
 
 
 def _video_of(video: VideoInfo) -> answers.VideoFacts:

@@ -175,14 +175,15 @@ class CacheReads(ABC):
         epoch: int | None = None,
         sample: int = 0,
         output: str | None = None,
+        item: int | None = None,
     ) -> NDArray[np.uint8]:
         """Frame ``i`` of a video after the first ``depth`` augmentation steps, uint8 (3,H,W); see `Singles.aug`.
 
         Raises:
-            ViewNotFound: no such task, video, frame, step, output, epoch or sample.
+            ViewNotFound: no such task, video, frame, step, output, epoch, item or sample.
             BadVideo: the video cannot give it.
         """
-        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output)])[0]
+        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output, item=item)])[0]
 
     def show(
         self,

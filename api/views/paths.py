@@ -15,7 +15,7 @@ __all__ = ["AT", "FORMS", "NodeKind", "ViewPath", "parse_path"]
 FORMS = (
     "view://{task}/{video}.{ext}",
     "view://{task}/{video}/frame{i}",
-    "view://{task}/{video}/frame{i}/aug{d}[?epoch=&sample=&output=]",
+    "view://{task}/{video}/frame{i}/aug{d}[?epoch=&item=&sample=&output=]",
     "view://{task}/{video}/at/{seconds}s",
     "view://{task}/{epoch}/{iteration}/view[?rank=&world=]",
     "view://{task}/{epoch}/{iteration}/view.zarr",
@@ -49,7 +49,7 @@ _SECONDS = re.compile(r"((?:0|[1-9][0-9]{0,6})(?:\.[0-9]{1,9})?)s", re.ASCII)
 _QUERY = {
     NodeKind.VIEW: ("rank", "world"),
     NodeKind.AUDIO: ("rank", "world"),
-    NodeKind.AUG: ("epoch", "sample", "output"),
+    NodeKind.AUG: ("epoch", "item", "sample", "output"),
 }
 
 
@@ -77,12 +77,14 @@ class ViewPath:
     """For ``zarr``: the path inside the group; empty = the group itself."""
     at_s: float | None = None
     """For ``frame`` and ``aug``: a presentation time in seconds, in the place of ``frame``."""
+    item: int | None = None
+    """For ``aug``: the ``item_id`` of a segment, or of the video as a whole."""
 
     def __str__(self) -> str:
         """The shortest text that means the same, without ``view://``."""
         given: dict[str, object] = {}
         if self.kind == NodeKind.AUG:
-            given = {"epoch": self.epoch, "sample": self.sample or None, "output": self.output}
+            given = {"epoch": self.epoch, "item": self.item, "sample": self.sample or None, "output": self.output}
         elif self.world != 1:
             given = {"rank": self.rank, "world": self.world}
         query = urlencode({name: value for name, value in given.items() if value is not None})
@@ -150,9 +152,10 @@ def _with_query(path: str, found: ViewPath, query: str) -> ViewPath:
     if world < 1 or rank >= world:
         raise _bad(path, f"rank={rank} and world={world}: rank must be below world")
     epoch = int(numbers["epoch"]) if "epoch" in numbers else found.epoch
+    item = int(numbers["item"]) if "item" in numbers else None
     return ViewPath(
         found.kind, found.parts, found.task, found.video, found.frame, found.depth, epoch, found.iteration,
-        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside, found.at_s,
+        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside, found.at_s, item,
     )  # fmt: skip
 
 

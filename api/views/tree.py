@@ -401,7 +401,8 @@ class ViewTree:
 
 def _request(where: ViewPath) -> FrameRequest:
     depth = where.depth if where.kind == NodeKind.AUG else None
-    return FrameRequest(where.video, where.frame, depth, where.epoch, where.sample, where.output, where.at_s)
+    clip = where.epoch, where.sample, where.output
+    return FrameRequest(where.video, where.frame, depth, *clip, where.at_s, where.item)
 
 
 def _is_epoch(task: TaskHandle, name: str) -> bool:

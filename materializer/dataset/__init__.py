@@ -28,9 +28,12 @@ In the order of work:
 - ``classes``: the numbers of labels, one or several of an item
 - ``segments``: items, whole videos and segments of them: which frames each has
 - ``said``: which items a label table makes of the files, and what it says of each
+- ``past``: what was drawn of items that the label table has no row for any more
 - ``fields``: further columns that come with the clips of a batch
 - ``columns``: what a label table says, as rows of the catalog
 - ``weights``: how often each video comes in an epoch
+- ``rules``: what the keys of a dataset make of its label table: classes, parts, weights
+- ``checked``: what opening would refuse of a label table, told without a catalog
 - ``annotations``: all that is said of a dataset's videos beside their pixels
 - ``fit``: which videos fit a task in size, rate and length
 - ``dataset``: a task's items: what may be drawn, and what stands in for bad ones

@@ -6,6 +6,7 @@ In the order of work:
 - ``conditions``: the grammar of conditions
 - ``definition``: a task's canonical definition, and its graph
 - ``weighted_order``: the order of an epoch in which items come by weight
+- ``recorded_weights``: how often items were to come in drawn epochs, on record
 - ``order``: which video stands where in an epoch, for a task alone
 - ``joint_order``: the orders of several jobs, drawn together
 - ``clip_starts``: which frames make a clip: the shared fraction

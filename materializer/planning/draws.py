@@ -16,6 +16,7 @@ from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.dataset.weights import epoch_length
 from viewcache.materializer.planning.order import Order, draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.recorded_weights import record_shares
 from viewcache.materializer.planning.weighted_order import draw_weighted, shares_of
 from viewcache.materializer.spec import TaskSpec
 
@@ -64,7 +65,8 @@ def recorded_order(
     known = list(drawn.reshape(done, -1)) if done else []
     # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
     if spec.dataset.weighted is not None:
-        fresh = _weighted(dataset, candidates(), spec, seed, epochs[done:], len(known[0]) if done else None)
+        length = len(known[0]) if done else None
+        fresh = _weighted(catalog, dataset, candidates(), spec, task_id, seed, epochs[done:], length)
     else:
         named = dataset.by_name(known[0]) if done else candidates()
         fresh = [
@@ -85,13 +87,21 @@ def recorded_order(
 
 
 def _weighted(
-    dataset: Dataset, named: NDArray[np.int64], spec: TaskSpec, seed: int, epochs: range, length: int | None
+    catalog: Catalog,
+    dataset: Dataset,
+    named: NDArray[np.int64],
+    spec: TaskSpec,
+    task_id: int,
+    seed: int,
+    epochs: range,
+    length: int | None,
 ) -> list[NDArray[np.int64]]:
     """Epochs in which videos come by weight; of one length with those of the generation that are drawn."""
     weights = dataset.weights(named)
     assert weights is not None  # the task has some
     shares = shares_of(weights, epoch_length(weights) if length is None else length)
     strata = dataset.strata(named)
+    record_shares(catalog, task_id, epochs, named, shares)
     return [named[draw_weighted(seed, spec.name, epoch, shares, strata)] for epoch in epochs]
 
 

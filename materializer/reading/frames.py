@@ -50,6 +50,9 @@ KNOWN_IDS = 4096
 ID_BLOCK = 64
 """Object ids that are claimed at once: a claim is a commit, which costs more than making a frame."""
 
+NAMED_ITEMS = 10
+"""Of a video, that a message names."""
+
 _registering = threading.Lock()
 """Two threads that ask for the same new frame must not give it two ids."""
 
@@ -177,6 +180,7 @@ class Singles:
         epoch: int | None = None,
         sample: int = 0,
         output: str | None = None,
+        item: int | None = None,
     ) -> SingleFrame:
         """A frame after the first ``depth`` steps, with the numbers that a clip of the video drew.
 
@@ -187,15 +191,16 @@ class Singles:
             epoch: of the clip; None = the first use in the generation that the task is in.
             sample: ordinal of the clip among the video's clips in its epoch.
             output: which output of a step that has several; None = the first.
+            item: ``item_id`` of what the clip is of, a segment or the whole video; None = the first in the plan.
 
         Raises:
-            ViewNotFound: no such video, frame, time, step, output, epoch or sample, a step after a merge, or the video
-                is not drawn in that epoch; the message has what there is.
+            ViewNotFound: no such video, frame, time, step, output, epoch, item or sample, a step after a merge, or the
+                video is not drawn in that epoch; the message has what there is.
             BadVideo: the video cannot be decoded.
         """
         found, index, i = self._video(video, place)
         step, stream = self._step(depth, output)
-        plan, row = self._clip(found.video_id, video, epoch, sample)
+        plan, row = self._clip(found.video_id, video, epoch, sample, item)
         resolved = resolve_stream(
             self._task.graph, depth, stream, self._task.spec.sampling.frames_per_video, plan.clip(row)
         )
@@ -239,25 +244,39 @@ class Singles:
             raise ViewNotFound(f"step {depth} ({step.name!r}) makes {', '.join(step.outputs)}; asked for {output!r}")
         return step, output or step.outputs[0]
 
-    def _clip(self, video_id: int, video: str, epoch: int | None, sample: int) -> tuple[GenerationPlan, int]:
+    def _clip(
+        self, video_id: int, video: str, epoch: int | None, sample: int, item: int | None
+    ) -> tuple[GenerationPlan, int]:
         """The plan and the row of the clip that is meant."""
         task = self._task
         samples = task.spec.sampling.samples_per_video
         if sample < 0 or (sample >= samples and task.spec.dataset.weighted is None):
             raise ViewNotFound(f"task {task.spec.name!r} has samples 0 to {samples - 1} of a video; asked for {sample}")
+        if item is not None:
+            self._check_item(video_id, video, item)
         plan = task.generation(self._current() if epoch is None else task.generation_of(epoch)).plan
         place = plan.videos.row_of.get(video_id, -1)
         rows = np.flatnonzero((plan.video == place) & (plan.ordinal == sample))
+        if item is not None:
+            rows = rows[plan.items.ids[plan.item[rows]] == item]
         drawn = np.unique(plan.epoch[rows])
         if epoch is not None:
             rows = rows[plan.epoch[rows] == epoch]
         if not len(rows):
             where = f"epochs {plan.first_epoch} to {plan.last_epoch}" if epoch is None else f"epoch {epoch}"
             hint = f"; of epochs {plan.first_epoch} to {plan.last_epoch} it is in {_listed(drawn.tolist())}"
+            of = "" if item is None else f"item {item} of "
             raise ViewNotFound(
-                f"video {video!r} is not drawn in {where} of task {task.spec.name!r}{hint if len(drawn) else ''}"
+                f"{of}video {video!r} is not drawn in {where} of task {task.spec.name!r}{hint if len(drawn) else ''}"
             )
         return plan, int(rows[0])
+
+    def _check_item(self, video_id: int, video: str, item: int) -> None:
+        files, items = self._task.dataset.files, self._task.dataset.items
+        mine = items.ids[items.file == files.row_of[video_id]].tolist()
+        if item not in mine:
+            more = f", and {len(mine) - NAMED_ITEMS} more: the relation items has all" if mine[NAMED_ITEMS:] else ""
+            raise ViewNotFound(f"video {video!r} has the items {_listed(mine[:NAMED_ITEMS])}{more}; asked for {item}")
 
     def _current(self) -> int:
         """The generation that the task's readers have reached."""

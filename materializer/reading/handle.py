@@ -387,13 +387,13 @@ class OwnedTask:
         """What a single frame is; nothing is made for it.
 
         Raises:
-            ViewNotFound: no such video, frame, step, output, epoch or sample.
+            ViewNotFound: no such video, frame, step, output, epoch, item or sample.
         """
         single = self._single(request)
         return FrameInfo(
             video_id=single.video_id,
             video=single.video,
-            label=self.task.dataset.label(single.video_id),
+            label=self.task.dataset.label(single.video_id if request.item is None else request.item),
             frame=single.frame,
             depth=single.depth,
             shape=single.shape,
@@ -407,7 +407,7 @@ class OwnedTask:
         """Single frames, uint8 (3,H,W) each; those of one video are decoded together.
 
         Raises:
-            ViewNotFound: no such video, frame, step, output, epoch or sample.
+            ViewNotFound: no such video, frame, step, output, epoch, item or sample.
             BadVideo: a video cannot give its frame.
         """
         return self._reader.singles.read([self._single(each) for each in requests])
@@ -424,6 +424,7 @@ class OwnedTask:
             epoch=request.epoch,
             sample=request.sample,
             output=request.output,
+            item=request.item,
         )
 
     def _info(self, found: VideoFile) -> VideoInfo:

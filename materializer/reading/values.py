@@ -56,6 +56,8 @@ class FrameRequest:
     """Which output of a step that has several; None = the first."""
     at_s: float | None = None
     """Presentation time in seconds, in the place of ``frame``: the frame that is shown nearest to it."""
+    item: int | None = None
+    """``item_id`` of the item that the clip is of: a segment, or the whole video; None = the first one in the plan."""
 
 
 @dataclass(frozen=True, slots=True)

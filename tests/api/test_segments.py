@@ -1,18 +1,22 @@
 """Segments where people look: plans, pictures, single frames, SQL conditions, and what verify says of them."""
 
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 
+import fsspec
+import numpy as np
 import pytest
 
 import viewcache
 from tests.api.test_show import words
-from tests.tiny import config, encode_folder, pixels
+from tests.tiny import config, encode_folder, pixels, sql
 from viewcache.api.audit.verify import verify
 from viewcache.api.cli.tables import preview_lines
 from viewcache.api.config.find import Located
 from viewcache.api.config.load import load
 from viewcache.api.preview.plan import previews
+from viewcache.errors import BadUrl, ViewNotFound
 
 ROWS = "video,start_s,end_s,label,split\n" + "".join(
     f"v{k},{start},{start + 1},{label},{split}\n"
@@ -57,6 +61,35 @@ def test_pictures_tell_segments(described: dict[str, object]) -> None:
             (2.0, 3.0): 2,
         }
         assert cache.aug("train", "v1", 10, 1, epoch=0).shape == (3, 32, 32)
+
+
+def test_a_single_frame_of_each_item(described: dict[str, object]) -> None:
+    """With ``item`` a path, and `aug`, gives the frame as the batch has it, whichever segment of the video it is of."""
+    with viewcache.open(described) as cache:
+        fs = fsspec.filesystem("view")
+        several = 0
+        for iteration in range(cache.task("train").iterations(0)):
+            batch = cache.read("train", 0, iteration)
+            for k, (name, item) in enumerate(zip(batch.videos, batch.item.tolist(), strict=True)):
+                frame, sample = int(batch.frame[k, 0]), int(batch.sample[k])
+                path = f"view://train/{name}/frame{frame}/aug1?epoch=0&item={item}&sample={sample}"
+                assert np.array_equal(np.load(BytesIO(fs.cat_file(path))), batch.video[k, 0])
+                assert fs.info(path)["view"]["label"] == [int(batch.label[k])]
+                made = cache.aug("train", name, frame, 1, epoch=0, sample=sample, item=item)
+                assert np.array_equal(made, batch.video[k, 0])
+                first = cache.aug("train", name, frame, 1, epoch=0, sample=sample)
+                several += not np.array_equal(first, made)
+        assert several, "without it all segments of a video give one clip's"
+        ((other,),) = sql(cache, "select max(item_id) from items where video = 'v2'")
+        with pytest.raises(ViewNotFound, match=rf"video 'v1' has the items [\d, ]+; asked for {other}"):
+            fs.cat_file(f"view://train/v1/frame3/aug1?epoch=0&item={other}")
+        whole = cache.task("train").video("v1").video_id
+        with pytest.raises(ViewNotFound, match=rf"item {whole} of video 'v1' is not drawn in epoch 0 of task 'train'"):
+            fs.cat_file(f"view://train/v1/frame3/aug1?epoch=0&item={whole}")
+        with pytest.raises(BadUrl, match=r"item='x' is not a whole number"):
+            fs.cat_file("view://train/v1/frame3/aug1?item=x")
+        with pytest.raises(BadUrl, match=r"\?item= is not asked of it here"):
+            fs.cat_file("view://train/v1/frame3?item=1")
 
 
 def test_conditions_choose_rows(tmp_path: Path, videos: Path, described: dict[str, object]) -> None:

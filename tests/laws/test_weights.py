@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import viewcache
 from tests.tiny import config, encode_folder, pixels, same
-from viewcache.api.audit.verify import verify, weighted_mistake
+from viewcache.api.audit.verify import verify, weight_mistake, weighted_mistake
 from viewcache.api.config.find import locate
 from viewcache.api.config.load import load
 from viewcache.api.service.stopping import stop
@@ -24,6 +24,7 @@ from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, ConfigError, NotFound
 from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, epoch_length
+from viewcache.materializer.planning.recorded_weights import record_shares, shares_by_epoch
 from viewcache.materializer.planning.weighted_order import draw_weighted, occurrences, shares_of
 from viewcache.materializer.randomness import ONE
 from viewcache.materializer.tasks import task as tasks
@@ -278,6 +279,57 @@ def test_verify_finds_epochs_that_are_not_by_weight(epochs: list[list[int]], mes
     assert message in "".join(told)
     assert bool(message) == any(told)
     assert "gaps" in weighted_mistake("t", 0, np.array([0, 2]), np.array([1, 2]), 2, {})
+
+
+@pytest.mark.parametrize(
+    ("videos", "message"),
+    [
+        ([0, 1, 1, 2], ""),
+        ([0, 1, 1, 1], "video 1 is drawn 3 times, and by its weight comes 1 or 2 times"),
+        ([0, 0, 1, 2], "video 0 is drawn 2 times, and by its weight comes 1 times"),
+        ([1, 1, 2, 2], "video 0 is drawn 0 times, and by its weight comes 1 times"),
+        ([0, 1, 2, 3], "video 3 is drawn 1 times, and by its weight comes 0 times"),
+    ],
+)
+def test_verify_finds_epochs_that_miss_their_weights(videos: list[int], message: str) -> None:
+    """A video comes as often as its weight says, rounded down or up: counts that are alike in all epochs do not do."""
+    shares = dict(enumerate(shares_of(np.array([1, 1.75, 1.25, 0]), 4).tolist()))
+    told = weight_mistake("t", 3, np.array(videos), shares)
+    assert told.endswith(message)
+    assert bool(message) == bool(told)
+    assert weight_mistake("t", 3, np.array(videos), None) == "", "of an earlier release nothing is on record"
+
+
+def test_verify_goes_by_the_weights_of_each_generation(tmp_path: Path, folder: Path, table: str) -> None:
+    """Weights are on record as an epoch was drawn by them: editing them makes none wrong, and a bias is found."""
+    given = given_task(tmp_path / "s", folder, table)
+    with viewcache.open(given) as cache:
+        pixels(cache)
+        begun = cache.task("train").task.spec.epochs
+    edited = tmp_path / "edited.csv"
+    lines = Path(table).read_text().splitlines()
+    head, rows = lines[0].split(","), [line.split(",") for line in lines[1:]]
+    at = head.index("often")
+    rows = [[*row[:at], "1.5" if k % 2 else "0.5", *row[at + 1 :]] for k, row in enumerate(rows)]
+    edited.write_text("\n".join(",".join(row) for row in [head, *rows]))
+    given["dataset"] |= {"labels": str(edited), "epochs": begun + 4}
+    (tmp_path / "c.yaml").write_text(json.dumps(given))
+    with viewcache.open(given) as cache:
+        pixels(cache)
+        task_id = cache.task("train").task.task_id
+        known = shares_by_epoch(cache.catalog, task_id)
+    assert set(known) >= set(range(begun + 4))
+    assert known[0] != known[begun + 3]
+    located = locate(str(tmp_path / "c.yaml"))
+    assert verify(located).draws == ()
+    with Catalog.open(str(tmp_path / "s")) as catalog:
+        last = begun + 3
+        ids = np.array(list(known[last]))
+        shares = np.roll(np.array(list(known[last].values())), 1)
+        record_shares(catalog, task_id, range(last, last + 1), ids, shares)
+    (wrong,) = verify(located).draws
+    assert f"epoch {last}: video" in wrong
+    assert "by its weight comes" in wrong
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ def test_the_same_as_in_one_process(tmp_path: Path, store: Path, videos: Path) -
     with viewcache.open(described(tmp_path / "alone", videos, **given)) as cache:
         alone = {place: cache.read("train", *place) for place in places}
         recipes = cache.task("train").recipes_of("dogs.-v0", 1)
+        frames = [cache.aug("train", "dogs.-v0", 3, 1, epoch=1, item=each.item) for each in recipes]
     with attached(store, videos, **given) as one, attached(store, videos, **given) as two:
         for number, (place, wanted) in enumerate(alone.items()):
             batch = (one, two)[number % 2].read("train", *place)
@@ -38,6 +39,8 @@ def test_the_same_as_in_one_process(tmp_path: Path, store: Path, videos: Path) -
             for name in ("item", "start_s", "end_s", "sample", "label"):
                 assert np.array_equal(getattr(batch, name), getattr(wanted, name)), name
         assert two.task("train").recipes_of("dogs.-v0", 1) == recipes
+        asked = [one.aug("train", "dogs.-v0", 3, 1, epoch=1, item=each.item) for each in recipes]
+        assert np.array_equal(asked, frames)
         assert one.task("train").classes == ("jump", "run", "sit")
         counted = one.sql("select count(distinct item_id), count(*) from draws").to_pylist()
         assert [tuple(row.values()) for row in counted] == [(11, 22)]

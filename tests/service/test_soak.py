@@ -164,7 +164,7 @@ def test_the_end_of_a_session_gives_everything_back(verbs: Verbs) -> None:
         seated = verbs.answer(session, asks.Sit("train", 0, 1, 0, 1, 0, 0), NOBODY)
         assert isinstance(seated, answers.Seated)
         verbs.answer(session, asks.Fetch(seated.seat, 0, 0), NOBODY)
-        frame = asks.FrameAsked(verbs.cache.task("train").video("cats.-v1").name, 0, None, None, 0, None, None)
+        frame = asks.FrameAsked(verbs.cache.task("train").video("cats.-v1").name, 0, None, None, 0, None, None, None)
         verbs.answer(session, asks.Frames("train", (frame,)), NOBODY)
         verbs.end(session)
         assert not verbs.cache.owner.ledger.held
