@@ -3,6 +3,7 @@
 In the order of work:
 
 - ``recorded``: draws as recorded: orders, starts, crops; what of them is independent
+- ``segment_starts``: where clips of segments start within them
 - ``uniformity``: tests of orders and densities, as pure functions
 - ``diversity``: distinct frames, and frames that come again, beside independent draws
 - ``evidence``: both for all tasks of a cache

@@ -23,6 +23,7 @@ from viewcache.api.audit.recorded import (
     whole_orders,
     windows_of,
 )
+from viewcache.api.audit.segment_starts import Spans, segment_places
 from viewcache.api.audit.uniformity import Check, Verdict, density_check, holm, order_checks
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
@@ -155,17 +156,23 @@ def _clip_checks(catalog: Catalog, task: TaskRow, recipes: Recipes) -> list[Chec
     """Starts and crops; one generation is in memory at a time."""
     footage = recipes.footage[task.dataset_id]
     starts, rows, columns = ([np.empty(0)] for _ in range(3))
-    tested = Drawn.of(task).starts and are_whole(catalog, task, footage)
+    tested = Drawn.of(task).starts
+    spans = None if not tested or are_whole(catalog, task, footage) else Spans.load(catalog, task.dataset_id, footage)
     for generation in catalog.load_generations(task.task_id):
         clips = load_clips(catalog, task, footage, generation.first_epoch, generation.last_epoch)
-        if tested:
-            starts.append(clip_places(clips, footage, generation.number, generation.grid or task.frame_stride))
+        which = generation.number, generation.grid or task.frame_stride
+        if spans is not None:
+            epochs = generation.first_epoch, generation.last_epoch
+            starts.append(segment_places(catalog, task, spans, epochs, *which))
+        elif tested:
+            starts.append(clip_places(clips, footage, *which))
         y, x = crop_places(clips, recipes.windows)
         rows.append(y)
         columns.append(x)
+    whose = "video" if spans is None else "item"
     crops = "random crops of stored clips"
     return [
-        density_check("start", "one clip per video, sample and generation", np.concatenate(starts)),
+        density_check("start", f"one clip per {whose}, sample and generation", np.concatenate(starts)),
         density_check("crop rows", crops, np.concatenate(rows)),
         density_check("crop columns", crops, np.concatenate(columns)),
     ]

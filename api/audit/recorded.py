@@ -29,6 +29,7 @@ __all__ = [
     "clip_places",
     "crop_places",
     "load_clips",
+    "start_values",
     "whole_orders",
     "windows_of",
 ]
@@ -150,7 +151,7 @@ def load_clips(catalog: Catalog, task: TaskRow, footage: Footage, first_epoch: i
 
 
 def are_whole(catalog: Catalog, task: TaskRow, footage: Footage) -> bool:
-    """Whether all that a task has drawn are whole videos: where a clip may start in a segment is not recorded."""
+    """Whether all that a task has drawn are whole videos; where clips of segments start says `segment_starts`."""
     return bool(np.isin(catalog.first_drawn(task.task_id)["video_id"].to_numpy(), footage.ids).all())
 
 
@@ -187,17 +188,42 @@ def clip_places(clips: RecordedClips, footage: Footage, generation: int, grid: i
         One value per (video, sample) that had a choice. A clip that would not fit its video, which has another content
         now, has none.
     """
-    span = clip_span(clips.task.frames_per_clip, clips.task.frame_stride)
-    starts = footage.frames[clips.video] - span + 1
-    lot = hash_address(_SEED, "verify/epoch", generation, clips.video, clips.sample, clips.epoch)
-    order = np.lexsort((lot, clips.sample, clips.video))
-    order = order[clips.start[order] >= 0]
-    chosen = order[_first_of_each(clips.video[order], clips.sample[order])]
-    start, starts = clips.start[chosen], starts[chosen]
+    frames = footage.frames[clips.video]
+    return start_values(clips.task, generation, grid, clips.video, clips.epoch, clips.sample, clips.start, frames)
+
+
+def start_values(
+    task: TaskRow,
+    generation: int,
+    grid: int,
+    of: NDArray[np.int64],
+    epoch: NDArray[np.int64],
+    sample: NDArray[np.int64],
+    start: NDArray[np.int64],
+    frames: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """The same of whatever has shared fractions of its own; arrays have one entry a clip.
+
+    Args:
+        task: whose clips.
+        generation: its number.
+        grid: frames between the starts of one phase.
+        of: whose clip each is: a number from 0 of a video, or of a segment.
+        epoch: of each.
+        sample: of each.
+        start: first frame, counted from the first one of what it is of; below 0 where there is none.
+        frames: of what it is of.
+    """
+    starts = frames - clip_span(task.frames_per_clip, task.frame_stride) + 1
+    lot = hash_address(_SEED, "verify/epoch", generation, of, sample, epoch)
+    order = np.lexsort((lot, sample, of))
+    order = order[start[order] >= 0]
+    chosen = order[_first_of_each(of[order], sample[order])]
+    start, starts = start[chosen], starts[chosen]
     place, phase = np.divmod(start, grid)
     places = (starts - 1 - phase) // grid + 1
     use = (start < starts) & (places > 1)
-    spread = uniform(_SEED, "verify/start", generation, clips.video[chosen], clips.sample[chosen])
+    spread = uniform(_SEED, "verify/start", generation, of[chosen], sample[chosen])
     return np.asarray(((place + spread) / np.maximum(places, 1))[use])
 
 

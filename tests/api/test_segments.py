@@ -11,12 +11,16 @@ import pytest
 import viewcache
 from tests.api.test_show import words
 from tests.tiny import config, encode_folder, pixels, sql
+from viewcache.api.audit.recorded import Footage
+from viewcache.api.audit.segment_starts import Spans
+from viewcache.api.audit.uniformity import Verdict
 from viewcache.api.audit.verify import verify
 from viewcache.api.cli.tables import preview_lines
 from viewcache.api.config.find import Located
 from viewcache.api.config.load import load
 from viewcache.api.preview.plan import previews
 from viewcache.errors import BadUrl, ViewNotFound
+from viewcache.materializer.planning import plan
 
 ROWS = "video,start_s,end_s,label,split\n" + "".join(
     f"v{k},{start},{start + 1},{label},{split}\n"
@@ -110,13 +114,43 @@ def test_conditions_choose_rows(tmp_path: Path, videos: Path, described: dict[st
 
 
 def test_verify_knows_segments(tmp_path: Path, described: dict[str, object]) -> None:
-    """Orders are tested by item; starts, of which it is not recorded where they might have been, are not."""
+    """Orders and starts are tested by item; the uniform ones of a plan are found to be that."""
     with viewcache.open(described) as cache:
         pixels(cache)
-    found = verify(Located(str(tmp_path / "s"), str(tmp_path / "s"), load(described)))
+    located = Located(str(tmp_path / "s"), str(tmp_path / "s"), load(described))
+    found = verify(located)
     assert (found.draws, found.damaged, found.orphans) == ((), (), ())
     assert found.epochs == 12
     assert found.evidence.errors == ()
     (task,) = found.evidence.tasks
-    assert {check.about.split()[0]: check.n for check in task.checks}["start"] == 0
+    (start,) = (check for check in task.checks if check.about == "start")
+    assert start.n == 13 * 2 * 6, "one of each item, sample and generation"
+    assert start.verdict == Verdict.FITS
+    assert "item" in start.of
     assert found.evidence.diversity == ()
+
+
+def test_verify_finds_starts_that_are_biased(
+    tmp_path: Path, described: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clips that are only ever taken from the first half of their segments are no chance: verify says so."""
+    uniform = plan.clip_starts
+    monkeypatch.setattr(plan, "clip_starts", lambda *given, **more: uniform(*given, **more) // 2)
+    with viewcache.open(described) as cache:
+        pixels(cache)
+    found = verify(Located(str(tmp_path / "s"), str(tmp_path / "s"), load(described)))
+    assert found.wrong
+    (error,) = found.evidence.errors
+    assert "start" in error
+
+
+def test_frames_of_recorded_segments(tmp_path: Path, described: dict[str, object]) -> None:
+    """What verify counts as the frames of a segment is what the plan took it to have."""
+    with viewcache.open(described) as cache:
+        pixels(cache)
+        dataset = cache.task("train").task.dataset
+        spans = Spans.load(cache.catalog, dataset.dataset_id, Footage.load(cache.catalog, dataset.dataset_id))
+        items = dataset.items_of(dataset.base.tolist())
+        at = np.searchsorted(spans.ids, items.ids)
+        assert np.array_equal(spans.begin[at], items.begin)
+        assert np.array_equal(spans.frames[at], items.frames)
