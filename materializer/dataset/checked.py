@@ -143,6 +143,8 @@ def _selected(task: TaskSpec, listed: _Listed, labels: pa.Array) -> NDArray[np.b
     where, said = task.dataset.where, listed.said
     if where is None:
         return np.ones(len(listed.names), bool)
+    if not (task.dataset.split or task.dataset.weighted or task.dataset.classes or task.dataset.fields):
+        return None  # nothing depends on it
     columns = {
         "video": pa.array(listed.names),
         "name": pa.array(listed.names),

@@ -21,6 +21,7 @@ from viewcache.api.config.load import load
 from viewcache.api.preview.plan import previews
 from viewcache.errors import BadUrl, ViewNotFound
 from viewcache.materializer.planning import plan
+from viewcache.materializer.planning.clip_starts import clip_starts
 
 ROWS = "video,start_s,end_s,label,split\n" + "".join(
     f"v{k},{start},{start + 1},{label},{split}\n"
@@ -134,8 +135,7 @@ def test_verify_finds_starts_that_are_biased(
     tmp_path: Path, described: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clips that are only ever taken from the first half of their segments are no chance: verify says so."""
-    uniform = plan.clip_starts
-    monkeypatch.setattr(plan, "clip_starts", lambda *given, **more: uniform(*given, **more) // 2)
+    monkeypatch.setattr(plan, "clip_starts", lambda *given, **more: clip_starts(*given, **more) // 2)
     with viewcache.open(described) as cache:
         pixels(cache)
     found = verify(Located(str(tmp_path / "s"), str(tmp_path / "s"), load(described)))
