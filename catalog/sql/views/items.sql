@@ -4,7 +4,7 @@
 --   video: name of its video
 --   start_s: where it begins, in seconds of presentation time; null where the video begins
 --   end_s: where it ends, in seconds; null where the video ends
---   label: from the labels table or the folder's name
+--   label: from the labels table or the folder's name; of a row that has left the table what it said last
 select
     v.video_id as item_id, v.video_id, v.name as video, cast(null as double precision) as start_s,
     cast(null as double precision) as end_s, v.label

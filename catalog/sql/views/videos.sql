@@ -5,7 +5,7 @@
 --   dataset: folder, glob or URL of its dataset
 --   uri: absolute path or URL
 --   status: ok, bad (cannot be decoded), listed (nobody has looked into it yet) or gone (no longer there)
---   label: from the labels table or the folder's name; several as a JSON list
+--   label: from the labels table or the folder's name; several as a JSON list; of a row that has left what it said last
 --   frames: how many, in presentation order
 --   fps: average frames per second
 --   duration_s: seconds
