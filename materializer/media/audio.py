@@ -363,6 +363,7 @@ class _Reading:
             part = np.asarray(frame.to_ndarray(), np.float32)
             first, last = piece.made, piece.made + part.shape[1]
             piece.made = last
+            finite = bool(np.isfinite(part).all())
             for at, each in zip(self._at, self._left, strict=True):
                 if at >= last:
                     break
@@ -371,7 +372,7 @@ class _Reading:
                     cut, own = part[:, start - first : end - first], each.samples[:, start - at : end - at]
                     own[:] = cut
                     each.heard += end - start
-                    if not np.isfinite(cut).all():
+                    if not (finite or np.isfinite(cut).all()):
                         each.damaged.append("samples of its audio are not finite")
                         np.nan_to_num(own, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
             while self._left and self._at[0] + self._left[0].count <= last:
