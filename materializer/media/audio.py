@@ -263,8 +263,8 @@ class _Reading:
     # Pieces --------------------------------------------------------------------------------------------------------
 
     def _begins(self, piece: _Piece, frame: "AudioFrame") -> bool:
-        """Whether a frame does not follow what is there. Asked for each frame, so in floats: a jump is a thousand times
-        what they round."""
+        """Whether a frame does not follow what is there."""
+        # In floats, because it is asked for each frame: a jump is a thousand times what they round.
         if self._lost or frame.sample_rate != piece.source_rate or frame.layout != piece.layout:
             return True
         pts = frame.pts
