@@ -129,6 +129,39 @@ def test_samples_that_are_not_finite_damage_what_has_them_alone(tmp_path: Path) 
     assert (there.samples != 0.25).sum() == 1, "only what is not a number is silent"
 
 
+def noise(path: Path, codec: str, seconds: float = 6.0, rate: int = 48_000) -> Path:
+    """A track of noise in two channels: encoders of AAC say of noise no more than how loud it is."""
+    samples = np.random.default_rng(3).normal(0, 0.1, (2, round(seconds * rate))).astype(np.float32)
+    with av.open(str(path), "w") as container:
+        stream = cast(AudioStream, container.add_stream(codec, rate=rate, layout="stereo"))
+        frame = av.AudioFrame.from_ndarray(samples, "fltp", "stereo")
+        frame.sample_rate, frame.pts = rate, 0
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+@pytest.mark.parametrize("codec", ["aac", "ac3"])
+def test_a_late_stretch_is_decoded_from_the_beginning(tmp_path: Path, codec: str) -> None:
+    """AAC and AC-3 draw noise from a generator that goes on from frame to frame: no preroll gives the same samples.
+
+    So a stretch at the end is what a whole decode has there, and it is not what a decoder gives that began a hundred
+    packets before.
+    """
+    path, ahead = noise(tmp_path / f"{codec}.mkv", codec), 100
+    whole = whole_track(path, 48_000, mono=False)
+    (found,) = read(path, [Fraction(5)], 12_000, AudioTrack(48_000, 2, None))
+    assert np.array_equal(found.samples, nearest(whole, Fraction(5), 12_000, 48_000))
+    late = []
+    for skipped in (0, 1):
+        with av.open(str(path)) as container:
+            packets = [packet for packet in container.demux(container.streams.audio[0]) if packet.size]
+            begin = skipped * (len(packets) - ahead - 2)
+            late.append([frame.to_ndarray() for packet in packets[begin:-1] for frame in packet.decode()][-1])
+    assert late[0].shape == late[1].shape
+    assert not np.array_equal(*late)
+
+
 def has_audio(path: Path) -> bool:
     """Whether a clip has a track."""
     with av.open(str(path)) as container:
