@@ -62,18 +62,19 @@ class ClientTiers:
         """
         damaged: list[int] = []
         took: list[TierRead] = []
-        groups: dict[tuple[str, str], list[int]] = {}
+        groups: dict[tuple[str, str, bool], list[int]] = {}
         for position, each in enumerate(placed):
             if each.stored.shape == out[position].shape:
-                groups.setdefault((each.tier, each.stored.codec), []).append(position)
+                groups.setdefault((each.tier, each.stored.codec, each.stored.is_blank), []).append(position)
             else:
                 damaged.append(position)
-        for (tier, codec), positions in groups.items():
+        for (tier, codec, blank), positions in groups.items():
             begun = time.perf_counter()
             slots = out if len(positions) == len(out) else [out[position] for position in positions]
             wrong = self._read(tier, [placed[position].stored for position in positions], slots)
             seconds = time.perf_counter() - begun
-            took.append(TierRead(tier, codec, tuple(out[position].nbytes for position in positions), seconds))
+            if not blank:
+                took.append(TierRead(tier, codec, tuple(out[position].nbytes for position in positions), seconds))
             damaged += [positions[k] for k in wrong]
         return sorted(damaged), took
 

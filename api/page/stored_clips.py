@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.config.find import Located
+from viewcache.api.pictures.waveform import waveform
 from viewcache.api.pictures.words import said
 from viewcache.api.queries.ask import ask_all, question
 from viewcache.api.service.opening import ENVIRONMENT
@@ -69,6 +70,8 @@ class _Found:
     clip: ClipOf
     physical: str
     """Place of its copy in the store's folder; empty if there is none."""
+    audio: str
+    """The same of its audio; empty also of a task without."""
 
 
 class Batches:
@@ -127,7 +130,8 @@ class Batches:
             raise NotFound(f"this clip of {found.clip.video} is {found.clip.state}: no copy lies in the folder")
         with self._slots:
             root = self._located.root
-            return _picture(_some_frames(root, scan_object(root, found.physical).stored))
+            heard = _samples(root, scan_object(root, found.audio).stored) if found.audio else None
+            return _picture(_some_frames(root, scan_object(root, found.physical).stored), heard)
 
     def made(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
         """The same of any clip: the service makes what is not stored; it is started where none runs, if it may be.
@@ -151,10 +155,12 @@ class Batches:
             client = Client(Path(self._located.root), texts_of(map(Path, files)), may_start=bool(files))
             try:
                 about = client.ask(answers.AboutTask, asks.About(task))
-                pixels = AttachedTask(client, about).clips(epoch, iteration, range(clip, clip + 1))
+                asked, one = AttachedTask(client, about), range(clip, clip + 1)
+                pixels = asked.clips(epoch, iteration, one)
+                heard = None if asked.audio_shape is None else asked.audio(epoch, iteration, one)[0]
             finally:
                 client.close()
-            return _picture(pixels[0])
+            return _picture(pixels[0], heard)
 
     def _one(self, task: str, epoch: int, iteration: int, clip: int) -> _Found:
         batch = self._batch(task, epoch, iteration)
@@ -194,7 +200,7 @@ def _found(row: dict[str, object]) -> _Found:
         state=str(row["state"]),
         is_stored=row["physical"] is not None,
     )
-    return _Found(clip, _text(row["physical"]))
+    return _Found(clip, _text(row["physical"]), _text(row["audio"]))
 
 
 def phrases_of(recipe: object) -> tuple[str, ...] | None:
@@ -240,6 +246,15 @@ def _spaced(frames: int) -> NDArray[np.int64]:
     return spaced
 
 
-def _picture(clip: Pixels) -> bytes:
-    """JPEG of a clip (T,C,H,W) or (V,T,C,H,W)."""
-    return jpeg(contact_sheet(clip[None], columns=FRAMES, tile=TILE))
+def _samples(root: str, stored: Stored) -> NDArray[np.float32]:
+    """The samples of stored audio, (C,n)."""
+    _check_size(math.prod(stored.shape), "clip's audio")
+    out = np.empty(stored.shape, np.uint8)
+    read_into(root, stored, out)
+    return out.view("<f4")
+
+
+def _picture(clip: Pixels, heard: NDArray[np.float32] | None) -> bytes:
+    """JPEG of a clip (T,C,H,W) or (V,T,C,H,W), with its audio below."""
+    picture = contact_sheet(clip[None], columns=FRAMES, tile=TILE)
+    return jpeg(picture if heard is None else np.concatenate([picture, waveform(heard, picture.shape[1])]))

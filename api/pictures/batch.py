@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.api.pictures.canvas import PAPER, Pixels, Row, fitted, lined, sheet
+from viewcache.api.pictures.canvas import MARGIN, PAPER, Pixels, Row, fitted, lined, sheet
 from viewcache.api.pictures.picture import Film, Picture
+from viewcache.api.pictures.waveform import loudness, marked, peak, waveform
 from viewcache.api.pictures.words import said
 from viewcache.api.port import TaskHandle
 from viewcache.api.sheet import spaced
@@ -43,18 +44,25 @@ def batch_picture(task: TaskHandle, epoch: int, iteration: int, columns: int, he
     count = task.shape(epoch, iteration)[0]
     # Made first: what stands in for a video that turns out bad then stands in for it below, too.
     pixels = task.clips(epoch, iteration, range(count))
+    heard = None if task.audio_shape is None else task.audio(epoch, iteration, range(count))
     batch, recipes = task.describe(epoch, iteration), task.recipes(epoch, iteration)
     captions = [_caption(task, batch, k, recipe) for k, recipe in enumerate(recipes)]
+    if heard is not None:
+        for caption, samples in zip(captions, heard, strict=True):
+            caption.append(loudness(samples))
     title = title_of(task, f"epoch {epoch}", f"iteration {iteration}")
     facts = {
         "task": task.name,
         "epoch": epoch,
         "iteration": iteration,
         "seed": task.seed,
-        "clips": [_facts(task, batch, k, recipe) for k, recipe in enumerate(recipes)],
+        "clips": [
+            _facts(task, batch, k, recipe) | ({} if heard is None else {"audio_peak": peak(heard[k])})
+            for k, recipe in enumerate(recipes)
+        ],
     }
-    film = Film(_fps(batch.time_s), pixels.shape[-4], lambda: _film(title, captions, pixels, height))
-    return Picture(sheet([title], list(_rows(captions, pixels, columns, height))), film, facts)
+    film = Film(_fps(batch.time_s), pixels.shape[-4], lambda: _film(title, captions, pixels, heard, height))
+    return Picture(sheet([title], list(_rows(captions, pixels, heard, columns, height))), film, facts)
 
 
 def title_of(task: TaskHandle, *parts: str) -> str:
@@ -115,25 +123,46 @@ def _views(clip: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.moveaxis(clip if clip.ndim == 5 else clip[None], 2, -1)
 
 
-def _rows(captions: Sequence[Sequence[str]], pixels: NDArray[np.uint8], columns: int, height: int) -> Iterator[Row]:
-    """A row for each view of each clip; the last one of a clip has its words."""
+def _rows(
+    captions: Sequence[Sequence[str]],
+    pixels: NDArray[np.uint8],
+    heard: NDArray[np.float32] | None,
+    columns: int,
+    height: int,
+) -> Iterator[Row]:
+    """A row for each view of each clip, and one for its audio; the last one of a clip has its words."""
     picks = spaced(pixels.shape[-4], columns)
-    for caption, clip in zip(captions, pixels, strict=True):
-        views = _views(clip)
-        for number, view in enumerate(views, 1):
-            yield Row([fitted(view[pick], height) for pick in picks], caption if number == len(views) else ())
+    for number, (caption, clip) in enumerate(zip(captions, pixels, strict=True)):
+        rows = [[fitted(view[pick], height) for pick in picks] for view in _views(clip)]
+        if heard is not None:
+            width = sum(frame.shape[1] + MARGIN for frame in rows[-1]) - MARGIN
+            rows.append([waveform(heard[number], width)])
+        for row in rows[:-1]:
+            yield Row(row)
+        yield Row(rows[-1], caption)
 
 
-def _film(title: str, captions: Sequence[Sequence[str]], pixels: NDArray[np.uint8], height: int) -> Iterator[Pixels]:
-    """All clips beside one another, at each of their times."""
+def _film(
+    title: str,
+    captions: Sequence[Sequence[str]],
+    pixels: NDArray[np.uint8],
+    heard: NDArray[np.float32] | None,
+    height: int,
+) -> Iterator[Pixels]:
+    """All clips beside one another, at each of their times; a line goes over their audio."""
     across = math.ceil(math.sqrt(len(pixels)))
     clips = [_views(clip) for clip in pixels]
     width = max(NARROWEST, fitted(clips[0][0, 0], height).shape[1])
     words = [lined(caption, width)[:MOST_LINES] for caption in captions]
     most = max(map(len, words))
     cells: list[list[str]] = [[*each, *[""] * (most - len(each))] for each in words]
-    for at in range(clips[0].shape[1]):
+    count = clips[0].shape[1]
+    strips = [] if heard is None else [waveform(samples, width) for samples in heard]
+    for at in range(count):
         drawn = [_cell([fitted(view[at], height) for view in clip], width) for clip in clips]
+        if strips:
+            now = [marked(strip, at / count) for strip in strips]
+            drawn = [np.concatenate(each) for each in zip(drawn, now, strict=True)]
         shown = [sheet([], [Row([cell], caption)], width) for cell, caption in zip(drawn, cells, strict=True)]
         rows = [Row(shown[first : first + across]) for first in range(0, len(shown), across)]
         yield sheet([title], rows)

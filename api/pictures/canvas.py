@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import cv2
 
-__all__ = ["COLOURS", "LEAST_WIDTH", "PAPER", "Pixels", "Row", "fitted", "lined", "outlined", "sheet"]
+__all__ = ["COLOURS", "LEAST_WIDTH", "MARGIN", "PAPER", "Pixels", "Row", "fitted", "lined", "outlined", "sheet"]
 
 Pixels = NDArray[np.uint8]
 """(height, width, 3), RGB."""

@@ -8,7 +8,7 @@ from viewcache.materializer.field_values import as_lists
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import VideoInfo
 
-__all__ = ["about_batch", "about_video", "plain_label"]
+__all__ = ["about_audio", "about_batch", "about_video", "plain_label"]
 
 
 def about_video(task: str, video: VideoInfo) -> dict[str, Any]:
@@ -35,6 +35,21 @@ def about_video(task: str, video: VideoInfo) -> dict[str, Any]:
 def plain_label(label: int | tuple[int, ...]) -> int | list[int]:
     """A class number, or the numbers of all of an item's classes."""
     return label if isinstance(label, int) else list(label)
+
+
+def about_audio(batch: Batch, clip: int | None) -> dict[str, Any]:
+    """What the audio of a batch is, or that of one of its clips: then lists have one element."""
+    assert batch.audio is not None  # there is such a path
+    about = about_batch(batch) | {"shape": list(batch.audio.shape), "dtype": "float32"}
+    if clip is None:
+        return about
+    for name in _PER_CLIP:
+        about[name] = [about[name][clip]]
+    fields = {name: [values[clip]] for name, values in about["fields"].items()}
+    return about | {"shape": list(batch.audio.shape[1:]), "fields": fields}
+
+
+_PER_CLIP = ("index", "videos", "label", "frame", "time_s", "sample", "item", "start_s", "end_s", "keys")
 
 
 def about_batch(batch: Batch) -> dict[str, Any]:

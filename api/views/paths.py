@@ -19,7 +19,7 @@ FORMS = (
     "view://{task}/{video}/at/{seconds}s",
     "view://{task}/{epoch}/{iteration}/view[?rank=&world=]",
     "view://{task}/{epoch}/{iteration}/view.zarr",
-    "view://{task}/{epoch}/{iteration}/audio[?rank=&world=]",
+    "view://{task}/{epoch}/{iteration}/audio[?rank=&world=&clip=]",
 )
 """The kinds of path, as messages show them; ``at/{seconds}s`` may be followed by ``aug{d}`` too."""
 
@@ -48,7 +48,7 @@ _WHOLE = re.compile(_NUMBER, re.ASCII)
 _SECONDS = re.compile(r"((?:0|[1-9][0-9]{0,6})(?:\.[0-9]{1,9})?)s", re.ASCII)
 _QUERY = {
     NodeKind.VIEW: ("rank", "world"),
-    NodeKind.AUDIO: ("rank", "world"),
+    NodeKind.AUDIO: ("rank", "world", "clip"),
     NodeKind.AUG: ("epoch", "item", "sample", "output"),
 }
 
@@ -79,14 +79,17 @@ class ViewPath:
     """For ``frame`` and ``aug``: a presentation time in seconds, in the place of ``frame``."""
     item: int | None = None
     """For ``aug``: the ``item_id`` of a segment, or of the video as a whole."""
+    clip: int | None = None
+    """For ``audio``: that of one clip of the share alone."""
 
     def __str__(self) -> str:
         """The shortest text that means the same, without ``view://``."""
         given: dict[str, object] = {}
         if self.kind == NodeKind.AUG:
             given = {"epoch": self.epoch, "item": self.item, "sample": self.sample or None, "output": self.output}
-        elif self.world != 1:
-            given = {"rank": self.rank, "world": self.world}
+        else:
+            given = {"rank": self.rank, "world": self.world} if self.world != 1 else {}
+            given["clip"] = self.clip
         query = urlencode({name: value for name, value in given.items() if value is not None})
         return "/".join(self.parts) + ("?" + query if query else "")
 
@@ -152,10 +155,10 @@ def _with_query(path: str, found: ViewPath, query: str) -> ViewPath:
     if world < 1 or rank >= world:
         raise _bad(path, f"rank={rank} and world={world}: rank must be below world")
     epoch = int(numbers["epoch"]) if "epoch" in numbers else found.epoch
-    item = int(numbers["item"]) if "item" in numbers else None
+    item, clip = (int(numbers[name]) if name in numbers else None for name in ("item", "clip"))
     return ViewPath(
         found.kind, found.parts, found.task, found.video, found.frame, found.depth, epoch, found.iteration,
-        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside, found.at_s, item,
+        rank, world, int(numbers.get("sample", 0)), values.get("output"), found.inside, found.at_s, item, clip,
     )  # fmt: skip
 
 

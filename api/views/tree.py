@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
 from viewcache.api.session.opened import OpenCache
-from viewcache.api.views.about import about_batch, about_video, plain_label
+from viewcache.api.views.about import about_audio, about_batch, about_video, plain_label
 from viewcache.api.views.paths import AT, NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
@@ -279,10 +279,16 @@ class ViewTree:
         if shape is None:
             raise ViewNotFound(f"{where}: task {where.task!r} has no audio; give dataset.audio a rate")
         count = task.shape(epoch, iteration, where.rank, where.world)[0]
+        first = where.clip or 0
+        if first >= count:
+            raise ViewNotFound(f"{where}: it has clips 0 to {count - 1}")
 
         def load(which: range) -> NDArray[np.uint8]:
-            return task.audio(epoch, iteration, which, where.rank, where.world).view(np.uint8)
+            chosen = range(first + which.start, first + which.stop)
+            return task.audio(epoch, iteration, chosen, where.rank, where.world).view(np.uint8)
 
+        if where.clip is not None:
+            return Payload(npy_head(shape, "<f4"), 1, 4 * int(np.prod(shape)), load)
         return Payload(npy_head((count, *shape), "<f4"), count, 4 * int(np.prod(shape)), load)
 
     def _group(self, where: ViewPath) -> dict[str, Payload]:
@@ -325,11 +331,8 @@ class ViewTree:
             return self._describe_single(where)
         assert where.epoch is not None  # a view's path has one
         batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
-        about = {"kind": where.kind, "rank": where.rank, "world": where.world} | about_batch(batch)
-        if where.kind == NodeKind.AUDIO:
-            assert batch.audio is not None  # there is such a path
-            about |= {"shape": list(batch.audio.shape), "dtype": "float32"}
-        return about
+        of_all = about_audio(batch, where.clip) if where.kind == NodeKind.AUDIO else about_batch(batch)
+        return {"kind": where.kind, "rank": where.rank, "world": where.world} | of_all
 
     def _describe_folder(self, where: ViewPath) -> dict[str, Any]:
         if not where.parts:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from viewcache.materializer.media.source import open_container, open_source, sho
 if TYPE_CHECKING:
     from av import AudioFrame, AudioResampler
     from av.audio.fifo import AudioFifo
+    from av.audio.layout import AudioLayout
     from av.audio.stream import AudioStream
     from av.container import InputContainer
 
@@ -40,8 +41,14 @@ BLOCK = 32_768
 """Samples that are resampled at once, at least: one call costs as much as resampling some hundred."""
 
 REACH = 256
-"""Samples after its begin, of the lower rate, by which the resampler gives what it would had it begun long before: its
-filter reaches over 32."""
+"""Samples, of the lower rate, that what is passed over keeps away from what is wanted: far more than the filter of the
+resampler reaches over, which are 32."""
+
+SHORT_GAP = 4_096
+"""Samples that are resampled though nobody wants them, because one more call costs as much."""
+
+_FAR = 1 << 62
+"""Behind the end of any track, in samples."""
 
 MOST_PHASES = 1024
 """Of the resampler's filter: rates that need more are rounded, which gives other samples from another begin."""
@@ -85,6 +92,13 @@ class Stretch:
         return self.start_s + Fraction(self.count, rate)
 
 
+class _Run(NamedTuple):
+    """Samples of the source that are resampled without passing over any: those of one stretch, or of several."""
+
+    begin: int
+    end: int
+
+
 @dataclass(slots=True)
 class _Piece:
     """What of a track follows without a hole, and is resampled as a whole."""
@@ -94,6 +108,11 @@ class _Piece:
     about_s: float
     """The same, for what is done with each frame."""
     source_rate: int
+    layout: "AudioLayout"
+    format: str
+    """Of the samples as decoded."""
+    runs: "deque[_Run]"
+    """What of it is resampled; the first one is worked on."""
     taken: int = 0
     """Samples of the source."""
     passed: int = 0
@@ -167,8 +186,6 @@ class _Reading:
         self._wanted = wanted
         self._left = left
         self._piece: _Piece | None = None
-        self._kind: tuple[object, ...] = ()
-        """Rate, layout and format of the piece's samples as decoded."""
         self._resampler: AudioResampler | None = None
         self._until_s: Fraction | None = None
         """What is before this was placed: of what a track has twice the first counts."""
@@ -185,16 +202,16 @@ class _Reading:
 
         fifo = AudioFifo()
         for frame in self._frames():
-            if self._begins(frame):
+            piece = self._piece
+            if piece is None or self._begins(piece, frame):
                 yield from self._end_piece(fifo)
                 fifo = AudioFifo()
-                self._begin(frame)
+                piece = self._begin(frame)
             frame.pts = None  # the fifo wants times that follow each other to the tick; containers round
             fifo.write(frame)
-            assert self._piece is not None  # it was begun
-            self._piece.taken += frame.samples
+            piece.taken += frame.samples
             if fifo.samples >= BLOCK:
-                yield from self._place(self._resampled(fifo))
+                yield from self._resample(piece, fifo)
                 if not self._left or stop():
                     return
         yield from self._end_piece(fifo)
@@ -239,22 +256,23 @@ class _Reading:
             except av.FFmpegError as error:
                 self._lost = f"a packet of its audio cannot be decoded ({error})"
                 continue
-            yield from (frame for frame in frames if frame.samples)
+            for frame in frames:
+                if frame.samples:
+                    yield frame
 
     # Pieces --------------------------------------------------------------------------------------------------------
 
-    def _begins(self, frame: "AudioFrame") -> bool:
+    def _begins(self, piece: _Piece, frame: "AudioFrame") -> bool:
         """Whether a frame does not follow what is there."""
-        piece = self._piece
-        if piece is None or self._lost or self._kind != _kind(frame):
-            return True
         # In floats, because it is asked for each frame: a jump is a thousand times what they round.
-        return (
-            frame.pts is not None
-            and abs(frame.pts * self._tick_s - piece.about_s - piece.taken / piece.source_rate) > GAP_S
+        if self._lost or frame.sample_rate != piece.source_rate or frame.layout != piece.layout:
+            return True
+        pts = frame.pts
+        return frame.format.name != piece.format or (
+            pts is not None and abs(pts * self._tick_s - piece.about_s - piece.taken / piece.source_rate) > GAP_S
         )
 
-    def _begin(self, frame: "AudioFrame") -> None:
+    def _begin(self, frame: "AudioFrame") -> _Piece:
         at_s, before_s = self._time(frame), self._until_s
         if at_s is None and before_s is None:
             at_s = (self._stream.start_time or 0) * (self._stream.time_base or Fraction(0))
@@ -264,80 +282,99 @@ class _Reading:
             self._lost = ""
         begin_s = at_s if at_s is not None else before_s
         assert begin_s is not None  # one of them is
-        self._piece, self._kind = _Piece(begin_s, float(begin_s), frame.sample_rate), _kind(frame)
         self._resampler = None
         self._tick_s = float(frame.time_base or self._stream.time_base or 0)
         self._at = deque(_nearest((each.start_s - begin_s) * self._wanted.rate) for each in self._left)
+        runs = self._runs(frame.sample_rate)
+        self._piece = _Piece(begin_s, float(begin_s), frame.sample_rate, frame.layout, frame.format.name, runs)
+        return self._piece
 
     def _time(self, frame: "AudioFrame") -> Fraction | None:
         base = frame.time_base or self._stream.time_base
         return None if frame.pts is None or base is None else frame.pts * base
 
-    def _resampled(self, fifo: "AudioFifo", *, last: bool = False) -> list[NDArray[np.float32]]:
-        """Samples of the piece from `_Piece.made` on, out of all that the fifo has; none where none are wanted.
+    def _runs(self, source_rate: int) -> deque[_Run]:
+        """What of a piece is resampled for the stretches that are left.
 
-        What is far before the next stretch is passed over, and the resampler begins anew where its filter is in phase.
+        What lies between runs is passed over: the resampler is given the next run as if it followed the one before.
+        It goes on in phase, because all begins and ends are where a whole number of samples was made of a whole number,
+        and what its filter mixes of two runs is so near to their ends that no stretch wants it.
         """
+        rate = self._wanted.rate
+        divisor = math.gcd(source_rate, rate)
+        if rate // divisor > MOST_PHASES or not self._at:
+            return deque([_Run(0, _FAR)])
+        step, reach = source_rate // divisor, REACH * max(1, -(-source_rate // rate))
+        runs: deque[_Run] = deque()
+        for at, stretch in zip(self._at, self._left, strict=True):
+            begin = max(0, (at * source_rate // rate - reach) // step * step)
+            end = -(-((at + stretch.count) * source_rate // rate + reach) // step) * step
+            if end <= 0:
+                continue
+            if runs and begin <= runs[-1].end + SHORT_GAP:
+                runs[-1] = _Run(runs[-1].begin, max(runs[-1].end, end))
+            else:
+                runs.append(_Run(begin, end))
+        return runs
+
+    def _resample(self, piece: _Piece, fifo: "AudioFifo", *, last: bool = False) -> Iterator[Stretch]:
+        """Place what is wanted of all that the fifo has, and give what is whole."""
         from av.audio.resampler import AudioResampler
 
-        piece = self._piece
-        assert piece is not None  # it was begun
-        begin = self._next_begin(piece)
-        if begin > piece.passed:
-            self._resampler = None
-            dropped = min(begin - piece.passed, fifo.samples)
-            if dropped:
+        runs, rate = piece.runs, self._wanted.rate
+        while runs and fifo.samples:
+            run = runs[0]
+            if piece.passed < run.begin:
+                dropped = min(run.begin - piece.passed, fifo.samples)
                 fifo.read(dropped)
-            piece.passed += dropped
-        frames: list[AudioFrame | None] = []
-        if fifo.samples:
+                piece.passed += dropped
+                continue
             if self._resampler is None:
                 layout = "mono" if self._wanted.channels == 1 else "stereo"
-                self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._wanted.rate)
-                piece.made = piece.passed * self._wanted.rate // piece.source_rate
-            piece.passed += fifo.samples
-            frames += self._resampler.resample(fifo.read())
-        if last and self._resampler is not None:
-            frames += self._resampler.resample(None)
-        # A resampler that has nothing to change gives what it was given, None at the end too.
-        return [np.asarray(each.to_ndarray(), np.float32) for each in frames if each is not None]
-
-    def _next_begin(self, piece: _Piece) -> int:
-        """The sample of the source from which on the piece must be resampled for the next stretch."""
-        rate, source_rate = self._wanted.rate, piece.source_rate
-        step = source_rate // math.gcd(source_rate, rate)  # so many give a whole number of samples
-        if not self._at or rate // math.gcd(source_rate, rate) > MOST_PHASES:
-            return 0
-        reach = REACH * max(1, -(-source_rate // rate))
-        return max(0, (self._at[0] * source_rate // rate - reach) // step * step)
+                self._resampler = AudioResampler(format="fltp", layout=layout, rate=rate)
+                piece.made = run.begin * rate // piece.source_rate
+            size = min(run.end - piece.passed, fifo.samples)
+            frames = self._resampler.resample(fifo.read(size))
+            piece.passed += size
+            yield from self._place(piece, frames)
+            if piece.passed == run.end:
+                runs.popleft()
+                if runs:
+                    piece.made += (runs[0].begin - run.end) * rate // piece.source_rate
+        if fifo.samples:
+            fifo.read()
+        if last and runs and piece.passed > runs[0].begin and self._resampler is not None:
+            yield from self._place(piece, self._resampler.resample(None))
 
     def _end_piece(self, fifo: "AudioFifo") -> Iterator[Stretch]:
         piece = self._piece
         if piece is None:
             return
-        yield from self._place(self._resampled(fifo, last=True))
+        yield from self._resample(piece, fifo, last=True)
         self._until_s = max(piece.end_s, self._until_s or piece.end_s)
         self._piece = self._resampler = None
 
-    def _place(self, parts: Sequence[NDArray[np.float32]]) -> Iterator[Stretch]:
+    def _place(self, piece: _Piece, frames: "Sequence[AudioFrame | None]") -> Iterator[Stretch]:
         """Put samples of the piece where they belong; give what is whole."""
-        piece = self._piece
-        assert piece is not None
         skipped = 0 if self._until_s is None else _nearest((self._until_s - piece.begin_s) * self._wanted.rate)
-        for part in parts:
+        for frame in frames:
+            if frame is None:  # a resampler that has nothing to change gives what it was given, None at the end too
+                continue
+            part = np.asarray(frame.to_ndarray(), np.float32)
             first, last = piece.made, piece.made + part.shape[1]
             piece.made = last
-            damaged = not np.isfinite(part).all()
+            finite = bool(np.isfinite(part).all())
             for at, each in zip(self._at, self._left, strict=True):
                 if at >= last:
                     break
                 start, end = max(first, at, skipped), min(last, at + each.count)
                 if start < end:
-                    each.samples[:, start - at : end - at] = part[:, start - first : end - first]
+                    cut, own = part[:, start - first : end - first], each.samples[:, start - at : end - at]
+                    own[:] = cut
                     each.heard += end - start
-                    if damaged:
+                    if not (finite or np.isfinite(cut).all()):
                         each.damaged.append("samples of its audio are not finite")
-                        np.nan_to_num(each.samples, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+                        np.nan_to_num(own, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
             while self._left and self._at[0] + self._left[0].count <= last:
                 self._at.popleft()
                 yield self._left.popleft()
@@ -347,10 +384,6 @@ class _Reading:
         for each in self._left:
             if each.end_s(self._wanted.rate) > begin_s and (end_s is None or each.start_s < end_s):
                 each.damaged.append(why)
-
-
-def _kind(frame: "AudioFrame") -> tuple[object, ...]:
-    return frame.sample_rate, frame.layout.name, frame.format.name
 
 
 def _nearest(samples: Fraction) -> int:

@@ -17,10 +17,19 @@ from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.spec import AudioSpec
 
-__all__ = ["audio_bound", "audio_keys", "audio_recipe", "stored_shape"]
+__all__ = ["audio_bound", "audio_cost_s", "audio_keys", "audio_recipe", "stored_shape"]
 
 SAMPLE_BYTES = 4
 """Of a float32."""
+
+
+AUDIO_S_PER_S = 0.002
+"""Core seconds that decoding and resampling a second of audio takes, about."""
+
+
+def audio_cost_s(audio: AudioSpec) -> float:
+    """Core seconds that the audio of one clip takes to make, about."""
+    return audio.samples / audio.rate * AUDIO_S_PER_S
 
 
 def stored_shape(audio: AudioSpec) -> tuple[int, int]:

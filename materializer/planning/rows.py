@@ -17,7 +17,7 @@ from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.media.media_index import DecodeCost, MediaIndex
-from viewcache.materializer.planning.audio import stored_shape
+from viewcache.materializer.planning.audio import audio_cost_s, stored_shape
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import FrameNeeds
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -33,9 +33,6 @@ __all__ = [
     "twin_tables",
 ]
 
-
-AUDIO_S_PER_S = 0.002
-"""Core seconds that decoding and resampling a second of audio takes, about."""
 
 MOST_COUNTED = 10_000
 """Clips of which it is counted what each takes alone; it takes about half a second."""
@@ -271,7 +268,7 @@ def _audio_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.i
             "video_id": plan.videos.ids[plan.video[rows]],
             "depth": np.zeros(count, np.int32),
             "est_bytes": np.full(count, size, np.int64),
-            "cost_s": np.full(count, audio.samples / audio.rate * AUDIO_S_PER_S),
+            "cost_s": np.full(count, audio_cost_s(audio)),
             "keep": np.ones(count, bool),
             "shape": pa.array(["x".join(map(str, audio.shape))] * count, pa.string()),
             "frame_start": nothing,

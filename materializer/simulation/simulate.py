@@ -168,8 +168,8 @@ class _Run:
         if len(trace.tasks) > 1:
             for of_clip in uses:
                 of_clip.sort(key=lambda use: use[0])
-        sizes = zip(clips.bound, clips.raw, strict=True)
-        stored = [min(bound, int(raw * setting.disk_share) + OBJECT_BYTES) for bound, raw in sizes]
+        sizes = zip(clips.bound, clips.raw, clips.objects, strict=True)
+        stored = [min(bound, int(raw * setting.disk_share) + n * OBJECT_BYTES) for bound, raw, n in sizes]
         self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses)
         self._work = SimulatedDispatcher(
             trace,

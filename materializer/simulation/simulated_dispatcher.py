@@ -257,14 +257,14 @@ class SimulatedDispatcher(Driver[Item, int]):
         for intermediate in intermediates:
             there |= intermediate.frames
         needs = [
-            (clips.frames[each], clips.runs[each], clips.raw[each])
+            (clips.frames[each], clips.runs[each], clips.raw[each], clips.audio_s[each])
             if isinstance(each, int)
-            else (each.frames, each.runs, each.needs.raw)
+            else (each.frames, each.runs, each.needs.raw, 0.0)
             for each in order
         ]
-        groups = groups_of(run for frames, runs, _ in needs if frames & ~there for run in runs)
+        groups = groups_of(run for frames, runs, *_ in needs if frames & ~there for run in runs)
         seen, decoded = 0, set[tuple[int, int]]()
-        for item, (frames, runs, raw) in zip(order, needs, strict=True):
+        for item, (frames, runs, raw, audio_s) in zip(order, needs, strict=True):
             fresh = frames & ~seen
             seen |= frames
             first = {groups[start] for start, _ in runs} - decoded if fresh & ~there else set[tuple[int, int]]()
@@ -286,7 +286,7 @@ class SimulatedDispatcher(Driver[Item, int]):
                 frames=convert,
                 objects=1,
                 groups=len(first) + loaded,
-                decode_s=packets * pixels * cost.decode_s_per_pixel,
+                decode_s=packets * pixels * cost.decode_s_per_pixel + audio_s,
                 convert_s=convert * pixels * cost.convert_s_per_pixel,
                 augment_s=0.0 if isinstance(item, SimulatedIntermediate) else raw * cost.augment_s_per_byte,
                 store_s=raw * _store_s_per_byte(item, cost),

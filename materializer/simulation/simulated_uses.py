@@ -3,7 +3,8 @@
 What `simulate` works on. Building it costs a few microseconds a use, most of it NumPy over whole generations.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.planning.audio import audio_bound, audio_cost_s, stored_shape
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import IndexOf
 from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import AudioSpec
 
 __all__ = [
     "OBJECT_BYTES",
@@ -79,7 +82,11 @@ class ClipNeeds:
     bound: list[int] = field(default_factory=list)
     """Most bytes on disk: what is reserved while it is made."""
     raw: list[int] = field(default_factory=list)
-    """Bytes of its pixels."""
+    """Bytes of its pixels, and of its audio, which is made, kept and evicted with it here."""
+    objects: list[int] = field(default_factory=list)
+    """One, and one more for each audio that goes with it."""
+    audio_s: list[float] = field(default_factory=list)
+    """Core seconds that its audio takes to make."""
     frames: list[int] = field(default_factory=list)
     """A bit for each frame, counted among the frames that are needed of its video."""
     runs: list[Runs] = field(default_factory=list)
@@ -185,12 +192,30 @@ def trace_of(tasks: Sequence[Sequence[GenerationUses]]) -> UseTrace:
         clips.video += video.tolist()
         clips.bound += [each.plan.bound] * len(rows)
         clips.raw += [each.plan.clip_bytes] * len(rows)
+        clips.objects += [1] * len(rows)
+        clips.audio_s += [0.0] * len(rows)
         clips.runs += _runs(frames, video, indexes)
         if len(rows):
             blocks.append((video, frames, len(clips.frames)))
             clips.frames += [0] * len(rows)
     _mark_frames(clips, blocks)
+    _add_audio(clips, sections, uses)
     return UseTrace(tuple(map(tuple, tasks)), uses, clips, videos)
+
+
+def _add_audio(clips: ClipNeeds, sections: Sequence[GenerationUses], uses: Mapping[int, Ints]) -> None:
+    """Count the audio of clips with them, each kind of it once, whichever tasks want it."""
+    wanted: dict[AudioSpec, list[Ints]] = {}
+    for each in sections:
+        if each.plan.audio is not None:
+            wanted.setdefault(each.plan.audio, []).append(uses[id(each)])
+    for audio, parts in wanted.items():
+        bound, raw, seconds = audio_bound(audio), math.prod(stored_shape(audio)), audio_cost_s(audio)
+        for clip in distinct(np.concatenate(parts)).tolist():
+            clips.bound[clip] += bound
+            clips.raw[clip] += raw
+            clips.objects[clip] += 1
+            clips.audio_s[clip] += seconds
 
 
 def _videos(sections: Sequence[GenerationUses]) -> tuple[VideoNeeds, list[MediaIndex]]:

@@ -120,7 +120,10 @@ class CodecChooser:
         return self._fixed.get(tier) == "auto"
 
     def for_recipe(self, recipe: Recipe) -> str:
-        """The codec of a new object. Samples of audio hardly get smaller, and they are few beside pixels."""
+        """The codec of a new object.
+
+        Samples of audio hardly get smaller, and they are few beside pixels; silence is packed, see `AudioMaker.codec`.
+        """
         if recipe.kind == ObjectKind.AUDIO:
             return "raw"
         if recipe.codec_is_chosen:

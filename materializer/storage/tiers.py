@@ -125,7 +125,8 @@ class Tiers:
         total = sum(slots[position].nbytes for position in positions)
         for position, copy in zip(positions, chosen, strict=True):
             size = slots[position].nbytes
-            loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
+            if not copy.stored.is_blank:
+                loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
         return wrong | {positions[k]: damage for k, damage in found.items()}
 
     def mark_unreachable(self, name: str, error: StoreUnreachable) -> None:

@@ -20,6 +20,9 @@ from viewcache.materializer.spec import AudioSpec
 
 __all__ = ["AudioMaker", "MadeAudio"]
 
+SILENCE_CODEC = "lz4"
+"""Makes a few hundred bytes of any number of zeros, and is the fastest to read."""
+
 MadeAudio = tuple[Recipe, NDArray[np.uint8], dict[str, object]]
 """What was made: the samples' bytes, uint8 (C, 4n), and attributes beside them."""
 
@@ -35,6 +38,11 @@ class AudioMaker:
         """Key → why, for audio that this video cannot give."""
         self.silenced: dict[str, str] = {}
         """Key → what is wrong, for audio of which something is silent instead."""
+
+    @staticmethod
+    def codec(recipe: Recipe, samples: NDArray[np.uint8]) -> str:
+        """The codec that samples are stored in: silence is packed, and takes a block of the disk however long it is."""
+        return recipe.codec if samples.any() else SILENCE_CODEC
 
     def make(self, recipes: Sequence[Recipe], stop: Callable[[], bool]) -> Iterator[MadeAudio]:
         """Give the audio of each recipe when it is whole; what is missing at the end failed, or was stopped."""

@@ -6,7 +6,7 @@ order in which the clips that need them are due: the most urgent clip is out fir
 
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -236,7 +236,8 @@ class _Maker:
             self.clock.lap("audio")
             del self.unheard[recipe.key]
             assert recipe.audio is not None
-            yield self._store(recipe, samples, {"kind": str(recipe.kind), **attributes}, "float32")
+            packed = replace(recipe, codec=self.audio.codec(recipe, samples))
+            yield self._store(packed, samples, {"kind": str(recipe.kind), **attributes}, "float32")
             if self.ended:
                 break
         self.clock.lap("audio")

@@ -106,6 +106,28 @@ def test_tasks_that_share_videos_decode_them_once(tmp_path: Path, videos: Path) 
     assert together.budgets[0].packets < 1.2 * alone
 
 
+def with_audio(given: dict[str, Any]) -> dict[str, Any]:
+    """The same task, with audio that takes more bytes than its clips."""
+    return given | {"dataset": given["dataset"] | {"audio": {"rate": 16_000, "seconds": 2.0}}}
+
+
+def test_audio_takes_room_and_time(tmp_path: Path, videos: Path) -> None:
+    """Its bytes count in every budget, so what fits without it does not with it; and its work counts as work."""
+    silent = asked(tmp_path / "silent", videos, 10**9)
+    audio_bytes = VIDEOS * SAMPLES * GENERATION * 2 * 16_000 * 4
+    without, with_it = (
+        what_if(load(each), Question((2 * GENERATION_BYTES, 2 * (GENERATION_BYTES + audio_bytes)), SLOW))
+        for each in (silent, with_audio(asked(tmp_path / "heard", videos, 10**9)))
+    )
+    assert without.budgets[0].kept == "all clips" != with_it.budgets[0].kept
+    assert with_it.budgets[1].kept == "all clips"
+    assert with_it.budgets[1].most_bytes > without.budgets[1].most_bytes + audio_bytes
+    assert with_it.budgets[1].decode_s > without.budgets[1].decode_s
+    assert without.least_bytes is not None
+    assert with_it.least_bytes is not None
+    assert with_it.least_bytes > without.least_bytes + audio_bytes / 2
+
+
 def test_only_some_epochs(tmp_path: Path, videos: Path) -> None:
     """The first epochs are simulated with the rest of their generation, and the lines say so."""
     found = what_if(load(asked(tmp_path, videos, 10**9)), Question((10**9,), SLOW, epochs=2))

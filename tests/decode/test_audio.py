@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 import av
 import numpy as np
 import pytest
+from av.audio.stream import AudioStream
 
 from tests.clips import encode, real_clips
 from tests.sounds import Track, encode_with_audio, nearest, whole_track
@@ -75,6 +77,89 @@ def test_what_lies_between_is_passed_over(tmp_path: Path, source: int, rate: int
     starts = [Fraction(k, 1000) for k in (310, 320, 4_017, 9_003, 9_400, 17_301, 19_900)]
     for each in read(path, starts, rate // 3, AudioTrack(rate, 1, None)):
         assert np.array_equal(each.samples, nearest(whole, each.start_s, each.count, rate)), float(each.start_s)
+
+
+class CountingResampler:
+    """PyAV's resampler, which tells how many there were and what they were given."""
+
+    made = 0
+    given = 0
+
+    def __init__(self, **wanted: object) -> None:
+        CountingResampler.made += 1
+        self._real = REAL_RESAMPLER(**wanted)  # type: ignore[arg-type]
+
+    def resample(self, frame: av.AudioFrame | None) -> list[av.AudioFrame]:
+        """Count, and resample."""
+        CountingResampler.given += 0 if frame is None else frame.samples
+        return list(self._real.resample(frame))
+
+
+REAL_RESAMPLER = av.AudioResampler
+
+
+def test_only_what_is_wanted_is_resampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one resampler, whose filter is made once: what lies between stretches costs no more than to decode it."""
+    track = Track("pcm_s16le", rate=44_100, layout="mono", seconds=20)
+    path = encode_with_audio(tmp_path / "long.mkv", [track], frames=20)
+    monkeypatch.setattr("av.audio.resampler.AudioResampler", CountingResampler)
+    CountingResampler.made = CountingResampler.given = 0
+    starts = [Fraction(k) for k in (1, 4, 5, 11, 17)]  # of one second each, and two of them follow each other
+    found = read(path, starts, 16_000, AudioTrack(16_000, 1, None))
+    assert CountingResampler.made == 1
+    assert 5 * 44_100 < CountingResampler.given < 5.3 * 44_100
+    whole = whole_track(path, 16_000)
+    assert all(np.array_equal(each.samples, nearest(whole, each.start_s, 16_000, 16_000)) for each in found)
+
+
+def test_samples_that_are_not_finite_damage_what_has_them_alone(tmp_path: Path) -> None:
+    """What was resampled in the same call is not called damaged, so it matters not which clips a job has."""
+    samples = np.full((1, 48_000), 0.25, np.float32)
+    samples[0, 24_000] = np.nan
+    path = tmp_path / "nan.mkv"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("pcm_f32le", rate=16_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples, "flt", "mono")
+        frame.sample_rate, frame.pts = 16_000, 0
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    before, there, behind = read(path, [Fraction(k, 4) for k in (3, 5, 7)], 8000, AudioTrack(16_000, 1, None))
+    assert (before.damaged, behind.damaged) == ([], [])
+    assert there.damaged == ["samples of its audio are not finite"]
+    assert all(np.isfinite(each.samples).all() for each in (before, there, behind))
+    assert (there.samples != 0.25).sum() == 1, "only what is not a number is silent"
+
+
+def noise(path: Path, codec: str, seconds: float = 6.0, rate: int = 48_000) -> Path:
+    """A track of noise in two channels: encoders of AAC say of noise no more than how loud it is."""
+    samples = np.random.default_rng(3).normal(0, 0.1, (2, round(seconds * rate))).astype(np.float32)
+    with av.open(str(path), "w") as container:
+        stream = cast(AudioStream, container.add_stream(codec, rate=rate, layout="stereo"))
+        frame = av.AudioFrame.from_ndarray(samples, "fltp", "stereo")
+        frame.sample_rate, frame.pts = rate, 0
+        container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path
+
+
+@pytest.mark.parametrize("codec", ["aac", "ac3"])
+def test_a_late_stretch_is_decoded_from_the_beginning(tmp_path: Path, codec: str) -> None:
+    """AAC and AC-3 draw noise from a generator that goes on from frame to frame: no preroll gives the same samples.
+
+    So a stretch at the end is what a whole decode has there, and it is not what a decoder gives that began a hundred
+    packets before.
+    """
+    path, ahead = noise(tmp_path / f"{codec}.mkv", codec), 100
+    whole = whole_track(path, 48_000, mono=False)
+    (found,) = read(path, [Fraction(5)], 12_000, AudioTrack(48_000, 2, None))
+    assert np.array_equal(found.samples, nearest(whole, Fraction(5), 12_000, 48_000))
+    late: list[np.ndarray] = []
+    for skipped in (0, 1):
+        with av.open(str(path)) as container:
+            packets = [packet for packet in container.demux(container.streams.audio[0]) if packet.size]
+            begin = skipped * (len(packets) - ahead - 2)
+            late.append([frame.to_ndarray() for packet in packets[begin:-1] for frame in packet.decode()][-1])
+    assert late[0].shape == late[1].shape
+    assert not np.array_equal(late[0], late[1])
 
 
 def has_audio(path: Path) -> bool:

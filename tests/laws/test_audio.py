@@ -195,6 +195,14 @@ def test_paths(tmp_path: Path, folder: Path, cold: Batches) -> None:
         with fs.open("view://train/1/0/audio?rank=1&world=2") as file:
             assert np.array_equal(np.load(file), audio[2:])
         assert "train/1/0/audio" in "\n".join(fs.ls("view://train/1/0", detail=False))
+        with fs.open("view://train/1/0/audio?clip=2") as file:
+            assert np.array_equal(np.load(file), audio[2])
+        with fs.open("view://train/1/0/audio?rank=1&world=2&clip=1") as file:
+            assert np.array_equal(np.load(file), audio[3])
+        one = fs.info("view://train/1/0/audio?clip=2")["view"]
+        assert (one["shape"], one["videos"]) == ([1, SAMPLES], [cold[1, 0].videos[2]])
+        with pytest.raises(ViewNotFound, match="it has clips 0 to 3"):
+            fs.open("view://train/1/0/audio?clip=4")
         about = fs.info("view://train/1/0/audio")["view"]
         assert (about["shape"], about["dtype"]) == ([4, 1, SAMPLES], "float32")
         group = zarr.open_group("view://train/1/0/view.zarr", mode="r")
@@ -261,6 +269,33 @@ def test_no_audio_by_policy(tmp_path: Path, folder: Path) -> None:
         opened(tmp_path / "d", folder, audio=bad | {"language": "fra"}) as cache,
     ):
         pixels(cache)
+
+
+def test_silence_takes_no_room(tmp_path: Path, folder: Path) -> None:
+    """Of a clip that is silent, by policy or because its track is, the zeros are packed; so they are for any client.
+
+    How fast they are read is not taken for a measurement of the codec, which would be chosen for pixels then.
+    """
+    audio = {"rate": 48_000, "mono": False, "seconds": 4.0}
+    whole = 48_000 * 2 * 4 * 4
+    with opened(tmp_path / "s", folder, audio=audio) as cache:
+        read = pixels(cache)
+        stored = sql(cache, "select key, video, codec, bytes from objects where kind = 'audio'")
+        codecs = sql(cache, "select distinct codec from io_samples where op = 'load' and codec = 'lz4'")
+    assert {codec for _, video, codec, _ in stored if video == "silent"} == {"lz4"}
+    assert all(int(str(size)) < whole / 50 for _, video, _, size in stored if video == "silent")
+    assert {codec for _, video, codec, _ in stored if video in ("aac", "opus", "mp3")} == {"raw"}
+    assert codecs == []
+    for batch in read.values():
+        for name, samples in zip(batch.videos, batch.audio, strict=True):  # type: ignore[arg-type]
+            assert not (name == "silent" and samples.any())
+    keys = {str(key) for key, video, _, _ in stored if video == "silent"}
+    places = [path.parent for path in (tmp_path / "s").glob("objects/*/*/zarr.json") if path.parent.name in keys]
+    assert len(places) == len(keys) > 0
+    for place in places:
+        array = zarr.open_array(place, mode="r")
+        assert (array.shape, array.dtype) == ((2, 192_000), np.dtype("<f4"))
+        assert not np.asarray(array[:]).any()
 
 
 def test_damaged_audio_by_policy(tmp_path: Path) -> None:

@@ -7,16 +7,23 @@ with chosen as (
     select u.position, u.sample, u.object_id
     from uses u
     where u.task = $task and u.epoch = $epoch and u.iteration = $iteration and u.sample >= 0
+),
+heard as (
+    select u.position, -1 - u.sample as sample, u.object_id
+    from uses u
+    where u.task = $task and u.epoch = $epoch and u.iteration = $iteration and u.sample < 0
 )
 select
     c.position, c.sample, o.key, o.state, o.shape, o.video, case when d.video_id = o.video_id then i.label else v.label end
-    as label, v.fps, k.physical, f.frames
+    as label, v.fps, k.physical, a.physical as audio, f.frames
 from chosen c
 join objects o on o.object_id = c.object_id
 left join videos v on v.video_id = o.video_id
 left join draws d on d.task = $task and d.epoch = $epoch and d.position = c.position
 left join items i on i.item_id = d.item_id
 left join copies k on k.object_id = c.object_id and k.tier = 'local'
+left join heard h on h.position = c.position and h.sample = c.sample
+left join copies a on a.object_id = h.object_id and a.tier = 'local'
 left join (
     select r.object_id, string_agg(cast(r.frame as text), ' ' order by r.ordinal) as frames
     from frames r
