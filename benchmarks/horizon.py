@@ -113,7 +113,8 @@ def planes_of(folder: Path, short_side: int) -> Planes:
     frames = rgb = yuv = 0
     for path in clips_in(folder):
         index = probe(str(path))
-        height, width = (int(np.asarray(size)) for size in short_side_size(*index.shown_size, short_side))
+        shown = [np.asarray(size) for size in index.shown_size]
+        height, width = map(int, short_side_size(shown[0], shown[1], short_side))
         frames += index.frames
         rgb += index.frames * 3 * height * width
         yuv += index.frames * (height * width + 2 * (-(-height // 2) * -(-width // 2)))
