@@ -38,6 +38,7 @@ __all__ = [
     "Aim",
     "Comparison",
     "Figure",
+    "Note",
     "Result",
     "Stopwatch",
     "Table",
@@ -237,7 +238,22 @@ class Table:
         return {"kind": "table", "title": self.title, "columns": self.columns, "rows": dict(self.rows)}
 
 
-Result = Comparison | Figure | Table
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is said in words: how something was counted, or why a figure is missing."""
+
+    text: str
+
+    def lines(self) -> Iterator[str]:
+        """One line of Markdown."""
+        yield f"- {self.text}"
+
+    def as_json(self) -> dict[str, object]:
+        """The whole of it."""
+        return {"kind": "note", "text": self.text}
+
+
+Result = Comparison | Figure | Note | Table
 """What a benchmark's generator yields."""
 
 
@@ -342,7 +358,9 @@ def clips_in(folder: str | Path) -> list[Path]:
     return sorted(path for path in Path(folder).iterdir() if path.suffix in {".mp4", ".webm", ".mkv", ".avi"})
 
 
-def run_apart(module: str, setting: object, where: Path | None, keep: str = "") -> dict[str, Any]:
+def run_apart(
+    module: str, setting: object, where: Path | None, keep: str = "", checkout: Path = ROOT
+) -> dict[str, Any]:
     """Run one setting of a benchmark, ``python -m module --one SETTING``, in a process of its own with a folder.
 
     Args:
@@ -350,6 +368,7 @@ def run_apart(module: str, setting: object, where: Path | None, keep: str = "") 
         setting: a dataclass of plain values; its field ``folder`` is filled in.
         where: below which an empty folder is made, and removed afterwards; None = where temporary files are.
         keep: a folder that is there and stays, instead.
+        checkout: another one of this repository whose code runs, in its own ``.venv``.
 
     Returns:
         The JSON object on the last line that it printed.
@@ -357,8 +376,9 @@ def run_apart(module: str, setting: object, where: Path | None, keep: str = "") 
     folder = keep or tempfile.mkdtemp(prefix=f"viewcache-{module.rpartition('.')[2]}-", dir=where)
     try:
         text = json.dumps(asdict(setting) | {"folder": folder})  # type: ignore[call-overload] # any dataclass
-        command = [sys.executable, "-m", module, "--one", text]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+        python = sys.executable if checkout == ROOT else str(checkout / ".venv" / "bin" / "python")
+        command = [python, "-m", module, "--one", text]
+        done = subprocess.run(command, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return said
     finally:

@@ -2,7 +2,7 @@
 
 The dataset lies in a real S3 server on this machine; a proxy counts what leaves it. A byte is a byte on any network,
 so these figures are counts, not times. The rival reads as tutorials do, by PyAV over fsspec's file; it is charged what
-it asks for, its read-ahead included.
+it asks for, its read-ahead included. Beside the bytes stands what the cache's folder holds for them.
 """
 
 import os
@@ -10,6 +10,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -19,17 +20,20 @@ import numpy as np
 
 import viewcache
 from benchmarks.harness import ROOT, Aim, Figure, Result, clips_in, main
+from benchmarks.rivals import _disk_bytes
 from tests.servers.fault_proxy import FaultProxy, proxied
 from tests.servers.seaweed import connected, make_bucket, serve
 
 BUCKET = "dataset"
 FRAMES, STRIDE = 16, 2
+KINDS = "select kind, sum(bytes) as bytes from objects where state = 'ready' group by kind order by kind"
 
 
 def bench(args: Namespace) -> Iterator[Result]:
     """On demand, then viewcache with more and more epochs planned at once."""
     clips = clips_in(args.videos)
     clips, epochs = (clips[:2], 2) if args.quick else (clips, args.epochs)
+    generations = sorted({min(k, epochs) for k in args.generations or (1, 5, epochs // 2, epochs)} - {0})
     whole = sum(path.stat().st_size for path in clips)
     with tempfile.TemporaryDirectory(dir=args.dir) as folder, serve(Path(folder)) as server:
         make_bucket(server, BUCKET)
@@ -37,16 +41,46 @@ def bench(args: Namespace) -> Iterator[Result]:
             for path in clips:
                 client.put_object(Bucket=BUCKET, Key=f"videos/{path.name}", Body=path.read_bytes())
         with proxied(server.host, server.port) as proxy, patch.dict(os.environ, server.environment(proxy.endpoint)):
-            rival = _on_demand(proxy, [path.name for path in clips], epochs, args.seed)
-            yield Figure(f"on demand ÷ the dataset's bytes, {epochs} epochs", rival / whole, "x")
-            for generation in sorted({1, max(1, epochs // 2), epochs}):
-                scanned, ours = _cached(proxy, Path(folder) / f"cache-{generation}", epochs, generation)
-                print(f"k = {generation}: {scanned} + {ours} bytes, on demand {rival}", file=sys.stderr)
+            measured = min(epochs, args.rival_epochs)
+            rival = _on_demand(proxy, [path.name for path in clips], measured, args.seed) * epochs // measured
+            scaled = "" if measured == epochs else f", {measured} measured and scaled linearly"
+            yield Figure(f"on demand ÷ the dataset's bytes, {epochs} epochs", rival / whole, f"x{scaled}")
+            for generation in generations:
                 where = f"{epochs} epochs, {generation} of them a generation"
-                aim = Aim(at_most=1 / epochs) if generation == epochs else None
-                yield Figure(f"viewcache ÷ each video in each epoch, {where}", ours / whole / epochs, "x", aim)
-                yield Figure(f"viewcache ÷ on demand, {where}", ours / rival, "x")
-                yield Figure(f"the same with the first scan, {where}", (scanned + ours) / rival, "x")
+                fetched = _cached(proxy, Path(folder) / f"cache-{generation}", epochs, generation)
+                print(f"k = {generation}: {fetched}, on demand {rival} bytes", file=sys.stderr)
+                yield from _figures(fetched, where, whole, rival, epochs, planned_at_once=generation == epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Bytes that one run of ours fetched and kept."""
+
+    scan: int
+    """While the cache was opened, once for ever."""
+    loop: int
+    """In all epochs, and while the cache was closed."""
+    most: int
+    """On disk, the most at the end of an epoch, in blocks of the file system; the catalog is in it."""
+    last: int
+    """The same at the end of the last one."""
+    kinds: dict[str, int]
+    """Kind of object → bytes that its copies take at the end."""
+
+
+def _figures(
+    fetched: Fetched, where: str, whole: int, rival: int, epochs: int, planned_at_once: bool
+) -> Iterator[Result]:
+    aim = Aim(at_most=1 / epochs) if planned_at_once else None
+    every = fetched.scan + fetched.loop
+    yield Figure(f"viewcache ÷ each video in each epoch, {where}", fetched.loop / whole / epochs, "x", aim)
+    yield Figure(f"viewcache ÷ on demand, {where}", fetched.loop / rival, "x")
+    once = Aim(at_most=1.05 / epochs)
+    yield Figure(f"the same with the first scan, {where}", every / rival, f"x, {every / 1e6:.1f} MB", once)
+    yield Figure(f"each video is fetched so many times in all, {where}", every / whole, "x")
+    yield Figure(f"disk at the end of an epoch, most, {where}", fetched.most / 1e6, "MB")
+    kinds = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in fetched.kinds.items()) or "no objects"
+    yield Figure(f"disk at the end of the last epoch, {where}", fetched.last / 1e6, f"MB ({kinds})")
 
 
 def _on_demand(proxy: FaultProxy, names: list[str], epochs: int, seed: int) -> int:
@@ -69,9 +103,9 @@ def _on_demand(proxy: FaultProxy, names: list[str], epochs: int, seed: int) -> i
     return proxy.object_bytes - before
 
 
-def _cached(proxy: FaultProxy, folder: Path, epochs: int, generation: int) -> tuple[int, int]:
-    """Bytes for scanning the dataset, once for ever, and for all epochs out of a cache with room for all."""
-    before = proxy.object_bytes
+def _cached(proxy: FaultProxy, folder: Path, epochs: int, generation: int) -> Fetched:
+    """Bytes for opening the dataset and for all epochs out of a cache with room for all, and what its folder holds."""
+    before, disk = proxy.object_bytes, list[int]()
     steps = [{"resize": {"short_side": 128}}, {"random_crop": {"shape": [112, 112]}}]
     described = {
         "cache": {"store": str(folder), "budget": "4GB", "epochs_per_generation": generation},
@@ -90,13 +124,25 @@ def _cached(proxy: FaultProxy, folder: Path, epochs: int, generation: int) -> tu
         for epoch in range(epochs):
             for iteration in range(cache.task("train").iterations(epoch)):
                 cache.read("train", epoch, iteration)
-    return opened - before, proxy.object_bytes - opened
+            disk.append(_disk_bytes(str(folder)))
+        kinds = {row["kind"]: int(row["bytes"]) for row in cache.sql(KINDS).to_pylist()}
+    return Fetched(opened - before, proxy.object_bytes - opened, max(disk), disk[-1], kinds)
 
 
 def _arguments(parser: ArgumentParser) -> None:
     default = Path(os.environ.get("VIEWCACHE_TEST_VIDEOS", ROOT.parent / "shared" / "videos")) / "train"
     parser.add_argument("--videos", type=Path, default=default, help=f"folder of clips (default {default})")
     parser.add_argument("--epochs", type=int, default=10, help="how many (default 10)")
+    parser.add_argument(
+        "--rival-epochs", type=int, default=10, help="that the rival runs, which fetches as much in each (default 10)"
+    )
+    parser.add_argument(
+        "--generations",
+        type=int,
+        nargs="+",
+        metavar="K",
+        help="epochs that are planned at once (default 1, 5, half, all)",
+    )
     parser.add_argument("--dir", type=Path, help="where files are written (default: the system's temporary folder)")
     parser.add_argument("--quick", action="store_true", help="two clips, two epochs: does it all run?")
 

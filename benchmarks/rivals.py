@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.harness import Stopwatch, clips_in, cpu_seconds
 
-__all__ = ["SYSTEMS", "Run", "Setting"]
+__all__ = ["SYSTEMS", "Batches", "Run", "Setting", "cached", "described"]
 
 Bytes = NDArray[np.uint8]
 LOADER_WORKERS = 2
@@ -122,7 +122,11 @@ class _OnDemand:
         start = int(rng.integers(0, max(video.frames - span, 0) + 1))
         y, x = (int(rng.integers(0, size - setting.crop + 1)) for size in (video.height, video.width))
         clip = self.window(video, start, slice(y, y + setting.crop), slice(x, x + setting.crop))
-        return np.ascontiguousarray(clip[:, :, ::-1] if rng.random() < 0.5 else clip)
+        return np.ascontiguousarray(self.flipped(clip) if rng.random() < 0.5 else clip)
+
+    def flipped(self, clip: Bytes) -> Bytes:
+        """Left is right."""
+        return clip[:, :, ::-1]
 
     def window(self, video: _Video, start: int, rows: slice, columns: slice) -> Bytes:
         """(T,h,w,3): the crop of every ``stride``-th frame from ``start``."""
@@ -295,45 +299,49 @@ def _ideal(setting: Setting) -> Batches:
 # Ours ----------------------------------------------------------------------------------------------------------------
 
 
-def _viewcache(setting: Setting) -> Batches:
+def described(setting: Setting) -> dict[str, Any]:
+    """The configuration of our system."""
+    steps: list[dict[str, Any]] = [
+        {"resize": {"short_side": setting.short_side}},
+        {"random_crop": {"shape": [setting.crop, setting.crop]}},
+        {"flip": {"flip_prob": 0.5}},
+    ]
+    return {
+        "cache": {
+            "store": setting.folder,
+            "budget": setting.budget_bytes,
+            "epochs_per_generation": setting.generation,
+            "seed": setting.seed,
+        },
+        "dataset": {
+            "tag": "train",
+            "input_source": "file",
+            "video_dataset_path": setting.videos,
+            "epochs": setting.epochs,
+            "sampling": {
+                "videos_per_batch": setting.videos_per_batch,
+                "frames_per_video": setting.frames,
+                "frame_stride": setting.stride,
+                "samples_per_video": setting.samples,
+            },
+            "augmentation": [
+                {
+                    "name": "slowfast",
+                    "branch_type": "single",
+                    "inputs": ["frame"],
+                    "outputs": ["augmented"],
+                    "config": steps,
+                }
+            ],
+        },
+    }
+
+
+def cached(config: dict[str, Any] | Path) -> Batches:
+    """Our system, opened now and closed after its last batch."""
     import viewcache
 
-    cache = viewcache.open(
-        {
-            "cache": {
-                "store": setting.folder,
-                "budget": setting.budget_bytes,
-                "epochs_per_generation": setting.generation,
-                "seed": setting.seed,
-            },
-            "dataset": {
-                "tag": "train",
-                "input_source": "file",
-                "video_dataset_path": setting.videos,
-                "epochs": setting.epochs,
-                "sampling": {
-                    "videos_per_batch": setting.videos_per_batch,
-                    "frames_per_video": setting.frames,
-                    "frame_stride": setting.stride,
-                    "samples_per_video": setting.samples,
-                },
-                "augmentation": [
-                    {
-                        "name": "slowfast",
-                        "branch_type": "single",
-                        "inputs": ["frame"],
-                        "outputs": ["augmented"],
-                        "config": [
-                            {"resize": {"short_side": setting.short_side}},
-                            {"random_crop": {"shape": [setting.crop, setting.crop]}},
-                            {"flip": {"flip_prob": 0.5}},
-                        ],
-                    }
-                ],
-            },
-        }
-    )
-
+    cache = viewcache.open(config)
     loader = cache.loader("train")
 
     def batches() -> Batches:
@@ -349,7 +357,7 @@ SYSTEMS: dict[str, Callable[[Setting], Batches]] = {
     "on demand": lambda setting: _data_loader(_OnDemand(setting)),
     "naive": lambda setting: _data_loader(_Naive(setting)),
     "ideal": _ideal,
-    "viewcache": _viewcache,
+    "viewcache": lambda setting: cached(described(setting)),
 }
 """Name → what opens the system; the loop starts with the first batch that is asked for."""
 

@@ -9,6 +9,8 @@ from benchmarks import remote
 from benchmarks.harness import main
 from tests.clips import encode
 
+ENDS = ("an epoch, most,", "the last epoch,")
+
 
 @pytest.mark.long
 def test_a_video_is_fetched_once_for_all_epochs(tmp_path: Path) -> None:
@@ -22,3 +24,5 @@ def test_a_video_is_fetched_once_for_all_epochs(tmp_path: Path) -> None:
     values = {each["title"]: each["value"] for each in json.loads(out.read_text())["results"]}
     assert values["on demand ÷ the dataset's bytes, 2 epochs"] >= 1
     assert 0 < values["viewcache ÷ each video in each epoch, 2 epochs, 2 of them a generation"] <= 1 / 2
+    most, last = (values[f"disk at the end of {when} 2 epochs, 2 of them a generation"] for when in ENDS)
+    assert most >= last > 0
