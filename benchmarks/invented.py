@@ -1,5 +1,6 @@
 """Videos and tasks that need no files, for benchmarks that plan and count but decode nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,11 +124,12 @@ def index_of(frames: int, gop: int, *, height: int = 360, width: int = 480) -> V
 
 
 def plan_of(
-    task: AskedTask, videos: Videos, *, epochs: int, number: int = 0, grid: int = 1, seed: int = 0
+    task: AskedTask, videos: Videos, *, epochs: int, number: int = 0, grid: int = 1, seed: int = 0, later: int = 0
 ) -> GenerationPlan:
-    """A generation of so many epochs, in the orders that the task draws alone."""
+    """A generation of so many epochs, in the orders that the task draws alone; ``later`` epochs come behind it."""
     spec, graph = task
     first = number * epochs
+    spec = replace(spec, epochs=first + epochs + later)
     draws = np.stack([draw_epoch(seed, spec.name, epoch, len(videos)) for epoch in range(first, first + epochs)])
     return plan_generation(
         spec,

@@ -25,6 +25,7 @@ In the order of work:
 - ``draws``: what the catalog remembers of a task's order
 - ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns
+- ``ladder``: what each way of writing pictures down takes
 - ``cost``: what work costs: measured, else guessed
 - ``sharing``: what tasks save by sharing, counted
 """

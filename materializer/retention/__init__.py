@@ -3,11 +3,15 @@
 In the order of work:
 
 - ``sources``: the videos as those who weigh see them
+- ``horizon``: the epochs behind a generation, and the frames that their clips can have
+- ``ways``: the ways to keep a video's clips
+- ``needs``: what the clips of videos need: counts and frames, by epoch use
 - ``options``: what each way of keeping a video takes and costs
 - ``choice``: choosing among them under the budget; the rival rules
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
 - ``intermediates``: recipes and rows of the intermediates that are kept
+- ``lasting``: intermediates of all frames that clips can have, of use in later generations too
 - ``keeper``: what is kept of a generation, decided again when that changes
 """
 

@@ -17,12 +17,15 @@ SLOW = 1e6
 """Seconds a batch in which workers make whatever there is room for."""
 
 
-def trace(videos: int, epochs: int, generations: int, samples: int, batch: int, seed: int) -> UseTrace:
-    """One task that reads videos of 300 frames."""
+def trace(
+    videos: int, epochs: int, generations: int, samples: int, batch: int, seed: int, *, horizon: bool = False
+) -> UseTrace:
+    """One task that reads videos of 300 frames; with a horizon each generation knows of those behind it."""
     task, found = task_of("train", 16, 4, samples=samples, batch=batch), videos_of(videos)
     sections = []
     for number in range(generations):
-        plan = plan_of(task, found, epochs=epochs, number=number, seed=seed)
+        later = (generations - 1 - number) * epochs if horizon else 0
+        plan = plan_of(task, found, epochs=epochs, number=number, seed=seed, later=later)
         uses, each = np.arange(len(plan)), len(plan) // epochs
         size = min(batch, videos) * samples
         sections.append(
