@@ -1,5 +1,6 @@
 """What plan, run and status show: their values as tables and lines of words."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -78,10 +79,19 @@ def keep_rows(keep: "Keep") -> list[tuple[object, ...]]:
 def keep_lines(keep: "Keep") -> list[str]:
     """What is kept, in words."""
     ways = ", ".join(f"{what} of {count}" for what, count in keep.ways)
-    return [
+    lines = [
         f"what is kept, generation {keep.generation}: all clips take up to {size(keep.clip_bytes)}, there is room "
         f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} videos: {ways}"
     ]
+    if keep.epoch_s:
+        epochs = ", ".join(f"{'' if epoch > 1 else 'epoch '}{epoch}: {duration(s)}" for epoch, s in keep.epoch_s)
+        pays = "never" if math.isinf(keep.pays_after) else f"after {math.ceil(keep.pays_after)} epochs"
+        without = duration(keep.without_s)
+        lines.append(
+            f"an epoch costs about, in core seconds: {epochs}; {without} without what lasts behind its generation, "
+            f"which pays {pays if keep.pays_after else 'at once'}"
+        )
+    return lines
 
 
 def saving_rows(outlook: "Outlook", number: int) -> list[tuple[object, ...]]:

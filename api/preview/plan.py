@@ -24,7 +24,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
-from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.chosen import Chosen, KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
@@ -96,7 +96,14 @@ class Keep:
     ways: tuple[tuple[str, int], ...]
     """What is kept of a video, and of how many."""
     rules: tuple[tuple[str, int, float], ...]
-    """Every rule with the bytes that it keeps and the core seconds that the generation costs with it, estimated."""
+    """Every rule with the bytes that it keeps and the core seconds that all epochs to come cost with it, estimated."""
+    epoch_s: tuple[tuple[int, float], ...] = ()
+    """Epoch, from 1, and the core seconds that it costs, making and reading its clips: of this generation on average,
+    where what lasts longer is made, and of the tenth and hundredth; empty where no epoch comes behind."""
+    without_s: float = 0.0
+    """What these would cost if nothing lasted behind its generation."""
+    pays_after: float = 0.0
+    """Epochs after which what lasts has cost less than that; infinite = never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,9 @@ class Outlook:
         """The same as plain values."""
         together = [{"generation": number, "work": [asdict(each) for each in all_]} for number, all_ in self.savings]
         keeps = [asdict(each) for each in self.keeps]
-        return {"tasks": [task.as_dict() for task in self.tasks], "together": together, "keeps": keeps}
+        horizon = {"epoch_s": {str(epoch): s for epoch, s in self.keeps[0].epoch_s}} if self.keeps else {}
+        tasks = [task.as_dict() for task in self.tasks]
+        return {"tasks": tasks, "together": together, "keeps": keeps, "horizon": horizon}
 
 
 def generations_of(config: Config, epochs: int | None) -> list[int]:
@@ -171,7 +180,18 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
             if chosen is not None:
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals().items())
                 ways = tuple(chosen.ways().items())
-                yield Keep(number, config.cache.keep, chosen.clip_bytes, chosen.budget_bytes, ways, rules)
+                sizes = chosen.clip_bytes, chosen.budget_bytes
+                yield Keep(number, config.cache.keep, *sizes, ways, rules, *_horizon(chosen, having))
+
+
+def _horizon(chosen: Chosen, tasks: Sequence[Task]) -> tuple[tuple[tuple[int, float], ...], float, float]:
+    """What an epoch costs by and by, as `Keep` has it."""
+    costs = chosen.epoch_costs()
+    if costs is None:
+        return (), 0.0, 0.0
+    last = max(task.spec.epochs for task in tasks)
+    epochs = [(1, costs.now_s), *((epoch, costs.later_s) for epoch in (10, 100) if chosen.epochs < epoch <= last)]
+    return tuple(epochs), costs.without_s, costs.pays_after
 
 
 @contextmanager
