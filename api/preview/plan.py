@@ -181,7 +181,8 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals().items())
                 ways = tuple(chosen.ways().items())
                 sizes = chosen.clip_bytes, chosen.budget_bytes
-                yield Keep(number, config.cache.keep, *sizes, ways, rules, *_horizon(chosen, having))
+                epoch_s, without_s, pays_after = _horizon(chosen, having)
+                yield Keep(number, config.cache.keep, *sizes, ways, rules, epoch_s, without_s, pays_after)
 
 
 def _horizon(chosen: Chosen, tasks: Sequence[Task]) -> tuple[tuple[tuple[int, float], ...], float, float]:

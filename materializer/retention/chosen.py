@@ -201,7 +201,8 @@ def choose(
     choice = RULES[settings.rule](weighed.options, budget)
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, generations_later(whole), epochs, settings.rule)
-    return None if total <= budget and chosen.keeps_all else chosen
+    nothing_lasts = chosen.keeps_all and not weighed.lying
+    return None if total <= budget and nothing_lasts else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:

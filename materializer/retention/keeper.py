@@ -200,6 +200,7 @@ class Keeper:
         objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.
         there = old.usable(self._has) if old is not None else {}
+        there |= self._lying_objects(chosen, objects)
         usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
         epochs = max(each.plan.task.epochs - 1 - each.plan.last_epoch for each in plans)
@@ -243,6 +244,32 @@ class Keeper:
                 if recipes and len(there) == len(sizes):
                     found.setdefault(video, []).append(Kept(way, sum(there), made=True))
         return found
+
+    def _lying_objects(
+        self, chosen: Chosen, objects: Mapping[str, Sequence[IntermediateObject]]
+    ) -> dict[str, tuple[IntermediateObject, ...]]:
+        """What lasts and lies in the store of videos of which something else is kept from now on."""
+        lasting, found = chosen.weighed.lasting, list[tuple[str, int, Recipe]]()
+        for place, video in enumerate(lasting.videos if lasting is not None else ()):
+            for kept in () if objects.get(video) else chosen.weighed.lying.get(video, ())[:1]:
+                assert lasting is not None
+                found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
+        of_video: dict[str, tuple[IntermediateObject, ...]] = {}
+        for each in self._named(found):
+            of_video[each.video] = (*of_video.get(each.video, ()), each)
+        return of_video
+
+    def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
+        """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""
+        if not recipes:
+            return []
+        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
+        with self._catalog.naming:
+            ids, known = ids_of(self._catalog, keys)
+            fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
+            self._catalog.record_objects(intermediate_rows(fresh))
+        named = zip(ids.tolist(), recipes, strict=True)
+        return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in named]
 
     def _keep(
         self,
@@ -296,13 +323,8 @@ class Keeper:
                     recipes.append(
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
                     )
-        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
-        with self._catalog.naming:
-            ids, known = ids_of(self._catalog, keys)
-            fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-            self._catalog.record_objects(intermediate_rows(fresh))
-        for object_id, (key, _, recipe) in zip(ids.tolist(), recipes, strict=True):
-            objects[key] = (*objects[key], IntermediateObject(object_id, key, recipe))
+        for named in self._named(recipes):
+            objects[named.video] = (*objects[named.video], named)
         return objects, sources
 
     def _record(

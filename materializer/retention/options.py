@@ -6,7 +6,7 @@ generation, or all that clips can ever have: these pay over all epochs to come. 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -69,6 +69,8 @@ class Weighed:
     """What making everything takes of each video."""
     lasting: Lasting | None = None
     """What may last behind the generation; None where nothing does."""
+    lying: Mapping[str, Sequence[Kept]] = field(default_factory=dict)
+    """What of it lies in the store, by the content key of the video."""
     again_s: Floats | None = None
     """(V, ways) of the seconds those of one generation like this behind it; None where there is none."""
 
@@ -124,7 +126,8 @@ def weigh(
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
     options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), None)), ways.index(Way(0, None)))
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
-    return Weighed(options, ways, kinds, names, whole, lasting, np.concatenate(later_s) if later_s else None)
+    again_s = np.concatenate(later_s) if later_s else None
+    return Weighed(options, ways, kinds, names, whole, lasting, there, again_s)
 
 
 def _indexes(plans: Sequence[ToCome], places: Iterable[tuple[int, int]]) -> Indexes:
@@ -182,8 +185,10 @@ class _Block:
         seen, cost = needed[0], self._cost
         packets = seen.packets(self._sources)
         once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
-        if before is not None:  # all can be made from what is there
-            once[[any(each.made for each in mine) for mine in before]] = 0
+        for k, mine in enumerate(before or ()):
+            if any(each.made for each in mine):  # all can be made from what is there
+                there = [each for each in mine if each.made and each.way.lasts]
+                once[k] = self._load_s(k, there, float(seen.frames[k]))
         share = packets / np.maximum(1, seen.span_packets(self._sources, by_visit=False))
         clips = [self._clips(number) for number in range(len(self._kinds))]
         missing = np.stack([each.missing for each in clips], axis=1)
@@ -282,6 +287,15 @@ class _Block:
         there = (raw <= self._most_bytes) & (needed.frames > 0)
         cost_s, work_s = (np.where(there, each, np.inf) for each in (cost_s, work_s + again))
         return np.where(there, size, 0), cost_s, work_s, np.where(there & ~made, raw, 0)
+
+    def _load_s(self, video: int, lasting: Sequence[Kept], frames: float) -> float:
+        """Seconds to read so many pictures of what lasts and is there; nothing for what only this generation has."""
+        if not lasting or self._reach is None:
+            return 0.0
+        stored = min(each.bytes for each in lasting) / self._reach[video]
+        rungs = [self._cost.ladder.rung(each.way.codec, int(stored)) for each in lasting]
+        per_byte = min(rung.unpack_s / rung.packed for rung in rungs) + self._cost.load_s_per_byte
+        return float(frames * stored * per_byte)
 
     def _of_clips(self, way: Way, clips: Sequence[ClipCounts]) -> tuple[Floats, Floats, Floats, Floats]:
         """What clips take and cost, kept or not, without their pictures; and how many that are kept are missing."""

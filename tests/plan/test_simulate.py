@@ -18,13 +18,13 @@ SLOW = 1e6
 
 
 def trace(
-    videos: int, epochs: int, generations: int, samples: int, batch: int, seed: int, *, horizon: bool = False
+    videos: int, epochs: int, generations: int, samples: int, batch: int, seed: int, horizon: int = 0
 ) -> UseTrace:
-    """One task that reads videos of 300 frames; with a horizon each generation knows of those behind it."""
+    """One task that reads videos of 300 frames; ``horizon`` of the generations behind each are known to it."""
     task, found = task_of("train", 16, 4, samples=samples, batch=batch), videos_of(videos)
     sections = []
     for number in range(generations):
-        later = (generations - 1 - number) * epochs if horizon else 0
+        later = min(horizon, generations - 1 - number) * epochs
         plan = plan_of(task, found, epochs=epochs, number=number, seed=seed, later=later)
         uses, each = np.arange(len(plan)), len(plan) // epochs
         size = min(batch, videos) * samples

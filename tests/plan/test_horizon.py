@@ -1,0 +1,111 @@
+"""The epochs behind a generation: frames that clips can have, what lasts, and that a longer look never costs more."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from viewcache.materializer.dataset.segments import Items
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
+from viewcache.materializer.retention.horizon import Reach, generations_later, may_last
+from viewcache.materializer.retention.ways import ToCome
+
+INDEX = index_of(300, 48)
+BIG = 1 << 40
+COST = CostModel(decode_s_per_pixel=2e-8)
+"""A machine on which decoding is dear."""
+PICTURES = 6 * 300 * 3 * 256 * 456
+"""Raw bytes of all pictures of the videos after their resize."""
+
+
+def plan(epochs: int, later: int, number: int = 0, videos: int = 6) -> GenerationPlan:
+    """A generation over videos of 300 frames."""
+    return plan_of(task_of("train", 16, 4, batch=2), videos_of(videos), epochs=epochs, number=number, later=later)
+
+
+def chosen(plan: GenerationPlan, budget: int, rule: str = "cheapest") -> Chosen | None:
+    """What is kept of it, when nothing is there."""
+    rows = np.ones(len(plan), np.bool_)
+    each = ToCome(plan, lambda _: INDEX, rows, ~rows)
+    return choose([each], COST, KeepSettings(budget, rule, "auto", 1 << 30), 0)
+
+
+def test_generations_behind() -> None:
+    """Counted in generations like the one at hand; what was before it may lie there too."""
+    assert generations_later([plan(5, 0)]) == 0
+    assert generations_later([plan(5, 5)]) == 1
+    assert generations_later([plan(5, 12), plan(5, 0)]) == pytest.approx(2.4)
+    assert not may_last([plan(5, 0)])
+    assert may_last([plan(5, 1)])
+    assert may_last([plan(5, 0, number=1)])
+
+
+Runs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=12)
+
+
+@given(Runs)
+def test_frames_that_clips_can_have(runs: list[tuple[int, int, int]]) -> None:
+    """Those of all items of a video, each once, however they overlap."""
+    whole = plan(1, 0, videos=4)
+    video, begin, frames = (np.array(column, np.int64) for column in zip(*runs, strict=True))
+    columns = {name: getattr(whole.items, name) for name in Items.__dataclass_fields__}
+    columns |= {name: np.zeros(len(runs), np.int64) for name in ("ids", "first", "length")}
+    columns |= {"video": video, "begin": begin, "frames": frames}
+    items = Items(**columns)
+    object.__setattr__(whole, "context", _with_items(whole, items))
+    place = {key: k for k, key in enumerate(items.videos.keys)}
+    reach = Reach([whole], place)
+    for k in range(4):
+        expected = sorted({frame for v, b, n in runs if v == k for frame in range(b, b + n)})
+        assert reach.frames(k).tolist() == expected
+        assert reach.counts[k] == len(expected)
+
+
+def _with_items(plan: GenerationPlan, items: Items) -> object:
+    return replace(plan.context, items=items)
+
+
+def test_nothing_lasts_without_epochs_behind() -> None:
+    """Then everything is as it was: all clips where they fit, and else by this generation alone."""
+    assert chosen(plan(5, 0), BIG) is None
+    found = chosen(plan(5, 0), 10_000_000)
+    assert found is not None
+    assert not any(way.lasts for way in found.weighed.ways)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 1.0])
+def test_a_longer_look_never_costs_more(share: float) -> None:
+    """Over all epochs what is chosen costs no more than the best that ends with its generation."""
+    whole = plan(5, 95)
+    found = chosen(whole, int(share * PICTURES))
+    assert found is not None
+    costs = found.epoch_costs()
+    assert costs is not None
+    total, rival = (5 * costs.now_s + 95 * later for later in (costs.later_s, costs.without_s))
+    assert costs.later_s <= costs.without_s + 1e-9
+    assert total <= rival + 5 * costs.now_s
+    if share >= 0.3:
+        assert costs.later_s < 0.7 * costs.without_s
+        assert costs.pays_after < 50
+
+
+def test_costs_fall_with_the_budget() -> None:
+    """Budgets of 3, 10, 30 and 100 % of the pictures: each costs less over all epochs than the one before."""
+    whole, costs = plan(5, 95), []
+    for share in (0.03, 0.1, 0.3, 1.0):
+        found = chosen(whole, int(share * PICTURES))
+        assert found is not None
+        costs.append(found.choice.cost_s)
+    assert all(after < before for before, after in pairwise(costs))
+
+
+def test_few_epochs_keep_clips() -> None:
+    """What costs more to make than it saves in the epochs that are left is not made."""
+    found = chosen(plan(5, 1), BIG)
+    assert found is None or not any(found.weighed.ways[each].lasts for each in found.choice.option)

@@ -1,0 +1,139 @@
+"""Pictures that last behind their generation: found again by each later one, the same bytes, nothing decoded again."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import viewcache
+from tests.tiny import config, encode_folder, pixels, places, same, sql
+from viewcache.api.session.cache import Cache
+from viewcache.materializer.planning.cost import CostModel
+
+EPOCHS, SAMPLES = 12, 2
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four videos."""
+    return encode_folder(tmp_path_factory.mktemp("lasting"), {f"v{k}.mp4": 40 + k for k in range(4)})
+
+
+@pytest.fixture(autouse=True)
+def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small videos decide by their metadata otherwise."""
+    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
+    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+
+
+def opened(store: Path, videos: Path, epochs: int = EPOCHS, budget: int = 3_000_000, **cache: Any) -> Cache:
+    """A task of many epochs, of which two are planned at once."""
+    settings = {"budget": budget, "epochs_per_generation": 2, **cache}
+    sampling = {"samples_per_video": SAMPLES}
+    return viewcache.open(config(store, videos, cache=settings, sampling=sampling, epochs=epochs))
+
+
+def read_epochs(cache: Cache, epochs: range) -> dict[tuple[int, int], Any]:
+    """Every batch of some epochs, each made ahead as far as there is room."""
+    found = {}
+    for epoch in epochs:
+        for iteration in range(cache.task("train").iterations(epoch)):
+            found[epoch, iteration] = cache.read("train", epoch, iteration)
+        cache.owner.look_ahead.wait_idle()
+        assert cache.owner.dispatcher is not None
+        assert cache.owner.dispatcher.wait_idle(60)
+        assert cache.tier.used_bytes + cache.tier.reserved_bytes <= cache.tier.budget_bytes
+    return found
+
+
+def packets(cache: Cache) -> int:
+    """Fed to decoders so far."""
+    assert cache.owner.dispatcher is not None
+    return cache.owner.dispatcher.frames["packets"]
+
+
+@pytest.fixture(scope="module")
+def plenty(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Any:
+    """Every batch of a task whose generation is all there is: nothing lasts, nothing is left out."""
+    whole = {"budget": 10**8, "epochs_per_generation": 2, "keep": "leaves"}
+    folder = tmp_path_factory.mktemp("plenty")
+    sampling = {"samples_per_video": SAMPLES}
+    with viewcache.open(config(folder, videos, cache=whole, sampling=sampling, epochs=EPOCHS)) as cache:
+        return pixels(cache)
+
+
+def test_later_generations_decode_nothing(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """Law 3 over all epochs; what was made in the first generations is what all others make their clips from."""
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(4))
+        fed = packets(cache)
+        lasting = sql(cache, "select o.object_id from objects o join copies using (object_id) where o.kind <> 'clip'")
+        assert len(lasting) == 4, "one of each video"
+        got |= read_epochs(cache, range(4, EPOCHS))
+        assert packets(cache) == fed, "nothing is decoded any more"
+        assert same(got, plenty)
+
+
+def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """In the middle of a training the cache is closed and opened: nothing is decoded again."""
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(5))
+    with opened(tmp_path, videos) as cache:
+        got |= read_epochs(cache, range(5, EPOCHS))
+        assert packets(cache) == 0
+        assert same(got, plenty)
+
+
+def test_more_epochs_go_on_with_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """Epochs are raised in the middle: what was made is of use to those that came."""
+    with opened(tmp_path, videos, epochs=6) as cache:
+        got = read_epochs(cache, range(6))
+    with opened(tmp_path, videos) as cache:
+        got |= read_epochs(cache, range(6, EPOCHS))
+        assert packets(cache) == 0
+        assert same(got, plenty)
+
+
+def test_a_smaller_budget_in_the_middle(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """Cut to a tenth, what lasts leaves as far as it must; the bytes are the same and the budget holds."""
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(5))
+    with opened(tmp_path, videos, budget=400_000) as cache:
+        got |= read_epochs(cache, range(5, EPOCHS))
+        assert same(got, plenty)
+
+
+def test_damage_is_noticed_and_made_again(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """Each lasting object is cut short between two generations; clips are decoded instead (law 5)."""
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(4))
+        fed = packets(cache)
+        found = sql(cache, "select physical from copies join objects using (object_id) where objects.kind <> 'clip'")
+        for (physical,) in found:
+            (shard,) = Path(tmp_path, str(physical)).glob("c*")
+            os.truncate(shard, shard.stat().st_size // 2)
+        got |= read_epochs(cache, range(4, EPOCHS))
+        assert packets(cache) > fed
+        assert same(got, plenty)
+
+
+def test_policies_know_of_epochs_that_nobody_has_planned(tmp_path: Path, videos: Path) -> None:
+    """What lasts is wanted as long as epochs come behind; in the last generation only by its own clips."""
+    wanted = (
+        "select count(*) from object_demand d join objects o using (object_id) "
+        "where o.kind <> 'clip' and o.state = 'ready' and d.refs > 0"
+    )
+    with opened(tmp_path, videos) as cache:
+        for epoch in range(EPOCHS):
+            read_epochs(cache, range(epoch, epoch + 1))
+            cache.catalog.flush()
+            if 4 <= epoch < EPOCHS - 3:
+                assert sql(cache, wanted) == [(4,)], epoch
+        assert sql(cache, wanted) == [(0,)], "the training is over"
+
+
+def test_places_are_the_same(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """The reference has all batches that the tests read."""
+    with opened(tmp_path, videos) as cache:
+        assert set(places(cache)) == set(plenty)
