@@ -142,7 +142,10 @@ def encoder(codec: str, pictures: Pictures) -> Encoder:
         Broken: it cannot be opened.
     """
     if not takes(codec, pictures):
-        raise Broken(f"{codec} does not take pictures of format {pictures.pix_fmt} here")
+        raise Broken(
+            f"pictures are packed as {codec} by FFmpeg's encoder {_ENCODER}, which is not there or does not take "
+            f"format {pictures.pix_fmt}; PyAV's own wheels have it"
+        )
     return _DeltaEncoder(pictures) if codec == DELTA else _H264Encoder(pictures)
 
 
