@@ -177,7 +177,8 @@ CODECS: Mapping[str, Codec] = {
 _PADDED = ({"name": "zstd", "configuration": {"level": _PADDED_LEVEL, "checksum": False}},)
 
 ENCODED: Mapping[str, Codec] = {
-    name: Codec(name, _PADDED, _padded_encode, _zstd_decode, _zstd_bound) for name in ("delta", "h264")
+    name: Codec(name, _PADDED, _padded_encode, _zstd_decode, _zstd_bound)
+    for name in ("delta-lz4", "delta-zstd1", "h264")
 }
 """How groups of pictures may be encoded, by whoever writes and reads them: each inner chunk is the bytes of one group,
 padded with zeros to the length of the longest, and zstd takes the padding away again."""

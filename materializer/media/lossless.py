@@ -1,6 +1,6 @@
 """Runs of pictures packed without loss, a group of a few at a time, each group whole in itself.
 
-Two ways: ``delta`` stores what changed since the picture before, by zstd, and needs no encoder; ``h264`` is lossless
+``delta-lz4`` and ``delta-zstd1`` store what changed since the picture before, and need no encoder; ``h264`` is lossless
 H.264 by the encoder that FFmpeg was built with: a quarter fewer bytes, four times as long to read. Both cost a picture
 all those before it in its group. What comes out is compared with what went in by who keeps it: no encoder is trusted.
 docs/design/0044 has the measurements.
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from av.video.codeccontext import VideoCodecContext
     from av.video.plane import VideoPlane
 
-__all__ = ["DELTA", "H264", "RGB", "Decoder", "Encoder", "Pictures", "available", "decoder", "encoder", "takes"]
+__all__ = ["DELTAS", "H264", "RGB", "Decoder", "Encoder", "Pictures", "available", "decoder", "encoder", "takes"]
 
 Bytes = NDArray[np.uint8]
 Packet = bytes | memoryview
 
-DELTA, H264 = "delta", "h264"
-"""Names of `viewcache.store.ENCODED`."""
+DELTAS = {"delta-lz4": "lz4", "delta-zstd1": "zstd1"}
+"""Names of `viewcache.store.ENCODED`, and the codec that packs the differences."""
+H264 = "h264"
+"""Another of them."""
 RGB = "rgb"
 """The format of resized pictures, planes of R, G and B; the others are FFmpeg's names."""
 
@@ -51,7 +53,8 @@ _H264_FORMATS = {
 _CHANNELS = {RGB: (1, 2, 0), "gbrp": (0, 1, 2)}
 """Where G, B and R lie among the planes."""
 _VERSION = re.compile(rb"x264 - (core \d+(?: r\d+)?)")
-_HALF = np.uint8(128)
+_GREY = 128
+"""Added to differences of colours for an encoder that takes them for colours: no difference is grey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def takes(codec: str, pictures: Pictures) -> bool:
     """Whether pictures can be packed so here; what comes out must still be compared."""
     if pictures.planes is None:
         return False
-    return codec == DELTA or (codec == H264 and pictures.pix_fmt in available())
+    return codec in DELTAS or (codec == H264 and pictures.pix_fmt in available())
 
 
 @cache
@@ -146,7 +149,7 @@ def encoder(codec: str, pictures: Pictures) -> Encoder:
             f"pictures are packed as {codec} by FFmpeg's encoder {_ENCODER}, which is not there or does not take "
             f"format {pictures.pix_fmt}; PyAV's own wheels have it"
         )
-    return _DeltaEncoder(pictures) if codec == DELTA else _H264Encoder(pictures)
+    return _DeltaEncoder(DELTAS[codec], pictures) if codec in DELTAS else _H264Encoder(pictures)
 
 
 def decoder(codec: str, pictures: Pictures) -> Decoder:
@@ -155,10 +158,10 @@ def decoder(codec: str, pictures: Pictures) -> Decoder:
     Raises:
         ChunkDamaged: there is no such codec here, or its pictures were never of this format.
     """
-    known = codec == DELTA or (codec == H264 and pictures.pix_fmt in _H264_FORMATS)
+    known = codec in DELTAS or (codec == H264 and pictures.pix_fmt in _H264_FORMATS)
     if pictures.planes is None or not known:
         raise ChunkDamaged(f"pictures of format {pictures.pix_fmt} cannot have been packed as {codec}")
-    return _DeltaDecoder(pictures) if codec == DELTA else _H264Decoder(pictures)
+    return _DeltaDecoder(DELTAS[codec], pictures) if codec in DELTAS else _H264Decoder(pictures)
 
 
 # Colours ------------------------------------------------------------------------------------------------------------
@@ -167,7 +170,8 @@ def decoder(codec: str, pictures: Pictures) -> Decoder:
 class _Colours:
     """Three planes of colours and back: G, B - G, R - G (modulo 256) are more alike from one pixel to the next."""
 
-    def __init__(self, pictures: Pictures) -> None:
+    def __init__(self, pictures: Pictures, offset: int) -> None:
+        self._offset = np.uint8(offset)
         self._order = _CHANNELS.get(pictures.pix_fmt)
         self._shape = 3, pictures.height * pictures.width
 
@@ -181,7 +185,8 @@ class _Colours:
         made[..., 0, :] = given[..., green, :]
         for plane, channel in ((1, blue), (2, red)):
             np.subtract(given[..., channel, :], given[..., green, :], out=made[..., plane, :])
-            made[..., plane, :] += _HALF
+            if self._offset:
+                made[..., plane, :] += self._offset
         return out
 
     def together(self, planes: Sequence[Bytes] | Bytes, out: Bytes) -> None:
@@ -192,7 +197,8 @@ class _Colours:
         made[green] = planes[0]
         for plane, channel in ((1, blue), (2, red)):
             np.add(planes[plane], planes[0], out=made[channel])
-            made[channel] += _HALF
+            if self._offset:
+                made[channel] -= self._offset
 
     def __bool__(self) -> bool:
         return self._order is not None
@@ -202,20 +208,21 @@ class _Colours:
 
 
 class _DeltaEncoder:
-    def __init__(self, pictures: Pictures) -> None:
-        self._colours = _Colours(pictures)
+    def __init__(self, codec: str, pictures: Pictures) -> None:
+        self._codec = codec
+        self._colours = _Colours(pictures, 0)
 
     @property
     def about(self) -> dict[str, object]:
-        steps = ["differences to the picture before, modulo 256", "zstd level 1"]
+        colours = ["G, B - G, R - G"] * bool(self._colours)
         return {
             "encoder": "viewcache delta 1",
-            "steps": [*["G, B - G + 128, R - G + 128"] * bool(self._colours), *steps],
+            "steps": [*colours, "differences to the picture before, modulo 256", *map(str, CODECS[self._codec].zarr)],
         }
 
     def group(self, pictures: Bytes) -> list[bytes]:
         planes = self._colours.apart(pictures, np.empty_like(pictures))
-        pack, change, packets = CODECS["zstd1"].encode, np.empty_like(planes[0]), []
+        pack, change, packets = CODECS[self._codec].encode, np.empty_like(planes[0]), []
         for number, each in enumerate(planes):
             raw = np.ascontiguousarray(each) if not number else np.subtract(each, planes[number - 1], out=change)
             packets.append(pack(raw).tobytes())
@@ -223,13 +230,16 @@ class _DeltaEncoder:
 
 
 class _DeltaDecoder:
-    def __init__(self, pictures: Pictures) -> None:
-        self._colours = _Colours(pictures)
+    def __init__(self, codec: str, pictures: Pictures) -> None:
+        self._codec = codec
+        self._colours = _Colours(pictures, 0)
         size = sum(rows * row for rows, row in pictures.planes or ())
         self._planes, self._change, self._out = (np.empty(size, np.uint8) for _ in range(3))
+        self._shown = self._planes.view()
+        self._shown.flags.writeable = False  # the next picture is made from it
 
     def group(self, packets: Sequence[Packet]) -> Iterator[Bytes]:
-        unpack = CODECS["zstd1"].decode_into
+        unpack = CODECS[self._codec].decode_into
         for number, packet in enumerate(packets):
             stored = np.frombuffer(packet, np.uint8)
             unpack(stored, self._change if number else self._planes)
@@ -239,8 +249,7 @@ class _DeltaDecoder:
                 self._colours.together(self._planes.reshape(3, -1), self._out)
                 yield self._out
             else:
-                self._out[:] = self._planes  # a reader may write to what it is given
-                yield self._out
+                yield self._shown
 
 
 # Lossless H.264 -----------------------------------------------------------------------------------------------------
@@ -256,7 +265,7 @@ class _H264Encoder:
     def __init__(self, pictures: Pictures) -> None:
         self._pictures = pictures
         self._shapes = pictures.planes or ()
-        self._colours = _Colours(pictures)
+        self._colours = _Colours(pictures, _GREY)
         self._told = _H264_FORMATS[pictures.pix_fmt]
         self._width, self._height = _coded(self._told, pictures)
         self._context = open_h264_encoder(self._told, self._width, self._height)
@@ -309,7 +318,7 @@ class _H264Decoder:
     def __init__(self, pictures: Pictures) -> None:
         self._pictures = pictures
         self._shapes = pictures.planes or ()
-        self._colours = _Colours(pictures)
+        self._colours = _Colours(pictures, _GREY)
         told = _H264_FORMATS[pictures.pix_fmt]
         # The decoder shows grey pictures as 4:2:0 without colours.
         self._expected = ({"gray": "yuv420p", "gray10le": "yuv420p10le"}.get(told, told), *_coded(told, pictures))

@@ -24,7 +24,7 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.errors import Broken
 from viewcache.materializer.media import lossless
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.lossless import DELTA, H264, Pictures, decoder, takes
+from viewcache.materializer.media.lossless import DELTAS, H264, Pictures, decoder, takes
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.program import Program
@@ -38,7 +38,8 @@ from viewcache.materializer.workers.make import make
 from viewcache.store import find_written, read_group, read_into, split_packets
 from viewcache.store.codec_trial import Trial
 
-CODECS = [DELTA, H264]
+CODECS = [*DELTAS, H264]
+DELTA = "delta-zstd1"
 VIDEO = "cd" * 16
 EPOCHS = 4
 
@@ -360,9 +361,9 @@ def test_packing_is_measured_while_it_is_done(tmp_path: Path) -> None:
     assert trial.packed_bytes < trial.raw_bytes / 2
     assert min(trial.pack_s, trial.unpack_s) > 0
     _, report = run(replace(video.job(replace(kept, codec="lz4", key="bb" * 16)), trial=True))
-    assert {each.codec for each in report.trials} == {"lz4", "zstd1", DELTA, H264}
+    assert {each.codec for each in report.trials} == {"lz4", "zstd1", *CODECS}
     _, report = run(replace(video.job(video.clip(np.arange(8, dtype=np.int32), "cc" * 16)), trial=True))
-    assert {each.codec for each in report.trials} == {"lz4", "zstd1", DELTA, H264}
+    assert {each.codec for each in report.trials} == {"lz4", "zstd1", *CODECS}
 
 
 def test_rates_of_groups_are_for_pictures_only() -> None:

@@ -1,6 +1,7 @@
 """Encoded pictures in the store: a group to a chunk, of unlike lengths, in every tier, readable by any Zarr client."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,12 +58,13 @@ def test_any_zarr_client_reads_them_as_bytes(tier: store.LocalTier) -> None:
     written = store.write_object(tier.root, KEY, groups, meta_of(groups))
     array = zarr.open_array(f"{tier.root}/{written.physical}", mode="r")
     width = max(group.size for group in groups)
-    assert (array.shape, array.dtype) == ((3, 1, 1, width), np.uint8)
+    assert array.shape == (3, 1, 1, width)
+    assert array.dtype == np.uint8
     for row, group in zip(np.asarray(array[:]), groups, strict=True):
         flat = row.reshape(-1)
         assert np.array_equal(flat[: group.size], group)
         assert not flat[group.size :].any()
-    own = dict(array.attrs)["viewcache"]
+    own: Any = dict(array.attrs)["viewcache"]
     assert own["encoded"] == {"codec": "h264", "shape": list(SHAPE), "chunk": [ROWS, *SHAPE[1:]]}
 
 
@@ -105,7 +107,9 @@ def test_copies_in_other_tiers_are_the_same(tier: store.LocalTier, bucket: str, 
     back = store.LocalTier(tmp_path / "back", 1 << 30)
     source: store.Tier = tier
     for target, codec in ((remote, "zstd1"), (memory, "raw"), (back, "lz4")):
-        with target.reserve(1 << 20) as reserved:
+        reserved = target.reserve(1 << 20)
+        assert reserved is not None
+        with reserved:
             written = store.copy_object(source, stored, target, codec, KEY)
             reserved.commit(written.bytes)
         source, stored = target, stored_of(written)
