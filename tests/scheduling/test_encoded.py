@@ -168,7 +168,7 @@ def replace_store(video: Video, root: Path) -> Video:
     return Video(video.path, root)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", [DELTA, H264])
 @pytest.mark.parametrize("path", real_clips("train", "edge"), ids=lambda path: path.name)
 def test_clips_of_real_videos_are_the_same(tmp_path: Path, path: Path, codec: str) -> None:
     """Law 3 on all real clips: the packed pictures are much smaller, and give the same clips."""
