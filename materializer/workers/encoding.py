@@ -113,12 +113,12 @@ class Encoding:
         return Packed(replace(self._recipe, codec=INSTEAD), self._raw.reshape(self._recipe.shape), 0, {})
 
     def measured(self) -> tuple[Trial, ...]:
-        """What packing and unpacking it cost; empty where it was given up."""
+        """What packing it and checking that cost, and unpacking it; empty where it was given up."""
         if self._raw is not None:
             return ()
         packed = sum(len(packet) for packets in self._groups.values() for packet in packets)
         raw = self._recipe.shape[0] * self._size
-        return (Trial(self._recipe.codec, self._size, raw, packed, self._pack_s, self._unpack_s),)
+        return (Trial(self._recipe.codec, self._size, raw, packed, self._pack_s + self._unpack_s, self._unpack_s),)
 
     def _pack(self, group: int, array: Bytes) -> None:
         try:
@@ -161,7 +161,7 @@ class Encoding:
 
 
 def try_pictures(pictures: Pictures, run: Bytes) -> tuple[Trial, ...]:
-    """Pack and unpack a run of pictures in every way that takes them.
+    """Pack, check and unpack a run of pictures in every way that takes them.
 
     Args:
         pictures: what they are.
@@ -185,5 +185,5 @@ def try_pictures(pictures: Pictures, run: Bytes) -> tuple[Trial, ...]:
         except Broken:  # whoever packs by it will say why
             continue
         packed = sum(map(len, packets))
-        trials.append(Trial(codec, run[0].size, run.size, packed, halfway - begun, ended - halfway))
+        trials.append(Trial(codec, run[0].size, run.size, packed, ended - begun, ended - halfway))
     return tuple(trials)

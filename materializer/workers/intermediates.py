@@ -95,11 +95,6 @@ class _Source:
         at = int(np.searchsorted(self._frames, number))
         return int(self._order[at]) if at < len(self._frames) and self._frames[at] == number else None
 
-    def group(self, number: int) -> int:
-        """Which group a frame is in; -1 if in none."""
-        row = self.row(number)
-        return -1 if row is None else row // self.intermediate.stored.chunk_rows
-
     def read(self, row: int) -> Bytes:
         if self._reader is None:
             stored = self.intermediate.stored
@@ -113,7 +108,9 @@ class IntermediateReader:
 
     def __init__(self, target: Target, intermediates: Iterable[Intermediate], index: VideoIndex) -> None:
         """Read from where they lie; nothing is read yet."""
-        self._sources = {_operation(each): _Source(each, target, index) for each in intermediates}
+        self._sources: dict[FrameStep | None, list[_Source]] = {}
+        for each in intermediates:
+            self._sources.setdefault(_operation(each), []).append(_Source(each, target, index))
         self.damaged: list[str] = []
         """Keys of intermediates that could not be read."""
         self.loaded = 0
@@ -126,20 +123,24 @@ class IntermediateReader:
         Args:
             due: each frame that is wanted, and its priority: lower first.
         """
-        decoded = self._sources.get(None)
-        encoded = [each for each in self._sources.values() if each.is_encoded]
-        if decoded is not None:  # all is made from it
-            encoded = [decoded] if decoded.is_encoded else []
-        if not encoded:
-            return sorted(due, key=lambda number: (due[number], number))
-        places = {number: (encoded[0].group(number), encoded[0].row(number)) for number in due}
-        first: dict[int, int] = {}
-        for number, (group, _) in places.items():
-            first[group] = min(due[number], first.get(group, due[number]))
+        # All is made from decoded pictures where they are. Those of several operations are mostly kept alike.
+        sources = self._sources.get(None) or next(iter(self._sources.values()), [])
+        places: dict[int, tuple[int, int, int]] = {}
+        for number in due:
+            for place, source in enumerate(sources):
+                row = source.row(number) if source.is_encoded else None
+                if row is not None:
+                    places[number] = place, row // source.intermediate.stored.chunk_rows, row
+                    break
+        first: dict[tuple[int, int], int] = {}
+        for number, (place, which, _) in places.items():
+            first[place, which] = min(due[number], first.get((place, which), due[number]))
 
-        def urgency(number: int) -> tuple[int, int, int]:
-            group, row = places[number]
-            return (due[number], -1, number) if row is None else (first[group], group, row)
+        def urgency(number: int) -> tuple[int, int, int, int]:
+            if number not in places:
+                return due[number], -1, -1, number
+            place, which, row = places[number]
+            return first[place, which], place, which, row
 
         return sorted(due, key=urgency)
 
@@ -154,7 +155,7 @@ class IntermediateReader:
             Pictures by the operation that made them: uint8 (bytes,), the decoder's planes, under None, from which all
             can be made; else (3,H,W) for each of ``wanted``. They are valid until the next call.
         """
-        if None in self._sources:
+        if self._sources.get(None):
             wanted = {None}
         found: dict[FrameStep | None, Bytes] = {}
         for node in wanted:
@@ -165,19 +166,20 @@ class IntermediateReader:
         return found
 
     def _one(self, number: int, node: FrameStep | None) -> Bytes | None:
-        source = self._sources.get(node)
-        row = None if source is None else source.row(number)
-        if source is None or row is None:
-            return None
-        try:
-            picture = source.read(row)
-        except ChunkDamaged:
-            self.damaged.append(source.intermediate.key)
-            del self._sources[node]
-            return None
-        self.loaded += 1
-        self.loaded_bytes += picture.size
-        return picture
+        for source in list(self._sources.get(node, ())):
+            row = source.row(number)
+            if row is None:
+                continue
+            try:
+                picture = source.read(row)
+            except ChunkDamaged:
+                self.damaged.append(source.intermediate.key)
+                self._sources[node].remove(source)
+                continue
+            self.loaded += 1
+            self.loaded_bytes += picture.size
+            return picture
+        return None
 
 
 def _operation(intermediate: Intermediate) -> FrameStep | None:

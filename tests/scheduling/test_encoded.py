@@ -342,6 +342,22 @@ def test_each_group_is_unpacked_once_and_only_as_far_as_needed(
     assert (groups, count) == (2, 13)
 
 
+def test_pictures_of_a_video_may_lie_in_several_objects(tmp_path: Path) -> None:
+    """A long video has one object behind the other, packed or not: each frame is found in its own."""
+    video = Video(smooth(tmp_path / "v", 1) / "v0.mp4", tmp_path / "store")
+    frames = np.arange(40, dtype=np.int32)
+    parts = [(H264, frames[:15], "aa" * 16), ("lz4", frames[15:20], "bb" * 16), (DELTA, frames[22:], "ee" * 16)]
+    kept = [video.kept(codec, False, picture_order(part, 2), key) for codec, part, key in parts]
+    clip = np.array([30, 3, 16, 21, 14, 39, 3], np.int32)
+    made, report = run(video.job(*kept, video.clip(clip, "cc" * 16)))
+    assert not report.error
+    given = tuple(Intermediate(each.key, made[each.key].stored, each.frames, RESIZE, SIZE) for each in kept)
+    again, report = run(video.job(video.clip(clip, "dd" * 16), given=given))
+    assert (report.error, report.damaged) == ("", ())
+    assert (report.frames["loaded"], report.frames["wanted"]) == (5, 1), "frame 21 is kept nowhere"
+    assert np.array_equal(pixels_of(video, again["dd" * 16]), pixels_of(video, made["cc" * 16]))
+
+
 @pytest.mark.parametrize(("stride", "wanted"), [(1, [3, 4, 5, 6, 7]), (2, [4, 6, 3, 5, 7]), (3, [3, 6, 4, 7, 5])])
 def test_pictures_are_ordered_by_the_clips_stride(stride: int, wanted: list[int]) -> None:
     """All frames of one class of the stride follow one another; nothing is lost."""
@@ -366,15 +382,10 @@ def test_packing_is_measured_while_it_is_done(tmp_path: Path) -> None:
     assert {each.codec for each in report.trials} == {"lz4", "zstd1", *CODECS}
 
 
-def test_rates_of_groups_are_for_pictures_only() -> None:
-    """Clips and audio are never offered them; pictures are, by those of their size, or else of any."""
+def test_clips_and_audio_are_offered_codecs_of_pixels_only() -> None:
+    """What was measured of groups of pictures chooses no codec of anything else."""
     tried = [Trial(H264, 1 << 16, 1000, 200, 0.1, 0.2), Trial("zstd1", 1 << 16, 1000, 500, 0.1, 0.1)]
-    samples = trial_rows(tried)
-    assert set(rates(samples, "local", 1 << 16)) == {"raw", "zstd1"}
-    found = rates(samples, "local", 1 << 16, pictures=True)
-    assert set(found) == {"raw", "zstd1", H264}
-    assert found[H264].packed == 0.2
-    assert set(rates(samples, "local", 1 << 20, pictures=True)) == {"raw", H264}
+    assert set(rates(trial_rows(tried), "local", 1 << 16)) == {"raw", "zstd1"}
 
 
 def test_a_single_picture_says_nothing() -> None:
