@@ -25,7 +25,22 @@ if TYPE_CHECKING:
     from av.video.codeccontext import VideoCodecContext
     from av.video.plane import VideoPlane
 
-__all__ = ["DELTAS", "H264", "RGB", "Decoder", "Encoder", "Pictures", "available", "decoder", "encoder", "takes"]
+__all__ = [
+    "DELTAS",
+    "H264",
+    "RGB",
+    "Decoder",
+    "DeltaDecoder",
+    "DeltaEncoder",
+    "Encoder",
+    "H264Decoder",
+    "H264Encoder",
+    "Pictures",
+    "available",
+    "decoder",
+    "encoder",
+    "takes",
+]
 
 Bytes = NDArray[np.uint8]
 Packet = bytes | memoryview
@@ -37,7 +52,8 @@ H264 = "h264"
 RGB = "rgb"
 """The format of resized pictures, planes of R, G and B; the others are FFmpeg's names."""
 
-_ENCODER, _DECODER = "libx264", "h264"
+ENCODER, DECODER = "libx264", "h264"
+"""FFmpeg's names."""
 _OPTIONS = {"qp": "0", "preset": "ultrafast", "tune": "zerolatency", "forced-idr": "1"}
 """Lossless, a packet at once for each picture, no picture shown before an earlier one."""
 _NEVER = 1 << 20
@@ -131,10 +147,10 @@ def h264_encoder_formats() -> frozenset[str]:
     import av
 
     try:
-        found = av.Codec(_ENCODER, "w").video_formats
-        av.Codec(_DECODER, "r")
+        found = av.Codec(ENCODER, "w").video_formats
+        av.Codec(DECODER, "r")
     except (ValueError, av.error.FFmpegError) as missing:
-        raise Broken(f"FFmpeg was built without {_ENCODER} ({missing}); pictures are kept in other ways") from None
+        raise Broken(f"FFmpeg was built without {ENCODER} ({missing}); pictures are kept in other ways") from None
     return frozenset(each.name for each in found or ())
 
 
@@ -146,10 +162,10 @@ def encoder(codec: str, pictures: Pictures) -> Encoder:
     """
     if not takes(codec, pictures):
         raise Broken(
-            f"pictures are packed as {codec} by FFmpeg's encoder {_ENCODER}, which is not there or does not take "
+            f"pictures are packed as {codec} by FFmpeg's encoder {ENCODER}, which is not there or does not take "
             f"format {pictures.pix_fmt}; PyAV's own wheels have it"
         )
-    return _DeltaEncoder(DELTAS[codec], pictures) if codec in DELTAS else _H264Encoder(pictures)
+    return DeltaEncoder(DELTAS[codec], pictures) if codec in DELTAS else H264Encoder(pictures)
 
 
 def decoder(codec: str, pictures: Pictures) -> Decoder:
@@ -161,7 +177,7 @@ def decoder(codec: str, pictures: Pictures) -> Decoder:
     known = codec in DELTAS or (codec == H264 and pictures.pix_fmt in _H264_FORMATS)
     if pictures.planes is None or not known:
         raise ChunkDamaged(f"pictures of format {pictures.pix_fmt} cannot have been packed as {codec}")
-    return _DeltaDecoder(DELTAS[codec], pictures) if codec in DELTAS else _H264Decoder(pictures)
+    return DeltaDecoder(DELTAS[codec], pictures) if codec in DELTAS else H264Decoder(pictures)
 
 
 # Colours ------------------------------------------------------------------------------------------------------------
@@ -207,13 +223,17 @@ class _Colours:
 # Differences --------------------------------------------------------------------------------------------------------
 
 
-class _DeltaEncoder:
+class DeltaEncoder:
+    """Packs the differences between pictures."""
+
     def __init__(self, codec: str, pictures: Pictures) -> None:
+        """Begin; ``codec`` packs the differences."""
         self._codec = codec
         self._colours = _Colours(pictures, 0)
 
     @property
     def about(self) -> dict[str, object]:
+        """See `Encoder`."""
         colours = ["G, B - G, R - G"] * bool(self._colours)
         return {
             "encoder": "viewcache delta 1",
@@ -221,6 +241,7 @@ class _DeltaEncoder:
         }
 
     def group(self, pictures: Bytes) -> list[bytes]:
+        """See `Encoder`."""
         planes = self._colours.apart(pictures, np.empty_like(pictures))
         pack, change, packets = CODECS[self._codec].encode, np.empty_like(planes[0]), []
         for number, each in enumerate(planes):
@@ -229,8 +250,11 @@ class _DeltaEncoder:
         return packets
 
 
-class _DeltaDecoder:
+class DeltaDecoder:
+    """Unpacks the differences between pictures."""
+
     def __init__(self, codec: str, pictures: Pictures) -> None:
+        """Begin; ``codec`` packs the differences."""
         self._codec = codec
         self._colours = _Colours(pictures, 0)
         size = sum(rows * row for rows, row in pictures.planes or ())
@@ -239,6 +263,7 @@ class _DeltaDecoder:
         self._shown.flags.writeable = False  # the next picture is made from it
 
     def group(self, packets: Sequence[Packet]) -> Iterator[Bytes]:
+        """See `Decoder`."""
         unpack = CODECS[self._codec].decode_into
         for number, packet in enumerate(packets):
             stored = np.frombuffer(packet, np.uint8)
@@ -261,8 +286,11 @@ def _coded(told: str, pictures: Pictures) -> tuple[int, int]:
     return -(-pictures.width // across) * across, -(-pictures.height // down) * down
 
 
-class _H264Encoder:
+class H264Encoder:
+    """Packs lossless H.264."""
+
     def __init__(self, pictures: Pictures) -> None:
+        """Open what FFmpeg has."""
         self._pictures = pictures
         self._shapes = pictures.planes or ()
         self._colours = _Colours(pictures, _GREY)
@@ -270,16 +298,18 @@ class _H264Encoder:
         self._width, self._height = _coded(self._told, pictures)
         self._context = open_h264_encoder(self._told, self._width, self._height)
         self._number = 0
-        self._version = _ENCODER
+        self._version = ENCODER
 
     @property
     def about(self) -> dict[str, object]:
+        """See `Encoder`."""
         planes = ["G, B - G + 128, R - G + 128"] * bool(self._colours)
         options = " ".join(f"{name}={value}" for name, value in _OPTIONS.items())
         coded = {"pix_fmt": self._told, "width": self._width, "height": self._height}
         return {"encoder": self._version, "options": options, "steps": planes, **coded}
 
     def group(self, pictures: Bytes) -> list[bytes]:
+        """See `Encoder`."""
         import av
         from av.video.frame import PictureType
 
@@ -292,10 +322,10 @@ class _H264Encoder:
                 frame.pict_type = PictureType.NONE if number else PictureType.I
                 packets += map(bytes, self._context.encode(frame))
         except (av.error.FFmpegError, ValueError) as failed:
-            raise Broken(f"{_ENCODER} failed on {self._pictures}: {failed}") from failed
+            raise Broken(f"{ENCODER} failed on {self._pictures}: {failed}") from failed
         if len(packets) != len(pictures):
-            raise Broken(f"{_ENCODER} gave {len(packets)} packets for {len(pictures)} pictures")
-        if self._version == _ENCODER:
+            raise Broken(f"{ENCODER} gave {len(packets)} packets for {len(pictures)} pictures")
+        if self._version == ENCODER:
             self._version = _version_of(packets[0])
         return packets
 
@@ -314,8 +344,11 @@ class _H264Encoder:
         return frame
 
 
-class _H264Decoder:
+class H264Decoder:
+    """Unpacks lossless H.264."""
+
     def __init__(self, pictures: Pictures) -> None:
+        """Open what FFmpeg has."""
         self._pictures = pictures
         self._shapes = pictures.planes or ()
         self._colours = _Colours(pictures, _GREY)
@@ -326,6 +359,7 @@ class _H264Decoder:
         self._context = _open_h264_decoder()
 
     def group(self, packets: Sequence[Packet]) -> Iterator[Bytes]:
+        """See `Decoder`."""
         import av
 
         for packet in packets:
@@ -361,14 +395,14 @@ def open_h264_encoder(told: str, width: int, height: int) -> "VideoCodecContext"
     from av.video.codeccontext import VideoCodecContext
 
     try:
-        context = av.CodecContext.create(_ENCODER, "w")
+        context = av.CodecContext.create(ENCODER, "w")
         assert isinstance(context, VideoCodecContext)
         context.width, context.height, context.pix_fmt = width, height, told
         context.time_base, context.thread_count = Fraction(1, 1000), 1
         context.gop_size, context.max_b_frames, context.options = _NEVER, 0, dict(_OPTIONS)
         context.open()
     except (av.error.FFmpegError, ValueError) as failed:
-        raise Broken(f"{_ENCODER} does not take {width}x{height} {told}: {failed}") from failed
+        raise Broken(f"{ENCODER} does not take {width}x{height} {told}: {failed}") from failed
     return context
 
 
@@ -377,7 +411,7 @@ def _open_h264_decoder() -> "VideoCodecContext":
     from av.video.codeccontext import VideoCodecContext
 
     try:
-        context = av.CodecContext.create(_DECODER, "r")
+        context = av.CodecContext.create(DECODER, "r")
         assert isinstance(context, VideoCodecContext)
         context.thread_count = 1
         context.flags |= int(av.codec.context.Flags.low_delay)  # no picture is held back for one that comes later
@@ -389,7 +423,7 @@ def _open_h264_decoder() -> "VideoCodecContext":
 def _version_of(packet: bytes) -> str:
     """The encoder's name and version, which it writes into its first packet."""
     found = _VERSION.search(packet)
-    return f"{_ENCODER} {found[1].decode()}" if found else _ENCODER
+    return f"{ENCODER} {found[1].decode()}" if found else ENCODER
 
 
 def _memory(plane: "VideoPlane") -> Bytes:

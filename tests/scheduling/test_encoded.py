@@ -243,7 +243,7 @@ def test_an_encoder_that_gives_other_pixels_is_found_out(
 ) -> None:
     """One pixel off, in the first group or a later one: what was packed is unpacked again, and pixels are stored."""
     video = Video(smooth(tmp_path / "v", 1) / "v0.mp4", tmp_path / "store")
-    kind = lossless._H264Encoder if codec == H264 else lossless._DeltaEncoder
+    kind = lossless.H264Encoder if codec == H264 else lossless.DeltaEncoder
     honest, calls = kind.group, 0
 
     def off_by_one(self: Any, pictures: Any) -> list[bytes]:
@@ -263,7 +263,7 @@ def test_an_encoder_that_gives_other_pixels_is_found_out(
 def test_an_encoder_that_fails_costs_room_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     """In the middle of an object; so does one that swallows a picture."""
     video = Video(smooth(tmp_path / "v", 1) / "v0.mp4", tmp_path / "store")
-    honest, calls = lossless._H264Encoder.group, 0
+    honest, calls = lossless.H264Encoder.group, 0
 
     def failing(self: Any, pictures: Any) -> list[bytes]:
         nonlocal calls
@@ -274,7 +274,7 @@ def test_an_encoder_that_fails_costs_room_only(tmp_path: Path, monkeypatch: pyte
             raise Broken("the encoder is out of order")
         return honest(self, pictures)[:-1]
 
-    monkeypatch.setattr(lossless._H264Encoder, "group", failing)
+    monkeypatch.setattr(lossless.H264Encoder, "group", failing)
     report, _ = made_instead(video, H264)
     assert report.unpacked
 
@@ -322,7 +322,7 @@ def test_each_group_is_unpacked_once_and_only_as_far_as_needed(
     frames = picture_order(np.arange(40, dtype=np.int32), 2)
     made, _ = run(video.job(video.kept(codec, False, frames, "aa" * 16)))
     given = Intermediate("aa" * 16, made["aa" * 16].stored, frames, RESIZE, SIZE)
-    kind: Any = lossless._H264Decoder if codec == H264 else lossless._DeltaDecoder
+    kind: Any = lossless.H264Decoder if codec == H264 else lossless.DeltaDecoder
     honest: Callable[..., Iterator[Any]] = kind.group
     count = groups = 0
 
@@ -434,12 +434,12 @@ def packing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
         rates = {"frames": (1e-5, 1e-12), "aug": (1e-5, 1e-6)}[way]
         cost = CostModel(decode_s_per_pixel=rates[0], convert_s_per_pixel=rates[1])
         monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
-        monkeypatch.setattr(keeper, "intermediate_recipe", partial(_packed_recipe, codec))
+        monkeypatch.setattr(keeper, "intermediate_recipe", partial(packed_recipe, codec))
 
     return choose
 
 
-def _packed_recipe(codec: str, video: str, how: Any, frames: Any, index: Any, *_: Any, **__: Any) -> Recipe:
+def packed_recipe(codec: str, video: str, how: Any, frames: Any, index: Any, *_: Any, **__: Any) -> Recipe:
     return intermediate_recipe(video, how, picture_order(frames, 2), index, codec)
 
 
@@ -499,12 +499,12 @@ CHILD = """
 import json, os, signal, sys
 from functools import partial
 import viewcache
-from tests.scheduling.test_encoded import _packed_recipe
+from tests.scheduling.test_encoded import packed_recipe
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention import keeper
 cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
 CostModel.measured = classmethod(lambda *_: cost)
-keeper.intermediate_recipe = partial(_packed_recipe, "h264")
+keeper.intermediate_recipe = partial(packed_recipe, "h264")
 with viewcache.open(json.loads(sys.argv[1])) as cache:
     print("open", flush=True)
     for epoch in range(4):
