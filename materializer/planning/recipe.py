@@ -1,7 +1,7 @@
 """How an object is made: values that pickle, for plans and for the jobs that workers get."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,5 +103,9 @@ class IntermediateObject:
         return np.asarray((frames.min(axis=1) <= mine.max()) & (mine.min() <= frames.max(axis=1)))
 
     def stored_as(self, stored: Stored) -> Intermediate:
-        """What a worker needs to read the copy that is stored there."""
+        """What a worker needs to read the copy that is stored there.
+
+        A plan that named these frames before them has recorded the size of their pictures, not that of their planes.
+        """
+        stored = replace(stored, shape=self.recipe.shape)
         return Intermediate(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)

@@ -19,6 +19,8 @@ import viewcache
 from tests import forked
 from tests.clips import FAMILIES, encode, encode_family, real_clips
 from tests.tiny import config, pixels, same, sql
+from viewcache.api.audit.verify import verify
+from viewcache.api.config.find import Located
 from viewcache.api.session.cache import Cache
 from viewcache.catalog.records import ObjectKind
 from viewcache.errors import Broken
@@ -452,7 +454,12 @@ def packed_copies(cache: Cache) -> set[object]:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("way", ["frames", "aug"])
 def test_a_cache_with_packed_pictures_reads_the_same(
-    tmp_path: Path, videos: Path, packing: Callable[[str, str], None], way: str, codec: str
+    tmp_path: Path,
+    videos: Path,
+    packing: Callable[[str, str], None],
+    caplog: pytest.LogCaptureFixture,
+    way: str,
+    codec: str,
 ) -> None:
     """Law 3 and law 7; the catalog names the codec, the next start reads on, verify finds nothing wrong."""
     with viewcache.open(cache_of(tmp_path / "plenty", videos, 10**8)) as cache:
@@ -464,13 +471,18 @@ def test_a_cache_with_packed_pictures_reads_the_same(
         assert cache.owner.dispatcher is not None
         assert cache.owner.dispatcher.wait_idle(60)
         assert codec in packed_copies(cache)
+        kept = sql(cache, f"select object_id, frame from frames where kind = '{way}' and ready order by 1, ordinal")
+        for number in {number for number, _ in kept}:
+            frames = np.array([frame for each, frame in kept if each == number], np.int32)
+            assert np.array_equal(np.sort(frames), np.unique(frames))
+    assert verify(Located(str(tmp_path / "little"), str(tmp_path / "little"))).damaged == ()
     with viewcache.open(cache_of(tmp_path / "little", videos, LITTLE)) as cache:
         for place in plenty:
             got[place] = cache.read("train", *place)
             assert cache.tier.used_bytes + cache.tier.reserved_bytes <= cache.tier.budget_bytes
         assert same(got, plenty)
-        for physical, _ in cache.tier.iter_objects():
-            cache.tier.verify(physical)
+    assert verify(Located(str(tmp_path / "little"), str(tmp_path / "little"))).damaged == ()
+    assert "rebuilding" not in caplog.text, "what was kept is read after the restart"
 
 
 def test_a_lost_catalog_is_rebuilt_with_packed_pictures(
