@@ -221,7 +221,7 @@ class CopyRow:
     bytes: int
     """On disk, metadata included; what the budget counts."""
     codec: str
-    """``raw``, ``lz4`` or ``zstd1``."""
+    """``raw``, ``lz4`` or ``zstd1``; of kept pictures also ``delta-lz4``, ``delta-zstd1`` or ``h264``."""
     chunk_rows: int
     """Rows of axis 0 in one inner chunk."""
     table_blob: _Blob

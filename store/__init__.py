@@ -3,7 +3,7 @@
 In the order of work:
 
 - ``format``: Zarr v3 metadata, shard index and chunk table, as pure functions
-- ``codec``: raw, lz4, zstd1
+- ``codec``: raw, lz4, zstd1; and the names of encoded pictures
 - ``checksum``: crc32c by the fastest library there is
 - ``buffers``: aligned, reusable memory for pixels
 - ``budget``: the law of every tier: used and reserved bytes stay within the budget
@@ -12,6 +12,7 @@ In the order of work:
 - ``spans``: which ranges of a shard to ask for at once
 - ``shard_writer``: a shard's bytes, chunk by chunk, into any open file
 - ``shard_reader``: chunks out of a shard, checked, from wherever it lies
+- ``groups``: encoded pictures, a group to a chunk: bytes whose meaning the store does not know
 - ``writer``: write and publish an object of a folder
 - ``reader``: read, scan and verify objects of a folder
 - ``tier``: what every tier can do, and copying between two
@@ -35,8 +36,9 @@ In the order of work:
 from viewcache.store.arena import MemoryHandle, MemoryReader
 from viewcache.store.budget import Budget, Reservation
 from viewcache.store.buffers import aligned_empty
-from viewcache.store.codec import CODECS, Codec, codec
+from viewcache.store.codec import CODECS, ENCODED, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
+from viewcache.store.groups import join_packets, read_group, split_packets
 from viewcache.store.local import LocalTier
 from viewcache.store.marker import MARKER
 from viewcache.store.memory import MemoryTier
@@ -50,6 +52,7 @@ from viewcache.store.writer import ObjectWriter, find_written, write_object
 
 __all__ = [
     "CODECS",
+    "ENCODED",
     "FORMAT",
     "MARKER",
     "ArrayMeta",
@@ -72,11 +75,14 @@ __all__ = [
     "codec",
     "copy_object",
     "find_written",
+    "join_packets",
     "open_tier",
     "physical_of",
+    "read_group",
     "read_into",
     "read_slots",
     "scan_object",
+    "split_packets",
     "verify_object",
     "write_object",
 ]

@@ -2,6 +2,7 @@
 
 Only codecs of the Zarr core that won the measurement in docs/design/0002 are here: ``raw``, ``lz4`` (blosc without
 shuffle: shuffles make it 2-5 times slower on pixels) and ``zstd1``. The checksum is the format's business, not theirs.
+Beside them are the names of `ENCODED` objects, of which the store knows bytes only: `viewcache.store.groups`.
 numcodecs is imported at the first compressed chunk, so that readers of raw objects never pay for it.
 """
 
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, ChunkDamaged
 
-__all__ = ["CODECS", "Codec", "codec"]
+__all__ = ["CODECS", "ENCODED", "Codec", "codec", "zstd_content_size"]
 
 Bytes = NDArray[np.uint8]
 
 _BLOSC_HEADER = struct.Struct("<4x3I")  # after four version bytes: raw bytes, block bytes, compressed bytes
 _BLOSC_OVERHEAD = 16  # bytes: blosc stores what does not compress behind its header
+_PADDED_LEVEL = -1  # what is encoded does not get smaller: only the padding is to go, at little cost
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_SIZE_FORMATS = {1: ("<B", 0), 2: ("<H", 256), 4: ("<I", 0), 8: ("<Q", 0)}  # RFC 8878: two-byte sizes start at 256
 
@@ -49,9 +51,9 @@ def codec(name: str) -> Codec:
         BadInput: no such codec; the message lists the known ones.
     """
     try:
-        return CODECS[name]
+        return CODECS[name] if name in CODECS else ENCODED[name]
     except KeyError:
-        raise BadInput(f"unknown codec {name!r}; known are {', '.join(CODECS)}") from None
+        raise BadInput(f"unknown codec {name!r}; known are {', '.join((*CODECS, *ENCODED))}") from None
 
 
 def _raw_encode(raw: Bytes) -> Bytes:
@@ -101,14 +103,18 @@ def _zstd_encode(raw: Bytes) -> Bytes:
     return np.frombuffer(_zstd().compress(raw, 1), np.uint8)
 
 
+def _padded_encode(raw: Bytes) -> Bytes:
+    return np.frombuffer(_zstd().compress(raw, _PADDED_LEVEL), np.uint8)
+
+
 def _zstd_decode(stored: Bytes, out: Bytes) -> None:
-    holds = _zstd_content_size(stored)
+    holds = zstd_content_size(stored)
     if holds != out.size:
         raise ChunkDamaged(f"a zstd chunk says that it unpacks to {holds} bytes where {out.size} are due")
     _decompress(_zstd(), stored, out)
 
 
-def _zstd_content_size(stored: Bytes) -> int | None:
+def zstd_content_size(stored: Bytes) -> int | None:
     """The size written in the frame's header (RFC 8878, 3.1.1), None where there is none."""
     head = stored[:18].tobytes()
     if len(head) < 6 or head[:4] != _ZSTD_MAGIC:
@@ -166,4 +172,13 @@ CODECS: Mapping[str, Codec] = {
         ),
     )
 }
-"""All codecs by name."""
+"""All codecs of pixels by name."""
+
+_PADDED = ({"name": "zstd", "configuration": {"level": _PADDED_LEVEL, "checksum": False}},)
+
+ENCODED: Mapping[str, Codec] = {
+    name: Codec(name, _PADDED, _padded_encode, _zstd_decode, _zstd_bound)
+    for name in ("delta-lz4", "delta-zstd1", "h264")
+}
+"""How groups of pictures may be encoded, by whoever writes and reads them: each inner chunk is the bytes of one group,
+padded with zeros to the length of the longest, and zstd takes the padding away again."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from viewcache.errors import ChunkDamaged, Misuse
 from viewcache.store.checksum import crc32c
-from viewcache.store.codec import CODECS, codec
+from viewcache.store.codec import CODECS, ENCODED, codec
 
 __all__ = [
     "ALIGNMENT",
@@ -78,11 +78,14 @@ class ArrayMeta:
     chunk: tuple[int, ...]
     """Of one inner chunk: ``(rows, *shape[1:])``. Rows need not divide ``shape[0]``: the last chunk is padded."""
     codec: str
-    """A name in `viewcache.store.codec.CODECS`."""
+    """A name in `viewcache.store.codec.CODECS` or ``ENCODED``."""
     attributes: Json = field(default_factory=dict)
     """JSON values that make the object describe itself (kind, recipe, frame numbers); ``viewcache`` is reserved."""
     element: str = "uint8"
     """A name in `ELEMENT_BYTES`: what the bytes are, little-endian, for whoever reads the array."""
+    width: int = 0
+    """Of a codec of ``ENCODED``: bytes of the longest group. Shape and chunk then say what pictures are encoded, and
+    the Zarr array has a row of so many bytes for each group, in as many axes."""
 
     def __post_init__(self) -> None:
         """Refuse what the format cannot hold."""
@@ -95,8 +98,9 @@ class ArrayMeta:
             raise Misuse(f"shape {self.shape} and chunk {self.chunk} must have the same length and no zero")
         if self.chunk[1:] != self.shape[1:] or self.chunk[0] > self.shape[0]:
             raise Misuse(f"chunk {self.chunk} must be (rows, *shape[1:]) with rows within shape {self.shape}")
-        if self.chunk_bytes > _MAX_CHUNK_BYTES:
-            raise Misuse(f"chunk {self.chunk} has {self.chunk_bytes} bytes; at most {_MAX_CHUNK_BYTES} are possible")
+        most = max(self.width, math.prod(self.chunk))
+        if most > _MAX_CHUNK_BYTES:
+            raise Misuse(f"chunk {self.chunk} has {most} bytes; at most {_MAX_CHUNK_BYTES} are possible")
         if self.chunks > _MAX_CHUNKS:
             raise Misuse(f"shape {self.shape} has {self.chunks} chunks; at most {_MAX_CHUNKS} are possible")
         if self.shape[-1] % ELEMENT_BYTES.get(self.element, self.shape[-1] + 1) or (
@@ -105,6 +109,9 @@ class ArrayMeta:
             raise Misuse(
                 f"rows of {self.shape[-1]} bytes do not hold {self.element}; known: {', '.join(ELEMENT_BYTES)}"
             )
+        encoded = self.codec in ENCODED
+        if encoded != (self.width > 0) or (encoded and (self.element != "uint8" or len(self.shape) < 2)):
+            raise Misuse(f"codec {self.codec!r} of {self.element} {self.shape} does not go with groups of {self.width}")
         if _RESERVED in self.attributes:
             raise Misuse(f"the attribute {_RESERVED!r} is reserved for the store")
 
@@ -116,12 +123,23 @@ class ArrayMeta:
     @property
     def chunk_bytes(self) -> int:
         """Raw bytes of one inner chunk, padding included."""
-        return math.prod(self.chunk)
+        return self.width or math.prod(self.chunk)
 
     @property
     def raw_bytes(self) -> int:
         """Bytes of the array in memory."""
         return math.prod(self.shape)
+
+    @property
+    def zarr_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and inner chunk of the Zarr array, in elements."""
+        if self.width:
+            axes = (1,) * (len(self.shape) - 2)
+            return (self.chunks, *axes, self.width), (1, *axes, self.width)
+        width = ELEMENT_BYTES[self.element]
+        # Checked: only arrays of more than one axis have wider elements, whose last axis is counted in them.
+        shape, chunk = ((*each[:-1], each[-1] // width) for each in (self.shape, self.chunk))
+        return shape, chunk
 
     @property
     def shard_name(self) -> str:
@@ -278,14 +296,14 @@ def dump_metadata(meta: ArrayMeta, key: str, digest: int, remote: Json | None = 
     """
     own: dict[str, object] = {"check": "0" * 8, "digest": f"{digest:08x}", "format": FORMAT, "key": key}
     own |= remote or {}
-    rows, width = meta.chunks * meta.chunk[0], ELEMENT_BYTES[meta.element]
-    # Checked: only arrays of more than one axis have wider elements, whose last axis is counted in them.
-    shape, chunk = ((*each[:-1], each[-1] // width) for each in (meta.shape, meta.chunk))
+    if meta.width:
+        own["encoded"] = {"chunk": list(meta.chunk), "codec": meta.codec, "shape": list(meta.shape)}
+    shape, chunk = meta.zarr_shapes
     document = {
         "attributes": {**meta.attributes, _RESERVED: own},
-        "chunk_grid": {"configuration": {"chunk_shape": [rows, *shape[1:]]}, "name": "regular"},
+        "chunk_grid": {"configuration": {"chunk_shape": [meta.chunks * chunk[0], *shape[1:]]}, "name": "regular"},
         "chunk_key_encoding": {"configuration": {"separator": "."}, "name": "default"},
-        "codecs": [_sharding(chunk, meta.codec, meta.element)],
+        "codecs": [_sharding(chunk, codec(meta.codec).zarr, meta.element)],
         "data_type": meta.element,
         "fill_value": 0 if meta.element == "uint8" else 0.0,
         "node_type": "array",
@@ -318,7 +336,13 @@ def parse_metadata(text: bytes, key: str) -> tuple[ArrayMeta, int]:
         element = document["data_type"]
         width = ELEMENT_BYTES[element]
         shape, rows = ((*each[:-1], each[-1] * width) for each in (document["shape"], inner["chunk_shape"]))
-        meta = ArrayMeta(shape, rows, _codec_name(inner["codecs"]), attributes, element)
+        if "encoded" in own:
+            known = own["encoded"]
+            meta = ArrayMeta(
+                tuple(known["shape"]), tuple(known["chunk"]), known["codec"], attributes, element, shape[-1]
+            )
+        else:
+            meta = ArrayMeta(shape, rows, _codec_name(inner["codecs"]), attributes, element)
         remote = {name: own[name] for name in _REMOTE if name in own}
         same = own["key"] == key and dump_metadata(meta, key, digest, remote) == text
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, Misuse, struct.error) as error:
@@ -328,14 +352,14 @@ def parse_metadata(text: bytes, key: str) -> tuple[ArrayMeta, int]:
     return meta, digest
 
 
-def _sharding(chunk: tuple[int, ...], name: str, element: str) -> Json:
+def _sharding(chunk: tuple[int, ...], packed: tuple[Json, ...], element: str) -> Json:
     crc, raw = {"name": "crc32c"}, dict[str, object](name="bytes")
     if element != "uint8":
         raw["configuration"] = {"endian": "little"}
     return {
         "configuration": {
             "chunk_shape": list(chunk),
-            "codecs": [raw, *CODECS[name].zarr, crc],
+            "codecs": [raw, *packed, crc],
             "index_codecs": [{"configuration": {"endian": "little"}, "name": "bytes"}, crc],
             "index_location": "end",
         },

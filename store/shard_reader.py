@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from viewcache.errors import ChunkDamaged, Misuse
 from viewcache.store.buffers import aligned_empty
 from viewcache.store.checksum import crc32c
-from viewcache.store.codec import codec
+from viewcache.store.codec import ENCODED, codec
 from viewcache.store.format import CRC_BYTES, ArrayMeta, ChunkTable, aligned, check_physical, index_size
 
 __all__ = [
@@ -121,6 +121,8 @@ def flat_rows(stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None) 
     Raises:
         Misuse: a chunk does not exist, or ``out`` does not fit.
     """
+    if stored.codec in ENCODED:
+        raise Misuse(f"{stored.physical} holds encoded pictures ({stored.codec}): read its groups by `read_group`")
     count = len(stored.table.offsets)
     picks = range(count) if chunks is None else range(count)[chunks] if isinstance(chunks, slice) else chunks
     if picks and not (min(picks) >= 0 and max(picks) < count):

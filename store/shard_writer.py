@@ -131,7 +131,11 @@ class ShardWriter:
         self._end = 0
 
     def put(self, chunk: int, rows: Bytes) -> None:
-        """Write one inner chunk; ``rows`` is ``(n, *shape[1:])``, short only for the last chunk.
+        """Write one inner chunk.
+
+        Args:
+            chunk: which one.
+            rows: uint8 ``(n, *shape[1:])``, short only for the last chunk; of encoded pictures, the bytes of the group.
 
         Raises:
             OSError: the file cannot be written.
@@ -140,11 +144,14 @@ class ShardWriter:
         meta = self._meta
         if not 0 <= chunk < meta.chunks or self._places[chunk] is not None:
             raise Misuse(f"chunk {chunk} of object {self._key} is not awaited (it has {meta.chunks})")
-        due = min(meta.chunk[0], meta.shape[0] - chunk * meta.chunk[0])
-        if rows.shape != (due, *meta.shape[1:]) or rows.dtype != np.uint8:
-            raise Misuse(f"chunk {chunk} must be uint8 of {(due, *meta.shape[1:])}, not {rows.dtype} of {rows.shape}")
+        if meta.width:
+            due: tuple[int, ...] = (min(rows.size, meta.width),)
+        else:
+            due = (min(meta.chunk[0], meta.shape[0] - chunk * meta.chunk[0]), *meta.shape[1:])
+        if rows.shape != due or rows.dtype != np.uint8:
+            raise Misuse(f"chunk {chunk} must be uint8 of {due}, not {rows.dtype} of {rows.shape}")
         raw = np.ascontiguousarray(rows).reshape(-1)
-        if due < meta.chunk[0]:
+        if raw.size < meta.chunk_bytes:
             raw = np.concatenate([raw, np.zeros(meta.chunk_bytes - raw.size, np.uint8)])
         stored = self._codec.encode(raw)
         crc = crc32c(stored)

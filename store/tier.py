@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from viewcache.errors import ChunkDamaged
 from viewcache.store.budget import Budget
 from viewcache.store.buffers import aligned_empty
+from viewcache.store.codec import ENCODED
 from viewcache.store.format import ArrayMeta, ChunkTable, check_physical
+from viewcache.store.groups import read_group
 from viewcache.store.shard_reader import FoundObject, Stored, read_each
 from viewcache.store.shard_writer import Written
 
@@ -185,7 +187,7 @@ def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str
         source: where it lies.
         stored: the object there.
         target: where it shall lie.
-        codec: of the copy, a name in `viewcache.store.CODECS`.
+        codec: of the copy, a name in `viewcache.store.CODECS`. Encoded pictures stay as they are.
         key: the object's content key.
         durable: flush the copy to the device before it becomes visible.
 
@@ -195,6 +197,9 @@ def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str
         Broken: the target cannot be written for another reason.
     """
     found = source.describe(stored)
+    if stored.codec in ENCODED:
+        groups = (read_group(source.read, stored, chunk) for chunk in range(found.chunks))
+        return target.write(key, groups, found, durable=durable)
     meta = ArrayMeta(found.shape, found.chunk, codec, found.attributes)
     return target.write(key, _checked(source, stored), meta, durable=durable)
 

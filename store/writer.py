@@ -44,14 +44,14 @@ def write_object(
 ) -> Written:
     """Write and publish one object.
 
-    If somebody empties the store meanwhile, an array is written anew; of an iterable nothing is left to write.
+    If somebody empties the store meanwhile, an array or a list is written anew; of an iterator nothing is left.
 
     Args:
         root: the store's folder.
         key: 32 hexadecimal digits; the content key.
         array: uint8 of ``meta.shape``, or its inner chunks in order (the last may be short), each used before the
             next is asked for.
-        meta: shape, chunk, codec and attributes.
+        meta: shape, chunk, codec and attributes. Of encoded pictures, ``array`` gives the bytes of each group.
         durable: flush to the device before the object becomes visible.
 
     Raises:
@@ -59,7 +59,7 @@ def write_object(
         Broken: the folder cannot be written for another reason.
         Misuse: the array does not fit ``meta``.
     """
-    for _ in range(_EMPTIED_ATTEMPTS if isinstance(array, np.ndarray) else 0):
+    for _ in range(_EMPTIED_ATTEMPTS if isinstance(array, np.ndarray | list) else 0):
         try:
             return _write_once(root, key, array, meta, durable=durable)
         except Broken as error:

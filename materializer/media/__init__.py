@@ -17,6 +17,7 @@ In the order of work:
 - ``probe``: index a video, and which way of decoding gives the true frames
 - ``decode``: the needed frames, at the fewest packets
 - ``audio``: stretches of an audio track, out of a decode from its beginning
+- ``lossless``: pictures packed in groups without loss, and unpacked
 - ``pixels``: the one resize that defines the data; planes and back
 """
 

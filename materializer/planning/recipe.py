@@ -1,6 +1,7 @@
 """How an object is made: values that pickle, for plans and for the jobs that workers get."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -8,9 +9,14 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.spec import AudioSpec
-from viewcache.store import Stored
+from viewcache.store import ENCODED, Stored
 
-__all__ = ["Intermediate", "IntermediateObject", "Recipe", "VideoSource"]
+__all__ = ["GROUP", "Intermediate", "IntermediateObject", "Recipe", "VideoSource"]
+
+GROUP = 8
+"""Pictures that are packed together: a clip reads half of so many for nothing, and longer groups save little."""
+
+_GROUP_BYTES = 1 << 28  # of pixels, at most: 16K pictures go in smaller groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Recipe:
     native: bool = False
     """Keep the decoder's own planes, half the bytes of RGB, as (T, bytes of a frame); only for an empty program."""
     codec: str = "raw"
-    """``raw``, ``lz4`` or ``zstd1``."""
+    """``raw``, ``lz4`` or ``zstd1``; of intermediates also a name of `viewcache.store.ENCODED`: pictures in groups."""
     codec_is_chosen: bool = False
     """Whether the codec is part of what was decided to be kept; else it is chosen when the object is made."""
     audio: AudioSpec | None = None
@@ -42,7 +48,10 @@ class Recipe:
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
-        """Clips and their audio are read whole, pictures that clips are made from one by one."""
+        """Clips and their audio are read whole, pictures that clips are made from one by one or in groups."""
+        if self.codec in ENCODED:
+            picture = math.prod(self.shape[1:])
+            return (max(1, min(GROUP, self.shape[0], _GROUP_BYTES // picture)), *self.shape[1:])
         whole = self.kind in (ObjectKind.CLIP, ObjectKind.AUDIO)
         return self.shape if whole else (1, *self.shape[1:])
 
@@ -70,9 +79,9 @@ class Intermediate:
     key: str
     """Content key, 32 hex digits."""
     stored: Stored
-    """One chunk a frame."""
+    """One chunk a frame, or a group of them."""
     frames: np.ndarray
-    """int32 (n,), sorted: source frames."""
+    """int32 (n,), in any order: source frames."""
     program: Program
     """What was done to each frame, one operation at the most; empty for the decoder's own planes."""
     row: np.ndarray
@@ -94,5 +103,9 @@ class IntermediateObject:
         return np.asarray((frames.min(axis=1) <= mine.max()) & (mine.min() <= frames.max(axis=1)))
 
     def stored_as(self, stored: Stored) -> Intermediate:
-        """What a worker needs to read the copy that is stored there."""
+        """What a worker needs to read the copy that is stored there.
+
+        A plan that named these frames before them has recorded the size of their pictures, not that of their planes.
+        """
+        stored = replace(stored, shape=self.recipe.shape)
         return Intermediate(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)

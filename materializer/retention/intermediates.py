@@ -15,13 +15,22 @@ from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
 
-__all__ = ["intermediate_recipe", "intermediate_rows"]
+__all__ = ["intermediate_recipe", "intermediate_rows", "picture_order"]
 
 
 def intermediate_recipe(
     video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: MediaIndex, codec: str = ""
 ) -> Recipe:
-    """Frames of a video, as decoded or after a resize; ``codec`` empty = it is chosen when they are made."""
+    """Frames of a video, as decoded or after a resize.
+
+    Args:
+        video: its content key.
+        how: the resize, None for the decoder's own planes.
+        frames: source frames, in the order in which they are kept: see `picture_order`.
+        index: of the video.
+        codec: how they are stored, a name of `viewcache.store.CODECS` or ``ENCODED``; empty = it is chosen when they
+            are made.
+    """
     if how is None:
         size = index.native_bytes
         assert size is not None  # otherwise they were not to be had
@@ -39,6 +48,19 @@ def intermediate_recipe(
     bound = clip_bound(int(np.prod(shape)), len(frames))
     recipe = Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
     return recipe if not codec else replace(recipe, codec=codec, codec_is_chosen=True)
+
+
+def picture_order(frames: NDArray[np.int32], stride: int) -> NDArray[np.int32]:
+    """In which order pictures are packed in groups: for stride 2 all even frames, then all odd ones.
+
+    A clip needs the frames of one class only, so that it unpacks no others. Where the tasks' strides differ, their
+    greatest common divisor serves all of them.
+
+    Args:
+        frames: sorted and unique.
+        stride: of the clips that are made from them.
+    """
+    return frames[np.lexsort((frames, frames % max(1, stride)))]
 
 
 def intermediate_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:

@@ -387,14 +387,14 @@ class Dispatcher(Driver[str, Reservation]):
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
         self.chooser.learn(running)
-        codec = next((each.stored.codec for each in running.job.intermediates), "raw")
-        self._ledger.add_samples(dict(running.seconds), report.frames, running.made, codec, trial_rows(report.trials))
+        trials = trial_rows(report.trials)
+        self._ledger.add_samples(dict(running.seconds), report.frames, running.made, running.job.loads, trials)
         for copy in (each for each in running.held if each.key in report.damaged):
             _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():
             self._bad.add({key: self._take(running, key)}, why, failure)
-        self._ledger.add_silenced(report.silenced)
+        self._ledger.add_shortfalls(report.silenced, report.unpacked)
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)
         elif report.error:

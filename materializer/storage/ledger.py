@@ -82,6 +82,8 @@ class Ledger:
         """Tier → object → tick of its last read, where the catalog does not know it yet."""
         self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
         catalog.forget_leases()  # whoever had some belonged to an earlier run
+        self._unpacked: set[str] = set()
+        """Why pictures could not be packed, as far as it was said."""
         self._down: dict[str, float] = {}
         """Tiers that are passed over → until when, monotonic seconds."""
 
@@ -402,11 +404,21 @@ class Ledger:
             rows.append(IoSampleRow("store", bucket, codec, LOCAL, len(sizes), share, sum(sizes)))
         self._catalog.add_io_samples([*rows, *further])
 
-    def add_silenced(self, silenced: Mapping[str, str]) -> None:
-        """Record of what audio something is silent because its video is damaged: key → what is wrong."""
+    def add_shortfalls(self, silenced: Mapping[str, str], unpacked: Mapping[str, str]) -> None:
+        """Record what was made, but not as it should be; each is key → what is wrong.
+
+        Args:
+            silenced: audio of which something is silent because its video is damaged.
+            unpacked: pictures that are stored as pixels because they could not be packed; each reason is told once.
+        """
         for why, count in Counter(silenced.values()).items():
             _log.warning("%s: %d clips are silent there", why, count, extra={"action": "audio_silenced"})
             self._catalog.add_events([EventRow("error", None, count=count, detail=f"{BadVideo.kind}: {why}")])
+        for why in sorted({*unpacked.values()} - self._unpacked):
+            self._unpacked.add(why)
+            detail = f"kept pictures take more room than they need to: {why}"
+            _log.warning("%s", detail, extra={"action": "pictures_unpacked"})
+            self._catalog.add_events([EventRow("error", None, count=1, detail=f"{Broken.kind}: {detail}")])
 
     def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
         """Record why clips of a task were not made."""

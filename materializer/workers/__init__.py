@@ -3,9 +3,11 @@
 In the order of work:
 
 - ``job``: what a worker is asked and what it answers
+- ``encoding``: pictures packed in groups while they are decoded, and checked
 - ``intermediates``: a worker's view of intermediates
 - ``audio``: the audio of a job's clips, one pass over each track
 - ``remote_steps``: what op workers do of a job, several frames to a call
+- ``frame``: one frame and what has been made of it
 - ``make``: decode once, give every frame to all that need it
 - ``post``: a socket with messages on it
 - ``worker``: the body of a worker, process or thread

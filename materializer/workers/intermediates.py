@@ -1,17 +1,26 @@
-"""A worker's view of intermediates: what need not be decoded, read frame by frame (SAND §5.3)."""
+"""A worker's view of intermediates: what need not be decoded, read frame by frame (SAND §5.3).
 
-from collections.abc import Iterable
+Pictures that were packed in groups are unpacked forward, each group once where frames are asked for in `order`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import ChunkDamaged
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.lossless import decoder
 from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.recipe import Intermediate
+from viewcache.materializer.workers.encoding import pictures_of
 from viewcache.materializer.workers.job import Target
-from viewcache.store import aligned_empty
+from viewcache.store import Stored, aligned_empty, read_group, split_packets
+from viewcache.store.codec import ENCODED
 
 __all__ = ["IntermediateReader", "root_of"]
+
+Bytes = NDArray[np.uint8]
 
 
 def root_of(node: FrameStep | None) -> FrameStep | None:
@@ -21,21 +30,121 @@ def root_of(node: FrameStep | None) -> FrameStep | None:
     return node
 
 
+class _Pixels:
+    """One intermediate, a picture to a chunk."""
+
+    def __init__(self, target: Target, stored: Stored) -> None:
+        self._target, self._stored = target, stored
+        self._buffer = aligned_empty((1, *stored.shape[1:]))
+
+    def read(self, row: int) -> Bytes:
+        """A picture by its place in the object, valid until the next call."""
+        self._target.read_into(self._stored, self._buffer, [row])
+        picture: Bytes = self._buffer[0]
+        return picture
+
+
+class _Groups:
+    """One intermediate, a group of encoded pictures to a chunk."""
+
+    def __init__(self, target: Target, stored: Stored, index: VideoIndex) -> None:
+        self._target, self._stored = target, stored
+        native = len(stored.shape) == 2
+        self._decoder = decoder(stored.codec, pictures_of(stored.shape, index, native=native))
+        self._pictures: Iterator[Bytes] = iter(())
+        self._row, self._end = -1, -1
+        """The row that was read last, and where its group ends."""
+        self._last = np.empty(0, np.uint8)
+
+    def read(self, row: int) -> Bytes:
+        """A picture by its place in the object, valid until the next call."""
+        rows = self._stored.chunk_rows
+        if not self._row <= row < self._end:
+            first = row // rows * rows
+            self._row, self._end = -1, -1  # until all goes well
+            packets = split_packets(read_group(self._read, self._stored, row // rows))
+            end = min(first + rows, self._stored.shape[0])
+            if len(packets) != end - first:
+                raise ChunkDamaged(f"{self._stored.physical}: a group has {len(packets)} pictures, not {end - first}")
+            self._pictures, self._row, self._end = self._decoder.group(packets), first - 1, end
+        while self._row < row:
+            self._last = next(self._pictures)
+            self._row += 1
+        return self._last.reshape(self._stored.shape[1:])
+
+    def _read(self, stored: Stored, out: Bytes) -> None:
+        self._target.read_into(stored, out, [0])
+
+
+class _Source:
+    """One intermediate and where its frames are."""
+
+    def __init__(self, intermediate: Intermediate, target: Target, index: VideoIndex) -> None:
+        self.intermediate = intermediate
+        self._target, self._index = target, index
+        self._order = np.argsort(intermediate.frames, kind="stable")
+        self._frames = intermediate.frames[self._order]
+        self._reader: _Pixels | _Groups | None = None
+
+    @property
+    def is_encoded(self) -> bool:
+        return self.intermediate.stored.codec in ENCODED
+
+    def row(self, number: int) -> int | None:
+        """Where a frame is; None if it is not there."""
+        at = int(np.searchsorted(self._frames, number))
+        return int(self._order[at]) if at < len(self._frames) and self._frames[at] == number else None
+
+    def read(self, row: int) -> Bytes:
+        if self._reader is None:
+            stored = self.intermediate.stored
+            pixels = not self.is_encoded
+            self._reader = _Pixels(self._target, stored) if pixels else _Groups(self._target, stored, self._index)
+        return self._reader.read(row)
+
+
 class IntermediateReader:
     """The intermediates of one job."""
 
-    def __init__(self, target: Target, intermediates: Iterable[Intermediate]) -> None:
+    def __init__(self, target: Target, intermediates: Iterable[Intermediate], index: VideoIndex) -> None:
         """Read from where they lie; nothing is read yet."""
-        self._target = target
-        self._intermediates = {_operation(intermediate): intermediate for intermediate in intermediates}
+        self._sources: dict[FrameStep | None, list[_Source]] = {}
+        for each in intermediates:
+            self._sources.setdefault(_operation(each), []).append(_Source(each, target, index))
         self.damaged: list[str] = []
         """Keys of intermediates that could not be read."""
         self.loaded = 0
         """Frames."""
         self.loaded_bytes = 0
-        self._buffers: dict[FrameStep | None, NDArray[np.uint8]] = {}
 
-    def read(self, number: int, wanted: set[FrameStep | None]) -> dict[FrameStep | None, NDArray[np.uint8]]:
+    def order(self, due: Mapping[int, int]) -> list[int]:
+        """Frames in the order in which to read them: soonest due first, and all of one group at once, forward.
+
+        Args:
+            due: each frame that is wanted, and its priority: lower first.
+        """
+        # All is made from decoded pictures where they are. Those of several operations are mostly kept alike.
+        sources = self._sources.get(None) or next(iter(self._sources.values()), [])
+        places: dict[int, tuple[int, int, int]] = {}
+        for number in due:
+            for place, source in enumerate(sources):
+                row = source.row(number) if source.is_encoded else None
+                if row is not None:
+                    places[number] = place, row // source.intermediate.stored.chunk_rows, row
+                    break
+        first: dict[tuple[int, int], int] = {}
+        for number, (place, which, _) in places.items():
+            first[place, which] = min(due[number], first.get((place, which), due[number]))
+
+        def urgency(number: int) -> tuple[int, int, int, int]:
+            if number not in places:
+                return due[number], -1, -1, number
+            place, which, row = places[number]
+            return first[place, which], place, which, row
+
+        return sorted(due, key=urgency)
+
+    def read(self, number: int, wanted: set[FrameStep | None]) -> dict[FrameStep | None, Bytes]:
         """One frame out of the intermediates; empty if it must be decoded.
 
         Args:
@@ -46,9 +155,9 @@ class IntermediateReader:
             Pictures by the operation that made them: uint8 (bytes,), the decoder's planes, under None, from which all
             can be made; else (3,H,W) for each of ``wanted``. They are valid until the next call.
         """
-        if None in self._intermediates:
+        if self._sources.get(None):
             wanted = {None}
-        found: dict[FrameStep | None, NDArray[np.uint8]] = {}
+        found: dict[FrameStep | None, Bytes] = {}
         for node in wanted:
             picture = self._one(number, node)
             if picture is None:
@@ -56,27 +165,21 @@ class IntermediateReader:
             found[node] = picture
         return found
 
-    def _one(self, number: int, node: FrameStep | None) -> NDArray[np.uint8] | None:
-        intermediate = self._intermediates.get(node)
-        if intermediate is None:
-            return None
-        row = int(np.searchsorted(intermediate.frames, number))
-        if row == len(intermediate.frames) or intermediate.frames[row] != number:
-            return None
-        shape = (1, *intermediate.stored.shape[1:])
-        buffer = self._buffers.get(node)
-        if buffer is None:
-            buffer = self._buffers[node] = aligned_empty(shape)
-        try:
-            self._target.read_into(intermediate.stored, buffer, [row])
-        except ChunkDamaged:
-            self.damaged.append(intermediate.key)
-            del self._intermediates[node]
-            return None
-        self.loaded += 1
-        self.loaded_bytes += buffer.size
-        picture: NDArray[np.uint8] = buffer[0]
-        return picture
+    def _one(self, number: int, node: FrameStep | None) -> Bytes | None:
+        for source in list(self._sources.get(node, ())):
+            row = source.row(number)
+            if row is None:
+                continue
+            try:
+                picture = source.read(row)
+            except ChunkDamaged:
+                self.damaged.append(source.intermediate.key)
+                self._sources[node].remove(source)
+                continue
+            self.loaded += 1
+            self.loaded_bytes += picture.size
+            return picture
+        return None
 
 
 def _operation(intermediate: Intermediate) -> FrameStep | None:

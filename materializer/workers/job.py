@@ -26,7 +26,7 @@ OnScanned = Callable[[str, Scanned], None]
 class Target(Protocol):
     """Where a worker writes objects, and finds the intermediates that it starts from. A value that pickles."""
 
-    def write(self, key: str, array: np.ndarray, meta: ArrayMeta) -> Written:
+    def write(self, key: str, array: np.ndarray | list[np.ndarray], meta: ArrayMeta) -> Written:
         """Publish an object under its content key; see `write_object`."""
         ...
 
@@ -43,7 +43,7 @@ class FolderTarget:
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
 
-    def write(self, key: str, array: np.ndarray, meta: ArrayMeta) -> Written:
+    def write(self, key: str, array: np.ndarray | list[np.ndarray], meta: ArrayMeta) -> Written:
         """Write into the folder; raises as `write_object` does."""
         return write_object(self.root, key, array, meta, durable=self.durable)
 
@@ -80,6 +80,11 @@ class Job:
     def bound(self) -> int:
         """Most bytes that its objects can take together."""
         return sum(clip.bound for clip in self.clips)
+
+    @property
+    def loads(self) -> str:
+        """The codec of what it loads."""
+        return next((each.stored.codec for each in self.intermediates), "raw")
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -123,7 +128,7 @@ class Report:
     damaged: tuple[str, ...] = ()
     """Keys of intermediates that could not be read; their frames were decoded."""
     trials: tuple[Trial, ...] = ()
-    """What other codecs would have done."""
+    """What other codecs would have done, and what packing in groups took."""
     error: str = ""
     """Why the whole job failed (the disk is full, say); empty if it did not."""
     error_kind: str = ""
@@ -135,6 +140,8 @@ class Report:
     """Key → why, for objects on which an op worker failed."""
     silenced: dict[str, str] = field(default_factory=dict)
     """Key → what is wrong, for audio that was made and has silence for what the video has lost."""
+    unpacked: dict[str, str] = field(default_factory=dict)
+    """Key → why, for pictures that could not be packed in groups, so that they were stored as pixels."""
 
     def failures(self) -> Iterator[tuple[str, str, ViewcacheError | None]]:
         """Keys that cannot be made, why, and what their readers are told instead of that the video is bad."""

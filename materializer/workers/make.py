@@ -7,30 +7,26 @@ order in which the clips that need them are due: the most urgent clip is out fir
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from viewcache.errors import BadVideo, Broken, OpWorkerFailed, ViewcacheError
-from viewcache.materializer.clock import Clock
 from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to_rgb
+from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.media.source import OutOfReach, shown
-from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.audio import AudioMaker
+from viewcache.materializer.workers.encoding import Encoding, pictures_of, try_pictures
+from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.remote_steps import RemoteSteps
-from viewcache.store import ArrayMeta
+from viewcache.store import ENCODED, ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
-
-if TYPE_CHECKING:
-    from av import VideoFrame
 
 __all__ = ["make"]
 
@@ -55,70 +51,8 @@ class _Clip:
     """Source frames still to come."""
     waiting: int
     """How many of them have not been decoded; counted where op workers are to have several at a time."""
-
-
-class _PhaseClock(Clock):
-    """Of one job."""
-
-    converted = 0
-    """Conversions to RGB so far."""
-
-
-class _Frame:
-    """One frame and what has been made of it: each operation runs once, however many clips share it."""
-
-    def __init__(
-        self,
-        picture: "VideoFrame | None",
-        index: VideoIndex,
-        clock: _PhaseClock,
-        made: "dict[FrameStep | None, np.ndarray] | None" = None,
-    ):
-        """A decoded frame, or what was kept of it: then all that is asked for comes after ``made``."""
-        self._picture = picture
-        self._index = index
-        self._clock = clock
-        self._made: dict[FrameStep | None, np.ndarray] = made or {}
-
-    def at(self, node: FrameStep | None) -> np.ndarray:
-        """uint8 (3,H,W) after the chain that ends in ``node``."""
-        array = self._made.get(node)
-        if array is None:
-            array = self._made[node] = self._apply(node)
-        return array
-
-    def put(self, node: FrameStep, picture: np.ndarray) -> None:
-        """Note what an op worker made of it."""
-        self._made[node] = picture
-
-    def planes(self) -> np.ndarray:
-        """uint8 (bytes,): the decoder's own planes."""
-        return planes_of(self._decoded)
-
-    @property
-    def _decoded(self) -> "VideoFrame":
-        assert self._picture is not None  # `IntermediateReader.read` gave all that is wanted, or the planes
-        return self._picture
-
-    def _apply(self, node: FrameStep | None) -> np.ndarray:
-        rotation = self._index.rotation
-        if node is None:
-            array = to_rgb(self._decoded, rotation=rotation)
-            self._clock.converted += 1
-            self._clock.lap("convert")
-            return array
-        op, row = get(node.name), np.array(node.row, np.int32)
-        assert isinstance(op, FrameOp)  # grow() makes nodes of these only
-        if node.parent is None and isinstance(op, NativeOp):
-            # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
-            height, width, interpolation = op.target(node.params, row)
-            array = to_rgb(self._decoded, height, width, interpolation, rotation)
-            self._clock.converted += 1
-            self._clock.lap("convert")
-            return array
-        array = op.run(node.params, row, self.at(node.parent))
-        self._clock.lap("augment")
-        return array
+    encoding: Encoding | None = None
+    """Where its pictures go at once, if they are packed in groups."""
 
 
 class _Maker:
@@ -126,10 +60,12 @@ class _Maker:
 
     def __init__(self, job: Job, index: VideoIndex) -> None:
         self.job = job
-        self.clock = _PhaseClock(laps=job.laps)
+        self.clock = PhaseClock(laps=job.laps)
         self.index = index
         self.stats = DecodeStats()
-        self.trials: tuple[Trial, ...] = ()
+        self.trials: list[Trial] = []
+        self.tried = not job.trial
+        self.unpacked: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.failed_by_ops: dict[str, str] = {}
         self.returned: list[str] = []
@@ -138,7 +74,7 @@ class _Maker:
         self.roots: dict[int, set[FrameStep | None]] = {}
         """Source frame → first operations on the ways of all that is made of it."""
         self.open: dict[str, _Clip] = {}
-        self.kept = IntermediateReader(job.target, job.intermediates)
+        self.kept = IntermediateReader(job.target, job.intermediates, index)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
         self.audio = AudioMaker(job.uri, index)
         self.unheard = {recipe.key: recipe for recipe in job.clips if recipe.audio is not None}
@@ -158,7 +94,8 @@ class _Maker:
                 positions.setdefault(frame, []).append((t, node))
             leaves.append(_Leaf(leaf, positions))
         missing = {frame for leaf in leaves for frame in leaf.positions}
-        clip = _Clip(recipe, tree, leaves, missing, len(missing))
+        encoding = Encoding(recipe, self.index) if recipe.codec in ENCODED else None
+        clip = _Clip(recipe, tree, leaves, missing, len(missing), encoding)
         self.open[recipe.key] = clip
         for frame in missing:
             self.users.setdefault(frame, []).append(clip)
@@ -243,10 +180,10 @@ class _Maker:
         self.clock.lap("audio")
         self.failed |= self.audio.failed
 
-    def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, _Frame]]:
+    def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, Frame]]:
         """Every wanted frame: what is kept first, the rest decoded."""
         unkept = []
-        for number in sorted(self.due, key=lambda each: (self.due[each], each)):
+        for number in self.kept.order(self.due):
             made = self.kept.read(number, self.roots[number])
             self.clock.lap("load" if made else "decode")
             if not made:
@@ -256,7 +193,7 @@ class _Maker:
                 made = {node: picture.copy() for node, picture in made.items()}
             planes = made.pop(None, None)
             picture = None if planes is None else frame_from_planes(planes, self.index)
-            yield number, _Frame(picture, self.index, self.clock, made)
+            yield number, Frame(picture, self.index, self.clock, made)
             if stop():
                 return
         if not unkept:
@@ -265,29 +202,32 @@ class _Maker:
         order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
         for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):
             self.clock.lap("decode")
-            yield number, _Frame(picture, self.index, self.clock)
+            yield number, Frame(picture, self.index, self.clock)
         self.clock.lap("decode")
 
-    def _take(self, number: int, frame: _Frame) -> Iterator[Made]:
+    def _take(self, number: int, frame: Frame) -> Iterator[Made]:
         for clip in self.users.pop(number, ()):
             if clip.recipe.key not in self.open:
                 continue
             try:
                 self._fill(clip, number, frame)
-                array = None if clip.missing else self._finished(clip)
+                array = None if clip.missing or clip.encoding is not None else self._finished(clip)
             except OpWorkerFailed as failed:
                 if not failed.of_clip:
                     raise
                 self._drop(clip.recipe.key, failed)
                 continue
-            if array is not None:
+            if not clip.missing:
                 del self.open[clip.recipe.key]
-                yield self._store_clip(clip.recipe, array)
+                yield self._store_clip(clip, array)
 
-    def _fill(self, clip: _Clip, number: int, frame: _Frame) -> None:
+    def _fill(self, clip: _Clip, number: int, frame: Frame) -> None:
         for leaf in clip.leaves:
             for t, node in leaf.positions.get(number, ()):
                 picture = frame.planes() if clip.recipe.native else frame.at(node)
+                if clip.encoding is not None:
+                    clip.encoding.put(t, picture)
+                    continue
                 if leaf.array is None:
                     leaf.array = np.empty((len(leaf.tree.frames), *picture.shape), np.uint8)
                 if picture.shape != leaf.array.shape[1:]:
@@ -316,8 +256,9 @@ class _Maker:
             return OpWorkerFailed(f"{self.job.name}: an op worker made {made}", of_clip=True)
         return Broken(f"{self.job.name}: made {made}")
 
-    def _store_clip(self, recipe: Recipe, array: np.ndarray) -> Made:
+    def _store_clip(self, clip: _Clip, array: np.ndarray | None) -> Made:
         self.clock.lap("augment")
+        recipe = clip.recipe
         attributes: dict[str, object] = {
             "kind": str(recipe.kind),
             "frames": recipe.frames.tolist(),
@@ -327,7 +268,20 @@ class _Maker:
             index = self.index
             attributes |= {"pix_fmt": index.pix_fmt, "width": index.width, "height": index.height}
             attributes |= {"color_space": index.color_space_name, "color_range": index.color_range_name}
+        if clip.encoding is not None:
+            return self._store_packed(clip.encoding, recipe.key, attributes)
+        assert array is not None  # of all others it is made
         return self._store(recipe, array, attributes)
+
+    def _store_packed(self, encoding: Encoding, key: str, attributes: dict[str, object]) -> Made:
+        attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
+        packed = encoding.finished(attributes)
+        if encoding.failure:
+            self.unpacked[key] = encoding.failure
+        written = self.job.target.write(key, packed.parts, packed.meta(attributes))
+        self.trials += encoding.measured()
+        self.clock.lap("store")
+        return Made(key, written, *self.clock.take())
 
     def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object], element: str = "uint8") -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
@@ -335,8 +289,12 @@ class _Maker:
         meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes, element)
         written = self.job.target.write(recipe.key, array, meta)
         self.clock.lap("store")
-        if self.job.trial and not self.trials and recipe.audio is None:
-            self.trials = try_codecs(array[: recipe.chunk_shape[0]])
+        if not self.tried and recipe.audio is None:
+            self.tried = True
+            self.trials += try_codecs(array[: recipe.chunk_shape[0]])
+            if recipe.native or array.ndim == 4:
+                pictures = pictures_of(array.shape, self.index, native=recipe.native)
+                self.trials += try_pictures(pictures, array)
             self.clock.lap("trial")
         return Made(recipe.key, written, *self.clock.take())
 
@@ -394,13 +352,14 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         maker.failed,
         returned,
         damaged,
-        maker.trials,
+        tuple(maker.trials),
         error,
         kind,
         span,
         scanned,
         maker.failed_by_ops,
         maker.audio.silenced,
+        maker.unpacked,
     )
 
 

@@ -1,7 +1,7 @@
 -- Measured work: what each kind of operation costs on objects of each size.
 --   op: decode, convert, augment, store, load; of codecs that were tried: pack, unpack, and packed, whose bytes are what was left
 --   size_bucket: log2 of the bytes of one, rounded down
---   codec: of the objects that were made: raw, lz4 or zstd1
+--   codec: of the objects that were made, as in copies
 --   tier: where they were put
 --   n: how many packets (decode), frames (convert) or objects (the others)
 --   seconds: in all

@@ -1,0 +1,80 @@
+"""One frame of a job and what has been made of it: each operation runs once, however many clips share it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from viewcache.materializer.clock import Clock
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.pixels import planes_of, to_rgb
+from viewcache.materializer.ops import FrameOp, NativeOp, get
+from viewcache.materializer.planning.program import FrameStep
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+
+__all__ = ["Frame", "PhaseClock"]
+
+
+class PhaseClock(Clock):
+    """Of one job."""
+
+    converted = 0
+    """Conversions to RGB so far."""
+
+
+class Frame:
+    """One frame and what has been made of it: each operation runs once, however many clips share it."""
+
+    def __init__(
+        self,
+        picture: "VideoFrame | None",
+        index: VideoIndex,
+        clock: PhaseClock,
+        made: "dict[FrameStep | None, np.ndarray] | None" = None,
+    ):
+        """A decoded frame, or what was kept of it: then all that is asked for comes after ``made``."""
+        self._picture = picture
+        self._index = index
+        self._clock = clock
+        self._made: dict[FrameStep | None, np.ndarray] = made or {}
+
+    def at(self, node: FrameStep | None) -> np.ndarray:
+        """uint8 (3,H,W) after the chain that ends in ``node``."""
+        array = self._made.get(node)
+        if array is None:
+            array = self._made[node] = self._apply(node)
+        return array
+
+    def put(self, node: FrameStep, picture: np.ndarray) -> None:
+        """Note what an op worker made of it."""
+        self._made[node] = picture
+
+    def planes(self) -> np.ndarray:
+        """uint8 (bytes,): the decoder's own planes."""
+        return planes_of(self._decoded)
+
+    @property
+    def _decoded(self) -> "VideoFrame":
+        assert self._picture is not None  # `IntermediateReader.read` gave all that is wanted, or the planes
+        return self._picture
+
+    def _apply(self, node: FrameStep | None) -> np.ndarray:
+        rotation = self._index.rotation
+        if node is None:
+            array = to_rgb(self._decoded, rotation=rotation)
+            self._clock.converted += 1
+            self._clock.lap("convert")
+            return array
+        op, row = get(node.name), np.array(node.row, np.int32)
+        assert isinstance(op, FrameOp)  # grow() makes nodes of these only
+        if node.parent is None and isinstance(op, NativeOp):
+            # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
+            height, width, interpolation = op.target(node.params, row)
+            array = to_rgb(self._decoded, height, width, interpolation, rotation)
+            self._clock.converted += 1
+            self._clock.lap("convert")
+            return array
+        array = op.run(node.params, row, self.at(node.parent))
+        self._clock.lap("augment")
+        return array
