@@ -47,7 +47,10 @@ def intermediate_recipe(
         kind = ObjectKind.AUG
     bound = clip_bound(int(np.prod(shape)), len(frames))
     recipe = Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
-    return recipe if not codec else replace(recipe, codec=codec, codec_is_chosen=True)
+    if not codec:
+        return recipe
+    # The same pictures may be kept in two ways for a while: when the budget was changed, one is made from the other.
+    return replace(recipe, key=content_key("kept", bytes.fromhex(key), codec.encode()), codec=codec, codec_is_chosen=True)
 
 
 def picture_order(frames: NDArray[np.int32], stride: int) -> NDArray[np.int32]:

@@ -6,6 +6,7 @@ videos have several, one behind the other, since a worker holds one while it mak
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.program import Instruction
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.retention.horizon import Reach
-from viewcache.materializer.retention.intermediates import intermediate_recipe
+from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.retention.needs import VideoRows
 from viewcache.materializer.retention.ways import ClipKind, ToCome, Way
 
@@ -54,6 +55,8 @@ class Lasting:
         """Content keys; a video's place is its place among them."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
         self._part_bytes = min(most_bytes, MOST_PART_BYTES)
+        strides = (each.plan.task.sampling for each in plans)
+        self._stride = gcd(*(1 if sampling.by_time else sampling.frame_stride for sampling in strides))
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
         self._rows = [VideoRows(each, place) for each in whole]
         self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
@@ -89,6 +92,8 @@ class Lasting:
             one = intermediate_recipe(key, how, frames[:1], index)
             size = max(1, self._part_bytes // int(np.prod(one.shape)))
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
-            found = tuple(intermediate_recipe(key, how, part, index, codec) for part in parts)
+            found = tuple(
+                intermediate_recipe(key, how, picture_order(part, self._stride), index, codec) for part in parts
+            )
             self._known[place, how, codec] = found
         return found
