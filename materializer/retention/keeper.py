@@ -47,6 +47,9 @@ __all__ = ["Keeper"]
 
 _log = logging.getLogger("viewcache")
 
+FALLBACK = "zstd1"
+"""How pictures are written that could not be written as it was chosen (docs/design/0044)."""
+
 SEVERAL = 4
 """So many tasks may well share a budget."""
 
@@ -236,8 +239,15 @@ class Keeper:
     def _lying(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lasts and lies in the store, whichever generation it was made for, by the content key of the video."""
         found: dict[str, list[Kept]] = {}
-        for place, video in enumerate(lasting.videos):
-            for way in lasting.ways:
+        # Working out the keys of all ways of all videos would take long.
+        written: dict[int, set[tuple[str, str]]] = {}
+        for row in self._catalog.query("read_intermediates").to_pylist():
+            written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
+        for place, video in enumerate(lasting.videos if written else ()):
+            mine = written.get(lasting.video_id(place), set())
+            for way in lasting.ways if mine else ():
+                if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, FALLBACK)}):
+                    continue
                 recipes = lasting.recipes(place, way)
                 sizes = [self._size_of(each.key) for each in recipes]
                 there = [size for size in sizes if size is not None]
