@@ -193,7 +193,7 @@ def _train(args: Namespace, folder: str, policy: str, share: int) -> dict[str, A
         assert opened.owner.dispatcher is not None
         misses, decoded = (
             sum(opened.task(task).spent.misses for task in opened.tasks),
-            opened.owner.dispatcher.frames["decoded"],
+            opened.owner.dispatcher.tally.frames["decoded"],
         )
     # No clip is read twice, their crops are random: what comes again is the video, so that is what a replay keeps.
     order = "select video_id from uses join objects using (object_id) order by seq, task_id, position, sample"

@@ -202,7 +202,7 @@ def one(run: Run) -> Took:
             _consume(cache, run, took)
         pressure = dispatcher.chooser.pressure
         took.pressed_s = pressure.pressed_s if isinstance(pressure, _Watched) else 0.0
-        took.decoded = dispatcher.frames["decoded"]
+        took.decoded = dispatcher.tally.frames["decoded"]
         cache.close()
     took.wall_s, took.cpu_s = watch.wall_s, watch.cpu_s
     return took

@@ -163,7 +163,7 @@ def _caches(race: Race, groups: list[tuple[str, ...]]) -> Took:
         _side_by_side(loops, race, took)
         for cache in caches:
             assert cache.owner.dispatcher is not None
-            took.decoded += cache.owner.dispatcher.frames["decoded"]
+            took.decoded += cache.owner.dispatcher.tally.frames["decoded"]
             cache.close()
     took.wall_s, took.cpu_s = watch.wall_s, watch.cpu_s
     return took

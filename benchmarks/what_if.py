@@ -83,7 +83,7 @@ def read(run: Run) -> Counted:
         wall_s = time.perf_counter() - begun
         waited_s, uses = reader.spent.waited_s, reader.spent.hits + reader.spent.misses
         assert cache.owner.dispatcher is not None
-        packets, decode_s = cache.owner.dispatcher.frames["packets"], cache.owner.dispatcher.busy["decode"]
+        packets, decode_s = cache.owner.dispatcher.tally.frames["packets"], cache.owner.dispatcher.tally.busy["decode"]
     each = uses / run.epochs
     later = sum(hits[1:]) / each / (run.epochs - 1)
     return Counted(hits[0] / each, later, packets, decode_s, waited_s / wall_s)

@@ -83,6 +83,27 @@ class MemoryHandle:
             f"same user?"
         )
 
+    @contextlib.contextmanager
+    def writable(self) -> Iterator[int]:
+        """The file, open for writing into a place that the owner has given to this process.
+
+        Raises:
+            Broken: the memory is gone, or the kernel does not let this process write to it.
+        """
+        file, reason = -1, "it is gone, and another file has its number"
+        try:
+            if self._is(os.stat(self.path)):
+                file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+        try:
+            if file < 0 or not self._is(os.fstat(file)):
+                raise Broken(f"cannot write into the memory of process {self.pid}: {reason}; is its cache still open?")
+            yield file
+        finally:
+            if file >= 0:
+                os.close(file)
+
     def _is(self, found: os.stat_result) -> bool:
         return (found.st_dev, found.st_ino) == (self.device, self.inode)
 
@@ -264,6 +285,11 @@ class Arena(MemoryReader):
             with self._lock:
                 claim.region.claims -= 1
                 self._drop_unused(claim.region)
+
+    def settle(self, claim: Claim) -> None:
+        """Wait for those who copy from a claim just now: its places are about to be written again."""
+        with self._lock:
+            self._unread.wait_for(lambda: not claim.readers)
 
     def read_claim(self, claim: Claim, stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None = None) -> None:
         """`read` of an object that lies in this claim, from the mapping; nothing is given back meanwhile."""

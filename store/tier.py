@@ -23,10 +23,14 @@ from viewcache.store.groups import read_group
 from viewcache.store.shard_reader import FoundObject, Stored, read_each
 from viewcache.store.shard_writer import Written
 
-__all__ = ["LOCAL", "MEMORY", "REMOTE", "Tier", "another", "copy_object"]
+__all__ = ["LOCAL", "MEMORY", "PASSING", "REMOTE", "Tier", "another", "copy_object"]
 
 MEMORY, LOCAL, REMOTE = "memory", "local", "remote"
 """Names of the tiers, the fastest first. Objects are made in the local one."""
+
+PASSING = "passing"
+"""Where clips lie that go from a worker to their one reader: no tier of a configuration, and the catalog has no rows of
+it."""
 
 Bytes = NDArray[np.uint8]
 T = TypeVar("T")

@@ -95,6 +95,26 @@ METRICS = (
     Metric("viewcache_store_budget_bytes", "Bytes that a tier may take.", _tier("budget"), ("tier",), "By"),
     Metric("viewcache_store_objects", "Objects in the store.", _one("objects")),
     Metric(
+        "viewcache_passing_used_bytes",
+        "Memory that clips take on their way from workers to readers, with places that wait for a clip.",
+        lambda now: [((), now.passing.used + now.passing.reserved)],
+        (),
+        "By",
+    ),
+    Metric(
+        "viewcache_passing_budget_bytes",
+        "Memory that such clips may take: a quarter of `cache.memory`.",
+        lambda now: [((), now.passing.budget)],
+        (),
+        "By",
+    ),
+    Metric(
+        "viewcache_objects_passed_total",
+        "Objects of those made that went to their reader through memory and were never stored.",
+        _work("passed"),
+    ),
+    Metric("viewcache_passed_bytes_total", "Raw bytes of these.", _work("passed_bytes"), (), "By"),
+    Metric(
         "viewcache_evictions_total",
         "Objects that left a tier: `evict` for room, `rebuild` for damage.",
         lambda now: now.evictions.items(),

@@ -343,6 +343,7 @@ class CountersOf(Answer, tag="counters_of"):
 
     tasks: dict[str, TaskCountsOf]
     tiers: dict[str, TierOf]
+    passing: TierOf
     objects: int
     evictions: tuple[EvictedOf, ...]
     readers_waiting: int

@@ -26,6 +26,7 @@ def snapshot_of(counters: answers.CountersOf) -> Snapshot:
     fields = msgspec.structs.asdict(counters)
     fields["tasks"] = {name: TaskCounts(**msgspec.structs.asdict(each)) for name, each in counters.tasks.items()}
     fields["tiers"] = {name: TierBytes(**msgspec.structs.asdict(each)) for name, each in counters.tiers.items()}
+    fields["passing"] = TierBytes(**msgspec.structs.asdict(counters.passing))
     fields["evictions"] = {(each.tier, each.reason): each.objects for each in counters.evictions}
     return Snapshot(**fields)
 

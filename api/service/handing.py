@@ -23,11 +23,11 @@ from viewcache.materializer.scheduling.work import READ_TRIES
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import Stored
 from viewcache.store.memory import MemoryTier
-from viewcache.store.tier import LOCAL, MEMORY
+from viewcache.store.tier import LOCAL, MEMORY, PASSING
 
 __all__ = ["READ_BY_CLIENTS", "Handing", "fetched_of"]
 
-READ_BY_CLIENTS = (MEMORY, LOCAL)
+READ_BY_CLIENTS = (PASSING, MEMORY, LOCAL)
 """Tiers that clients read themselves."""
 
 HELD_SHARE = 4
@@ -50,12 +50,17 @@ class Handing:
 
     def tiers(self) -> tuple[str, ...]:
         """Names of what clients read themselves, the memory for all else last."""
-        return (*(name for name in READ_BY_CLIENTS if name in self._cache.tiers), TRANSIT)
+        tiers = self._cache.owner.tiers
+        passing = () if tiers.passing is None else (PASSING,)
+        return (*passing, *(name for name in READ_BY_CLIENTS if name in tiers), TRANSIT)
 
     def descriptor(self, tier: str) -> int:
         """A new descriptor by which clients read a tier: of its folder, or of its memory; the caller closes it."""
         if tier == TRANSIT:
             return self.transit().descriptor()
+        passing = self._cache.owner.tiers.passing
+        if tier == PASSING and passing is not None:
+            return passing.descriptor()
         found = self._cache.tiers[tier]
         if isinstance(found, MemoryTier):
             return found.descriptor()

@@ -190,7 +190,7 @@ class Cache(CacheReads):
 
     def busy_seconds(self) -> dict[str, float]:
         """Seconds that workers were busy since the cache was opened, by stage: decode, convert, augment, store."""
-        return dict(self.owner.dispatcher.busy) if self.owner.dispatcher is not None else {}
+        return dict(self.owner.dispatcher.tally.busy) if self.owner.dispatcher is not None else {}
 
     def snapshot(self) -> Snapshot:
         """All counters, now; a closed cache goes on saying what it had counted."""

@@ -9,6 +9,7 @@ from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.snapshot import Snapshot, TaskCounts, TierBytes
+from viewcache.store import Budget
 
 __all__ = ["counted"]
 
@@ -25,12 +26,13 @@ def counted(
     held = {name: tiers[name] for name in tiers.names()}
     return Snapshot(
         tasks={name: _counts(each) for name, each in spent.items()},
-        tiers={name: TierBytes(tier.used_bytes, tier.reserved_bytes, tier.budget_bytes) for name, tier in held.items()},
+        tiers={name: _bytes_of(tier) for name, tier in held.items()},
+        passing=_bytes_of(tiers.passing),
         objects=len(ledger),
         evictions=dict(ledger.gone),
         readers_waiting=0 if dispatcher is None else dispatcher.evictor.waiting(),
-        worker_seconds={} if dispatcher is None else dict(dispatcher.busy),
-        work={} if dispatcher is None else dict(dispatcher.frames),
+        worker_seconds={} if dispatcher is None else dict(dispatcher.tally.busy),
+        work={} if dispatcher is None else dict(dispatcher.tally.frames),
         jobs=observer.jobs,
         jobs_running=observer.running,
         jobs_died=observer.deaths,
@@ -38,6 +40,12 @@ def counted(
         planning_s=dict(observer.planning_s),
         catalog_backlog=catalog.backlog(),
     )
+
+
+def _bytes_of(place: Budget | None) -> TierBytes:
+    if place is None:
+        return TierBytes(0, 0, 0)
+    return TierBytes(place.used_bytes, place.reserved_bytes, place.budget_bytes)
 
 
 def _counts(spent: Spent) -> TaskCounts:

@@ -72,7 +72,7 @@ class AheadOfTime:
         clips = self.dispatcher.counts([active for _, active in self.works])
         # Beside readers the dispatcher may never be idle.
         all_made = clips["ready"] + clips["failed"] == sum(len(active.plan) for _, active in self.works)
-        return over or all_made, Making(clips, self.predicted, measured, self.dispatcher.failure)
+        return over or all_made, Making(clips, self.predicted, measured, self.dispatcher.tally.failure)
 
     def end(self) -> None:
         """Make no more of it but for who reads it; harmless when done twice."""
@@ -81,7 +81,7 @@ class AheadOfTime:
 
 def _worked(dispatcher: Dispatcher) -> Forecast:
     """What the workers have done since the cache was opened, in the terms of a forecast."""
-    busy, frames = dispatcher.busy, dispatcher.frames
+    busy, frames = dispatcher.tally.busy, dispatcher.tally.frames
     return Forecast(
         packets=frames["packets"],
         frames=frames["converted"],

@@ -361,7 +361,8 @@ class Owner:
                 workers, memory = cache.worker_count, cache.memory_bytes
                 pool = start_pool(cache, self.observer)
                 target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE)
-                settings = DispatcherSettings(target, self._codecs, job_bytes(memory, workers), self._reserve(), memory)
+                most, reserve, cost = job_bytes(memory, workers), self._reserve(), self.keeper.cost
+                settings = DispatcherSettings(target, self._codecs, most, reserve, memory, cost)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves = Moves()
                 on_bad, found = self._on_bad, self._on_scanned

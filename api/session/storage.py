@@ -1,5 +1,6 @@
 """Where an open cache keeps its bytes: its tiers, opened and made to agree with the catalog, and the ledger of them."""
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -7,16 +8,22 @@ from dataclasses import dataclass
 from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TierRow
-from viewcache.errors import ViewcacheError
+from viewcache.errors import BadInput, Full, ViewcacheError
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.recover import Recovery, recover
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.store import LocalTier, Tier, open_tier
+from viewcache.store.passing import PassingMemory
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Storage", "forget_volatile", "open_storage", "shrink"]
+__all__ = ["Storage", "forget_volatile", "open_storage", "passing_memory", "shrink"]
+
+_log = logging.getLogger("viewcache.storage")
+
+PASSING_SHARE = 4
+"""The part of ``cache.memory`` that clips may take at most on their way from workers to readers: one of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +79,25 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             tier.close()
         raise
     catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
-    tiers = Tiers(opened, ledger)
+    tiers = Tiers(opened, ledger, passing_memory(config.cache.memory_bytes))
     for tier in opened:
         if tier.away:
             tiers.leave_alone(tier.name, recovered=not recovery.result.walked)
     shrink(tiers, ledger)
     return Storage(config, ledger, tiers, recovery)
+
+
+def passing_memory(memory_bytes: int) -> PassingMemory | None:
+    """Memory for clips that are read once and not stored; None where the system gives none, so that all are stored.
+
+    Args:
+        memory_bytes: that workers and such clips may take together.
+    """
+    try:
+        return PassingMemory(memory_bytes // PASSING_SHARE)
+    except (BadInput, Full) as error:
+        _log.info("all clips are stored, none passes through memory: %s", error, extra={"action": "passing_none"})
+        return None
 
 
 def forget_volatile(catalog: Catalog, tiers: Tiers) -> None:

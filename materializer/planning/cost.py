@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.ladder import Ladder
-from viewcache.store.tier import LOCAL
+from viewcache.store.tier import LOCAL, PASSING
 
 __all__ = ["CostModel"]
 
@@ -39,6 +39,8 @@ class CostModel:
     """Writing an object, per raw byte."""
     load_s_per_byte: float = 0.3e-9
     """Reading an object, checksums and unpacking included, per raw byte."""
+    pass_s_per_byte: float = 0.4e-9
+    """A clip from the worker to its one reader through memory, instead of storing and loading it, per raw byte."""
     ladder: Ladder = field(default_factory=Ladder)
     """What each way of writing pictures down takes beside that."""
 
@@ -66,6 +68,9 @@ class CostModel:
             if row.op not in ("store", "load") or (row.tier == LOCAL and codec in ("auto", row.codec)):
                 seconds[row.op] = seconds.get(row.op, 0.0) + row.seconds
                 size[row.op] = size.get(row.op, 0) + row.bytes
+            elif row.tier == PASSING:
+                seconds["pass"] = seconds.get("pass", 0.0) + row.seconds
+                size["pass"] = size.get("pass", 0) + (row.bytes if row.op == "load" else 0)
         found: dict[str, float] = {}
         for name in _rates():
             op, unit = name.split("_")[0], name.split("_")[-1]

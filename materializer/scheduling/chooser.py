@@ -1,9 +1,10 @@
 """Applies the rules of who is next to what stands on the board, with the memory and the patience of one dispatcher."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.pressure import Pace, Pressure, allowance, in_use
 from viewcache.materializer.scheduling.rules import NextJob, Patience, abandoned, next_job, preempt, preemptible
@@ -29,7 +30,9 @@ class DispatcherSettings:
     demand_reserve: int
     """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
     memory_bytes: int = 8 << 30
-    """Most raw bytes that all jobs hold in memory."""
+    """Most raw bytes that all jobs hold in memory, and the clips that pass through it."""
+    cost: Callable[[], CostModel] = CostModel
+    """Says what work costs, as far as it was measured."""
 
 
 class Chooser:
@@ -39,7 +42,7 @@ class Chooser:
         """Choose from what stands on the board, within the settings' memory; ``pressure`` says when that is short."""
         self._board = board
         self._job_bytes = settings.job_bytes
-        self._declared_bytes = 0
+        self._declared_bytes = self._passing_bytes = 0
         self._pace = Pace()
         self.patience = Patience()
         self.pressure = pressure or Pressure(settings.memory_bytes)
@@ -68,15 +71,16 @@ class Chooser:
 
     # Memory --------------------------------------------------------------------------------------------------------
 
-    def measure(self, held: Iterable[Held], running: Mapping[int, Running]) -> None:
-        """Take in what workers hold now, and what their jobs declare."""
+    def measure(self, held: Iterable[Held], running: Mapping[int, Running], passing_bytes: int) -> None:
+        """Take in what workers hold now, what their jobs declare, and what passes through memory."""
         declared = {number: each.declared for number, each in running.items()}
         self._declared_bytes = sum(declared.values())
-        self.pressure.note(in_use(held, declared))
+        self._passing_bytes = passing_bytes
+        self.pressure.note(in_use(held, declared) + passing_bytes)
 
     def allowance(self, least: int, *, demanded: bool) -> int:
         """Most raw bytes that a new job may hold, given what it cannot do without; 0 = it must wait for others."""
-        limit, most = self.pressure.limit_bytes, self._job_bytes
+        limit, most = self.pressure.limit_bytes - self._passing_bytes, self._job_bytes
         return allowance(limit, self._declared_bytes, most, least, demanded=demanded)
 
     def learn(self, running: Running) -> None:

@@ -154,6 +154,10 @@ class Board(State[str]):
         for each in (work, *(each for each in self.ahead if each.task_id == work.task_id and each is not work)):
             each.at(*positions)
 
+    def is_read(self, task_id: int) -> bool:
+        """Whether a reader of a task has moved on, and has not left; the lock is held."""
+        return task_id in self._positions and task_id not in self.gone
+
     def next_needed(self, count: int) -> list[str]:
         """Keys of the next objects of all look-ahead, the soonest first; the lock is held."""
         needs = sorted((each for work in self.ahead for each in work.next_needed(count)), key=lambda each: each[0])

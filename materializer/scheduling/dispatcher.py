@@ -20,18 +20,18 @@ from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSetting
 from viewcache.materializer.scheduling.demand import Board, Fetched
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.evictor import Evictor
-from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.moves import Moves
+from viewcache.materializer.scheduling.passing import Passing
 from viewcache.materializer.scheduling.rules import NextJob, Wanted, missing_keys, next_ahead
-from viewcache.materializer.scheduling.running import Running, by_work, describe, makeable, no_room, sweep
+from viewcache.materializer.scheduling.running import Running, Tally, begin, by_work, makeable, no_room, salvaged, sweep
 from viewcache.materializer.scheduling.work import Position, RowState, Work
-from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD, Observer
 from viewcache.materializer.workers.job import Made, OnScanned, Report
 from viewcache.materializer.workers.pool import Event, Pool
-from viewcache.store import Reservation, find_written
+from viewcache.store import Reservation
+from viewcache.store.passing import Passage
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Dispatcher", "DispatcherSettings"]
@@ -46,7 +46,7 @@ IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
 
-class Dispatcher(Driver[str, Reservation]):
+class Dispatcher(Driver[str, Reservation | Passage]):
     """Makes objects when they are needed, or before. Thread-safe.
 
     ``on_bad_clip`` is asked what to do about rows whose video cannot give them; it may substitute another video (and
@@ -82,6 +82,9 @@ class Dispatcher(Driver[str, Reservation]):
         """Makes room."""
         self.chooser = (chooser or Chooser)(board, settings)
         """Who is next."""
+        short = partial(getattr, self.chooser.pressure, "on")
+        self.passing = Passing(tiers.passing, ledger, board, self.evictor, self._works, settings.cost, short)
+        """Clips that are read once and not stored."""
         self.full = False
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -100,12 +103,8 @@ class Dispatcher(Driver[str, Reservation]):
         """Of these, how often a policy has answered, which changes nothing in what it would answer now."""
         self._tier_moves = moves
         """Objects on their way between tiers; None where nothing moves them."""
-        self.failure = ""
-        """Why the last job failed as a whole (the disk is full, say); empty when it did not."""
-        self.busy: Counter[str] = Counter()
-        """Worker seconds by stage since the start."""
-        self.frames: Counter[str] = Counter()
-        """Packets fed, frames decoded and wanted, objects made and their raw bytes since the start."""
+        self.tally = Tally()
+        """What workers have done."""
 
     # What readers call ---------------------------------------------------------------------------------------------
 
@@ -140,6 +139,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _give_back(self, copies: list[Copy]) -> None:
         self._ledger.release(copies)
+        self.passing.had(copies)
         if not self._closing and (self._board.is_waited_on() or not copies):
             self.pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
@@ -164,6 +164,7 @@ class Dispatcher(Driver[str, Reservation]):
         """Make nothing ahead for a task any more; jobs that only it wanted are given up."""
         with self._board.changed:
             self._board.withdraw(task_id)
+            self.passing.left()
             self._wake()
 
     def guard(self) -> AbstractContextManager[object]:
@@ -174,6 +175,7 @@ class Dispatcher(Driver[str, Reservation]):
         """Note where the readers of some work's task are now."""
         with self._board.changed:
             self._board.reached(work, positions)
+            self.passing.moved_on()
             self._wake()
 
     def wait_idle(self, timeout_s: float) -> bool:
@@ -206,7 +208,7 @@ class Dispatcher(Driver[str, Reservation]):
         clean = self.pool.close()
         for running in list(self._running.values()):
             self._salvage(running)
-            self._release(running)
+            running.release(self._ledger)
         return sweep(self._tier) and clean
 
     def _wake(self) -> None:
@@ -259,6 +261,7 @@ class Dispatcher(Driver[str, Reservation]):
                 for event in [*again, *events]:
                     self._handle(event)
                 self._bad.ask_again()
+                self.passing.rest()
         except BaseException as error:
             # Whatever it is, readers must not wait for ever.
             _log.exception("the dispatcher stopped", extra={"action": "dispatcher_stopped"})
@@ -268,6 +271,7 @@ class Dispatcher(Driver[str, Reservation]):
         if not self._tier.is_counted():  # who looks for room would evict
             return
         self._choosing = True
+        self.passing.learn()
         try:
             # Each object that a worker has made leads here, and most of the time every worker is busy.
             may_give = self._board.is_waited_on() or self.pool.busy < self.pool.size
@@ -281,7 +285,7 @@ class Dispatcher(Driver[str, Reservation]):
                     self._board.changed.notify_all()
 
     def _choose(self, *, only_soon: bool) -> NextJob[str] | None:
-        self.chooser.measure(self.pool.held(), self._running)
+        self.chooser.measure(self.pool.held(), self._running, self.passing.bytes)
         return self.chooser.next(ahead=not self.full, only_soon=only_soon)
 
     def _has_worker(self, choice: NextJob[str]) -> bool:
@@ -317,15 +321,15 @@ class Dispatcher(Driver[str, Reservation]):
         self.undecided |= self.evictor.evict(need, before_s, occasion=occasion)
 
     def _describe(
-        self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation]
+        self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation | Passage]
     ) -> int:
         self._jobs += 1
-        intermediates, held = hold_intermediates(self._ledger, map(makeable, wanted.values()))
-        target, codecs, urgent = self._settings.target, self._settings.codecs, missing_keys(self._board)
+        codecs, urgent = self._settings.codecs, missing_keys(self._board)
         trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
-        job = describe(self._jobs, wanted, target, codecs.for_recipe, intermediates, urgent, trial=trial)
-        self._running[job.number] = Running(job, wanted, promises, held)
-        return job.number
+        target_of, codec_of = partial(self.passing.target, self._settings.target), codecs.for_recipe
+        running = begin(self._jobs, wanted, promises, self._ledger, target_of, codec_of, urgent, trial=trial)
+        self._running[self._jobs] = running
+        return self._jobs
 
     def _submit(self, number: int) -> bool:
         running = self._running[number]
@@ -340,9 +344,9 @@ class Dispatcher(Driver[str, Reservation]):
     def _not_begun(self, running: Running, error: Full) -> None:
         """No worker could be started: jobs that are on go on; if there are none, readers are told and may ask again."""
         _log.warning("%s", error, extra={"action": "worker_not_started"})
-        self._release(running)
+        running.release(self._ledger)
         self._end(running, full=True)
-        self.failure = str(error)
+        self.tally.failure = str(error)
         if not self._running:
             for work, rows in running.left():
                 self._board.fail(work, rows, error)
@@ -365,30 +369,30 @@ class Dispatcher(Driver[str, Reservation]):
             self._died(running, event.reason)
 
     def _made(self, running: Running, made: Made) -> None:
-        counted = made.written.existed and self._ledger.has(made.key)
-        running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
+        passage = running.passages.pop(made.key, None)
+        if passage is None:
+            counted = made.written.existed and self._ledger.has(made.key)
+            running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
         wanted = self._take(running, made.key)
         making, row = makeable(wanted)
         self._board.arrived(made.key, running.took(made))  # before readers can find it
-        self._ledger.add(making.copy(made, row), made.written)
-        self.frames.update(objects=1, object_bytes=made.written.raw_bytes)
-        self.busy.update(made.seconds)
+        if passage is None:
+            self._ledger.add(making.copy(made, row), made.written)
+        else:
+            running.passed.add(made.key)
+            self.passing.arrived(passage, making.copy(made, row), made.written)
+        self.tally.made(made, passes=passage is not None)
         for work, rows in by_work(wanted):
             self._board.mark(work, rows, RowState.READY)
 
     def _ended(self, running: Running, report: Report) -> None:
         if report.scanned is not None:
             self._on_scanned(running.job.video_key, report.scanned)  # before its clips are planned or asked for again
-        self._release(running)
-        self.failure = "" if report.error_kind == BadVideo.kind else report.error
+        running.release(self._ledger)
+        self.tally.ended(running, report, self._ledger)
         if not report.error:
             self._tries.pop(running.job.video_key, None)
-        self.busy.update(report.seconds)
-        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
-        running.seconds.update(report.seconds)
         self.chooser.learn(running)
-        trials = trial_rows(report.trials)
-        self._ledger.add_samples(dict(running.seconds), report.frames, running.made, running.job.loads, trials)
         for copy in (each for each in running.held if each.key in report.damaged):
             _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
             self.evictor.damaged(copy)
@@ -397,13 +401,15 @@ class Dispatcher(Driver[str, Reservation]):
         self._ledger.add_shortfalls(report.silenced, report.unpacked)
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)
+        elif report.error and running.passages:
+            self.passing.failed(report.error)
         elif report.error:
             error = report.failure
             _log.error("job failed: %s", error, extra={"action": "job_failed"})
             for work, rows in running.left():
                 self._ledger.add_error(work.task_id, len(rows), error)
                 self._board.fail(work, rows, error)
-        self._end(running, full=bool(report.error))
+        self._end(running, full=bool(report.error) and not running.passages)
 
     def _take(self, running: Running, key: str) -> list[Wanted[str]]:
         """Who wants a key of a job, which has nothing more to do with it."""
@@ -417,7 +423,7 @@ class Dispatcher(Driver[str, Reservation]):
 
     def _died(self, running: Running, reason: str) -> None:
         self._salvage(running)
-        self._release(running)
+        running.release(self._ledger, certain=False)
         sweep(self._tier)
         job = running.job
         self._tries[job.video_key] += 1
@@ -428,16 +434,8 @@ class Dispatcher(Driver[str, Reservation]):
         self._end(running, full=False)
 
     def _salvage(self, running: Running) -> None:
-        """Take in what a worker published but did not live to say: it lies there and must be counted."""
-        for key in list(running.wanted):
-            written = None if self._ledger.has(key) else find_written(self._tier.root, key)
-            if written is not None:
-                self._made(running, Made(key, written, {}))
-
-    def _release(self, running: Running) -> None:
-        for reservation in running.reservations.values():
-            reservation.release()
-        self._ledger.release(running.held)
+        for made in salvaged(running, self._ledger, self._tier.root):
+            self._made(running, made)
 
     def _end(self, running: Running, *, full: bool) -> None:
         """What was not made is planned again; after an error look-ahead waits for a reader to move on."""

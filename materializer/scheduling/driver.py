@@ -5,16 +5,27 @@ What differs between the two (workers, room, time) is what a driver says; the or
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
-from viewcache.materializer.scheduling.rules import NextJob, State, Wanted, fits, need_of, worth_making
+from viewcache.materializer.scheduling.rules import (
+    Candidate,
+    Need,
+    NextJob,
+    State,
+    Wanted,
+    fits,
+    need_of,
+    worth_making,
+)
 from viewcache.materializer.scheduling.work import Key, RowState
 
 __all__ = ["Driver"]
 
 Promise = TypeVar("Promise")
 Promised = TypeVar("Promised", covariant=True)
+Given = TypeVar("Given")
 
 
 class Space(Protocol[Promised]):
@@ -28,6 +39,21 @@ class Space(Protocol[Promised]):
         """Promise bytes to an object; None if they are not free any more."""
 
 
+class Passes(Protocol[Key, Given]):
+    """What passes through memory instead of going there."""
+
+    def of_job(
+        self, choice: NextJob[Key], candidates: list[Candidate[Key]], memory: int
+    ) -> tuple[list[Candidate[Key]], dict[Key, Given]]:
+        """What a job can make, without what is better made later; and places in memory for what passes.
+
+        The driver's lock is held. Of ``memory`` raw bytes at most; 0 asks for no places.
+        """
+
+    def unused(self, places: Iterable[Given]) -> None:
+        """Places that no job has taken are given back."""
+
+
 class Driver(ABC, Generic[Key, Promise]):
     """Gives jobs to workers. One thread runs `give_jobs`."""
 
@@ -35,6 +61,7 @@ class Driver(ABC, Generic[Key, Promise]):
     lock: AbstractContextManager[object]
     """Guards the state."""
     space: Space[Promise]
+    passing: Passes[Key, Promise]
     demand_reserve: int
     """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
     full: bool
@@ -91,14 +118,31 @@ class Driver(ABC, Generic[Key, Promise]):
         if not memory:
             return None
         with self.lock:
-            candidates = worth_making(self.state, choice)
-            need = need_of(self.state, choice, candidates, memory, self.demand_reserve)
-        evicted = False
+            candidates, passing = self.passing.of_job(choice, worth_making(self.state, choice), memory)
+            need = need_of(self.state, choice, candidates, memory, self.demand_reserve, passing.keys())
+        taken: dict[Key, Promise] = {}
+        try:
+            number, taken = self._begin(choice, candidates, need, passing, memory)
+        finally:
+            self.passing.unused(place for key, place in passing.items() if key not in taken)
+        return number
+
+    def _begin(
+        self,
+        choice: NextJob[Key],
+        candidates: Sequence[Candidate[Key]],
+        need: Need,
+        passing: Mapping[Key, Promise],
+        memory: int,
+    ) -> tuple[int | None, dict[Key, Promise]]:
+        """Make room for a job and describe it; its number, None if there is no room, and what was promised to it."""
+        evicted = waits = False
         for size in need.sizes:
-            if self.space.free_bytes < size + need.keep_free:
+            if size and self.space.free_bytes < size + need.keep_free:
                 self._make_room(size + need.keep_free, need.before_s, choice)
                 evicted = True
-            if self.space.free_bytes >= size + need.keep_free or (self.undecided and not choice.demanded):
+            waits = self.undecided and not choice.demanded and size > 0
+            if not size or self.space.free_bytes >= size + need.keep_free or waits:
                 break  # less would be made for readers only: one decode for all of it is worth waiting for an answer
         wanted_free = size + need.keep_free + need.beside
         if need.beside and size + need.keep_free <= self.space.free_bytes < wanted_free:
@@ -106,19 +150,21 @@ class Driver(ABC, Generic[Key, Promise]):
         with self.lock:
             room = self.space.free_bytes - need.keep_free
             if room < size:
-                return None
+                if waits or passing.keys().isdisjoint(map(choice.work.key, choice.rows)):
+                    return None, {}
+                room = 0  # what passes through memory needs none
             if evicted:  # what has left may be worth making
-                candidates = worth_making(self.state, choice)
-            wanted, promises = fits(self.state, candidates, self.space.reserve, room, memory)
+                candidates, _ = self.passing.of_job(choice, worth_making(self.state, choice), 0)
+            wanted, promises = fits(self.state, candidates, self.space.reserve, max(0, room), memory, passing)
             if not wanted:
-                return None
+                return None, {}
             for same in wanted.values():
                 for work, row in same:
                     work.set_state(row, RowState.MAKING)
             number = self._describe(choice, wanted, promises)
             self.state.jobs[number] = wanted
             self.state.objects.making.update(dict.fromkeys(wanted, number))
-        return number
+        return number, promises
 
     def _put_back(self, number: int) -> None:
         """What a job was to make and has not made is planned again; the lock is held."""

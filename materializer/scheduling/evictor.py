@@ -123,6 +123,17 @@ class Evictor:
         """Let copies of one tier leave it, unless somebody reads them."""
         self._leave(sum(copy.bytes for copy in copies), lambda: self._ledger.leave(copies))
 
+    def passed(self, copies: list[Copy]) -> list[Copy]:
+        """Give up copies that have passed through memory, unless somebody reads them; returns those that are gone."""
+        gone: list[Copy] = []
+
+        def forget() -> list[Copy]:
+            gone.extend(self._ledger.passed(copies))
+            return gone
+
+        self._leave(None, forget)
+        return gone
+
     def damaged(self, copy: Copy) -> None:
         """Give up a copy whose bytes are not what they were; whoever needs it has it made again."""
         with self._board.changed:  # no job may make the object again before its old bytes are gone

@@ -242,6 +242,10 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         """Whether a row is needed so soon that what is needed later may be evicted for it."""
         return Schedule.is_soon(self, self.clip_of(row))
 
+    def is_unkept(self, row: int) -> bool:
+        """Whether it was decided that a row's object is made shortly before it is read, and not kept."""
+        return Schedule.is_unkept(self, self.clip_of(row))
+
     def keep(self, keeping: Keeping | None) -> None:
         """Keep these clips from now on, and their audio; None = all."""
         Schedule.keep(self, keeping)

@@ -8,6 +8,7 @@ half made holds memory until it is done.
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from viewcache.errors import ViewcacheError
@@ -39,6 +40,7 @@ __all__ = [
     "preempt",
     "preemptible",
     "protected_keys",
+    "wanted_keys",
     "worth_making",
 ]  # fmt: skip
 
@@ -200,6 +202,11 @@ def missing_keys(state: State[Key]) -> set[Key]:
     return {demand.work.key(row) for demand in state.demands for row in missing_rows(state, demand)}
 
 
+def wanted_keys(state: State[Key]) -> set[Key]:
+    """Keys of all that readers wait for, there or not: what is there waits for the rest."""
+    return {demand.work.key(row) for demand in state.demands for row in demand.rows}
+
+
 # What a job makes -----------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +225,12 @@ class Need:
 
 
 def need_of(
-    state: State[Key], choice: NextJob[Key], candidates: Sequence[Candidate[Key]], memory: int, demand_reserve: int
+    state: State[Key],
+    choice: NextJob[Key],
+    candidates: Sequence[Candidate[Key]],
+    memory: int,
+    demand_reserve: int,
+    passing: Set[Key] = frozenset(),
 ) -> Need:
     """The room that a job for ``choice`` wants.
 
@@ -231,12 +243,14 @@ def need_of(
         candidates: from `worth_making`.
         memory: raw bytes that the job may hold.
         demand_reserve: bytes that look-ahead leaves to readers.
+        passing: keys of what has a place in memory, and takes no room.
     """
     work, row = choice.work, choice.rows[0]
     soon = choice.demanded or work.is_soon(row)
-    least = sum(map(work.bound, choice.rows))
+    least = sum(work.bound(row) for row in choice.rows if work.key(row) not in passing)
     sizes = {each.key(row): each.bound(row) for _, each, row, is_next in candidates if is_next or not soon}
-    whole = max(least, min(sum(size for key, size in sizes.items() if not state.objects.has(key)), memory))
+    stored = (size for key, size in sizes.items() if key not in passing and not state.objects.has(key))
+    whole = max(least, min(sum(stored), memory))
     beside = {each.key(row): each.bound(row) for _, each, row, _ in candidates if soon and each.rides}
     rest = max(0, min(sum(size for key, size in beside.items() if not state.objects.has(key)), memory - whole))
     if choice.demanded:
@@ -270,6 +284,7 @@ def fits(
     promise: Callable[[int], Promise | None],
     room: int,
     memory: int,
+    passing: Mapping[Key, Promise] = MappingProxyType({}),
 ) -> tuple[dict[Key, list[Wanted[Key]]], dict[Key, Promise]]:
     """Take what fits of what a job can make, and promise room to it.
 
@@ -279,6 +294,7 @@ def fits(
         promise: promises bytes where objects go; None if there are none.
         room: most bytes of them on disk.
         memory: most raw bytes of them in the worker.
+        passing: key → a place in memory, which takes no room.
 
     Returns:
         Key → rows that need it, and key → room for its object.
@@ -289,11 +305,14 @@ def fits(
         key, size = work.key(row), work.bound(row)
         if key in wanted:
             wanted[key].append((work, row))
-        elif size <= room and (held := work.held(row)) <= memory and state.objects.is_planned(key):
-            promised = promise(size)
+            continue
+        place = passing.get(key)
+        taken = size if place is None else 0
+        if taken <= room and (held := work.held(row)) <= memory and state.objects.is_planned(key):
+            promised = promise(size) if place is None else place
             if promised is not None:
                 wanted[key], promises[key] = [(work, row)], promised
-                room, memory = room - size, memory - held
+                room, memory = room - taken, memory - held
     return wanted, promises
 
 

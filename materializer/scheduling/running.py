@@ -7,20 +7,23 @@ tasks want of it in the same time, so that tasks over the same videos decode the
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from viewcache.errors import Full
+from viewcache.errors import BadVideo, Full
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.rules import Wanted, in_order_of_need
 from viewcache.materializer.scheduling.work import SECONDS_PER_FRAME, Makeable, Work
-from viewcache.materializer.storage.ledger import Copy
+from viewcache.materializer.storage.codecs import trial_rows
+from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
-from viewcache.materializer.workers.job import Job, Made, Target
-from viewcache.store import LocalTier, Reservation, Written
+from viewcache.materializer.workers.job import Job, Made, Report, Target
+from viewcache.store import LocalTier, Reservation, Written, find_written
+from viewcache.store.passing import Passage
 
-__all__ = ["Running", "by_work", "describe", "makeable", "no_room", "sweep"]
+__all__ = ["Running", "Tally", "begin", "by_work", "describe", "makeable", "no_room", "salvaged", "sweep"]
 
 _log = logging.getLogger("viewcache.dispatcher")
 
@@ -38,6 +41,10 @@ class Running:
     """Key → room for its object."""
     held: list[Copy] = field(default_factory=list)
     """Intermediates that it starts from."""
+    passages: dict[str, Passage] = field(default_factory=dict)
+    """Key → place in memory for its object, where that is not stored."""
+    passed: set[str] = field(default_factory=set)
+    """Keys of what it has made that is not stored."""
     made: list[Written] = field(default_factory=list)
     seconds: Counter[str] = field(default_factory=Counter)
     """Busy seconds by stage."""
@@ -69,9 +76,53 @@ class Running:
             self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
         return Arrival(self.given, self.fresh, tuple(self.stretches))
 
+    def release(self, ledger: Ledger, *, certain: bool = True) -> None:
+        """Give back what was promised to objects that it did not make, and the holds on what it started from.
+
+        Args:
+            ledger: which has the holds.
+            certain: whether its worker writes nothing more.
+        """
+        for reservation in self.reservations.values():
+            reservation.release()
+        for passage in self.passages.values():
+            passage.release(certain=certain)
+        ledger.release(self.held)
+
     def left(self) -> list[tuple[Work[str], list[int]]]:
         """All rows that still wait for the job."""
         return by_work(each for same in self.wanted.values() for each in same)
+
+
+class Tally:
+    """What workers have done since the start."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.failure = ""
+        """Why the last job failed as a whole (the disk is full, say); empty when it did not."""
+        self.busy: Counter[str] = Counter()
+        """Worker seconds by stage."""
+        self.frames: Counter[str] = Counter()
+        """Packets fed, frames decoded and wanted, objects made and passed on, and their raw bytes."""
+
+    def made(self, made: Made, *, passes: bool) -> None:
+        """An object was made; whether it passes through memory and is not stored."""
+        size = made.written.raw_bytes
+        self.frames.update(objects=1, object_bytes=size)
+        if passes:
+            self.frames.update(passed=1, passed_bytes=size)
+        self.busy.update(made.seconds)
+
+    def ended(self, running: Running, report: Report, ledger: Ledger) -> None:
+        """A job is over: note what its stages cost."""
+        self.failure = "" if report.error_kind == BadVideo.kind else report.error
+        self.busy.update(report.seconds)
+        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
+        running.seconds.update(report.seconds)
+        trials = trial_rows(report.trials)
+        loads = running.job.loads
+        ledger.add_samples(dict(running.seconds), report.frames, running.made, loads, trials, running.passed)
 
 
 def by_work(wanted: Iterable[tuple[SomeWork, int]]) -> list[tuple[SomeWork, list[int]]]:
@@ -123,6 +174,37 @@ def describe(
         trial=trial,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
     )
+
+
+def begin(
+    number: int,
+    wanted: dict[str, list[Wanted[str]]],
+    promises: Mapping[str, Reservation | Passage],
+    ledger: Ledger,
+    target_of: Callable[[Mapping[str, Passage]], Target],
+    codec_of: Callable[[Recipe], str],
+    urgent: Set[str],
+    *,
+    trial: bool,
+) -> Running:
+    """A job, see `describe`, with what was promised to its objects and the holds on what it starts from."""
+    intermediates, held = hold_intermediates(ledger, map(makeable, wanted.values()))
+    places = {key: each for key, each in promises.items() if isinstance(each, Passage)}
+    rooms = {key: each for key, each in promises.items() if isinstance(each, Reservation)}
+
+    def codec_unless_passing(recipe: Recipe) -> str:
+        return "raw" if recipe.key in places else codec_of(recipe)  # packing saves nothing of what lies so shortly
+
+    job = describe(number, wanted, target_of(places), codec_unless_passing, intermediates, urgent, trial=trial)
+    return Running(job, wanted, rooms, held, places)
+
+
+def salvaged(running: Running, ledger: Ledger, root: str) -> Iterator[Made]:
+    """What a worker published but did not live to say: it lies there and must be counted."""
+    for key in [key for key in running.wanted if key in running.reservations]:
+        written = None if ledger.has(key) else find_written(root, key)
+        if written is not None:
+            yield Made(key, written, {})
 
 
 def no_room(work: Work[str], rows: Sequence[int], tier: LocalTier) -> Full:

@@ -185,6 +185,16 @@ class Schedule(Work[Key]):
         """Whether a reader is about to need a row; what is only kept evicts nothing that is needed."""
         return self.keeping is None or self._is_near(self._rank(row), self.keeping.window)
 
+    def is_unkept(self, row: int) -> bool:
+        """Whether it was decided that a row's clip is made shortly before it is read, and not kept."""
+        return self.keeping is not None and not self.keeping.clips[row]
+
+    def uses_to_come(self, key: Key) -> int:
+        """How many rows that a reader has not had need an object."""
+        rows = np.array(self.rows_of(key), np.int64)
+        rows = rows[self._states[rows] != RowState.LEFT_OUT]
+        return int((self._ranks(rows) >= self.from_rank).sum())
+
     def _is_near(self, rank: int, window: int) -> bool:
         return rank < self.from_rank + window or any(
             each.from_rank <= rank < each.from_rank + window for each in self._readers[1:]

@@ -137,6 +137,14 @@ class Work(ABC, Generic[Key]):
         """Whether a row is needed so soon that what is needed later may be evicted for it."""
         return True
 
+    def is_unkept(self, row: int) -> bool:
+        """Whether it was decided that a row's object is made shortly before it is read, and not kept."""
+        return False
+
+    def uses_to_come(self, key: Key) -> int:
+        """How many rows that a reader has not had need an object."""
+        return len(self.rows_of(key))
+
     def is_next(self, row: int) -> bool:
         """Whether a row is of what its task needs next of the row's video."""
         return False

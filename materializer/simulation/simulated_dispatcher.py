@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import (
+    Candidate,
     NextJob,
     Patience,
     State,
@@ -100,6 +101,19 @@ class SimulatedWorker:
     started: bool = False
 
 
+class SimulatedPassing:
+    """Nothing passes: all that is made lies under the budget."""
+
+    def of_job(
+        self, choice: NextJob[Item], candidates: list[Candidate[Item]], memory: int
+    ) -> tuple[list[Candidate[Item]], dict[Item, int]]:
+        """All is stored."""
+        return candidates, {}
+
+    def unused(self, places: Iterable[int]) -> None:
+        """There are none."""
+
+
 class SimulatedDispatcher(Driver[Item, int]):
     """Gives jobs to simulated workers."""
 
@@ -130,6 +144,7 @@ class SimulatedDispatcher(Driver[Item, int]):
         self.lock = nullcontext()
         self.demand_reserve = demand_reserve
         self.full = False
+        self.passing = SimulatedPassing()
         self.made = SimulatedWork()
         self.intermediates_of: dict[int, list[SimulatedIntermediate]] = {}
         """Number of a video → its intermediates, there or not."""

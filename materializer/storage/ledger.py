@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
@@ -22,7 +22,7 @@ from viewcache.store import Written
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
 
-from viewcache.store.tier import LOCAL
+from viewcache.store.tier import LOCAL, PASSING
 
 __all__ = ["Copy", "Ledger", "written_row"]
 
@@ -64,7 +64,8 @@ class Ledger:
         """
         self._catalog = catalog
         self._lock = threading.Lock()
-        self._copies = {tier: Shelf(tier) for tier in tiers}
+        self._copies = {tier: Shelf(tier) for tier in (PASSING, *tiers)}
+        """What passes through memory is known here alone: it is read once, and the catalog has no rows of it."""
         self._keys: dict[int, str] = {}
         self._left: dict[str, set[str]] = {}
         """Tier that is being looked through → keys of what has left it since that began."""
@@ -189,7 +190,8 @@ class Ledger:
             self.holds += 1
             self._tick += 1
             for copy in found:
-                self._read[copy.tier][copy.object_id] = self._tick
+                if copy.tier != PASSING:
+                    self._read[copy.tier][copy.object_id] = self._tick
             many = sum(map(len, self._read.values())) >= READS_AT_ONCE
         if many:
             self.note_reads()
@@ -263,15 +265,25 @@ class Ledger:
             row = written_row(copy.object_id, copy.tier, written, self._tick)
         self._catalog.mark_ready([row])
 
+    def let_pass(self, copy: Copy) -> None:
+        """An object lies in memory for its one reader."""
+        with self._lock:
+            self._copies[PASSING].put(copy)
+
+    def passed(self, copies: list[Copy]) -> list[Copy]:
+        """Forget copies that have passed, if nobody holds them, and return them; the caller gives their places back."""
+        return self._forget(copies, None, unless_held=True)
+
     def drop(self, copy: Copy, reason: str) -> bool:
         """Forget a copy before its bytes are deleted; False if another thread was first."""
         if not self._forget([copy], reason, unless_held=False):
             return False
-        self._chosen.pop((copy.tier, copy.object_id), None)
-        self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
+        if copy.tier != PASSING:
+            self._chosen.pop((copy.tier, copy.object_id), None)
+            self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
         return True
 
-    def _forget(self, copies: list[Copy], reason: str, *, unless_held: bool) -> list[Copy]:
+    def _forget(self, copies: list[Copy], reason: str | None, *, unless_held: bool) -> list[Copy]:
         with self._lock:
             gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
             if unless_held:
@@ -281,10 +293,13 @@ class Ledger:
                 self._copies[copy.tier].remove(copy.key)
                 if copy.tier in self._left:
                     self._left[copy.tier].add(copy.key)
+                if reason is not None:
+                    self.gone[copy.tier, reason] += 1
+                if copy.tier == PASSING:
+                    continue
                 self._read[copy.tier].pop(copy.object_id, None)
-                if not any(copy.key in copies for copies in self._copies.values()):
+                if not any(copy.key in shelf for tier, shelf in self._copies.items() if tier != PASSING):
                     del self._keys[copy.object_id]
-                self.gone[copy.tier, reason] += 1
         return gone
 
     def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
@@ -309,6 +324,8 @@ class Ledger:
         The catalog is told what the policy said of each when it was asked last.
         """
         gone = self._forget(copies, "evict", unless_held=True)
+        if not gone or gone[0].tier == PASSING:
+            return gone
         why: dict[str | None, dict[int, str | None]] = {}
         for copy in gone:
             victim = self._chosen.pop((copy.tier, copy.object_id), None)
@@ -374,6 +391,7 @@ class Ledger:
         made: list[Written],
         loaded_codec: str,
         further: Sequence[IoSampleRow] = (),
+        passed: Set[str] = frozenset(),
     ) -> None:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
 
@@ -383,6 +401,7 @@ class Ledger:
             made: its objects.
             loaded_codec: of the intermediates that it read.
             further: what was measured beside.
+            passed: keys of those of its objects that lie in memory and are not stored.
         """
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         loaded = frames.get("loaded", 0)
@@ -397,11 +416,17 @@ class Ledger:
             for op, (n, each) in work.items()
             if n and seconds.get(op)
         ]
-        for codec in sorted({each.codec for each in made}):
-            sizes = [each.raw_bytes for each in made if each.codec == codec]
-            share = seconds.get("store", 0.0) * sum(sizes) / max(1, clip_bytes)
-            bucket = (sum(sizes) // len(sizes)).bit_length() - 1
-            rows.append(IoSampleRow("store", bucket, codec, LOCAL, len(sizes), share, sum(sizes)))
+        wall_s = sum(each.seconds for each in made)
+        where = [(PASSING if each.key in passed else LOCAL, each.codec) for each in made]
+        for place in sorted(set(where)):
+            mine = [each for each, its in zip(made, where, strict=True) if its == place]
+            size = sum(each.raw_bytes for each in mine)
+            # By size where all go to one tier: what one writer waited for another says nothing of its codec.
+            part = size / max(1, clip_bytes) if not passed else sum(each.seconds for each in mine) / (wall_s or 1.0)
+            bucket = (size // len(mine)).bit_length() - 1
+            rows.append(
+                IoSampleRow("store", bucket, place[1], place[0], len(mine), seconds.get("store", 0.0) * part, size)
+            )
         self._catalog.add_io_samples([*rows, *further])
 
     def add_shortfalls(self, silenced: Mapping[str, str], unpacked: Mapping[str, str]) -> None:

@@ -17,7 +17,8 @@ from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import ChunkDamaged, StoreUnreachable
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
-from viewcache.store.tier import LOCAL
+from viewcache.store.passing import PassingMemory
+from viewcache.store.tier import LOCAL, PASSING
 
 __all__ = ["Loaded", "Slots", "Tiers", "load_samples"]
 
@@ -45,15 +46,17 @@ def load_samples(loaded: Loaded) -> list[IoSampleRow]:
 class Tiers:
     """All tiers of an open cache by name, the fastest first. Thread-safe."""
 
-    def __init__(self, tiers: Iterable[Tier], ledger: Ledger) -> None:
-        """Take tiers over; `close` closes them."""
+    def __init__(self, tiers: Iterable[Tier], ledger: Ledger, passing: PassingMemory | None = None) -> None:
+        """Take tiers over, and the memory for clips that pass if there is one; `close` closes them."""
+        self.passing = passing
+        """Where clips lie that go from a worker to their one reader; None = all are stored."""
         self._tiers = {tier.name: tier for tier in tiers}
         self._ledger = ledger
         local = self._tiers[LOCAL]
         assert isinstance(local, LocalTier)
         self.local = local
         """Where objects are made."""
-        self._readers = ThreadPoolExecutor(len(self._tiers), thread_name_prefix="viewcache-tiers")
+        self._readers = ThreadPoolExecutor(len(self._tiers) + 1, thread_name_prefix="viewcache-tiers")
         """One batch may lie in several tiers, of which the slow ones are waited for together."""
         self.orphans = False
         """Something lies in a tier that the catalog has forgotten, since the tier could not be reached."""
@@ -115,7 +118,7 @@ class Tiers:
         chosen = [copies[position] for position in positions]
         whole = len(chosen) == len(slots)
         try:
-            found = self._tiers[name].read_slots(
+            found = self._place(name).read_slots(
                 [copy.stored for copy in chosen], slots if whole else [slots[position] for position in positions]
             )
         except StoreUnreachable as error:
@@ -128,6 +131,11 @@ class Tiers:
             if not copy.stored.is_blank:
                 loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
         return wrong | {positions[k]: damage for k, damage in found.items()}
+
+    def _place(self, name: str) -> Tier | PassingMemory:
+        if name == PASSING and self.passing is not None:
+            return self.passing
+        return self._tiers[name]
 
     def mark_unreachable(self, name: str, error: StoreUnreachable) -> None:
         """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
@@ -146,6 +154,9 @@ class Tiers:
 
     def delete(self, copy: Copy) -> None:
         """Delete a copy that the ledger has forgotten; one that cannot be reached is found at a later start."""
+        if copy.tier == PASSING and self.passing is not None:
+            self.passing.delete(copy.stored)
+            return
         try:
             self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
         except StoreUnreachable as error:
@@ -157,3 +168,5 @@ class Tiers:
         self._readers.shutdown()
         for tier in self._tiers.values():
             tier.close()
+        if self.passing is not None:
+            self.passing.close()

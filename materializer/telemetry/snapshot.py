@@ -38,6 +38,8 @@ class Snapshot:
     tasks: Mapping[str, TaskCounts]
     tiers: Mapping[str, TierBytes]
     """By the tier's name, the fastest first."""
+    passing: TierBytes
+    """Memory for clips on their way from workers to readers, with places that wait for a clip; all 0 without any."""
     objects: int
     """Objects in the store, each counted once however many tiers hold it."""
     evictions: Mapping[tuple[str, str], int]
@@ -46,7 +48,8 @@ class Snapshot:
     worker_seconds: Mapping[str, float]
     """Seconds that workers were busy, by stage."""
     work: Mapping[str, int]
-    """What workers did: ``packets``, ``decoded``, ``converted`` frames, ``objects`` and ``object_bytes``."""
+    """What workers did: ``packets``, ``decoded``, ``converted`` frames, ``objects`` and ``object_bytes``, and of these
+    ``passed`` and ``passed_bytes``: what went to its reader through memory and was never stored."""
     jobs: int
     """Jobs that were given to workers."""
     jobs_running: int

@@ -13,11 +13,12 @@ from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
-from viewcache.store import ArrayMeta, Stored, Written, read_into, write_object
+from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
+from viewcache.store.passing import Place
 
-__all__ = ["FolderTarget", "Job", "Made", "OnScanned", "Report", "Target"]
+__all__ = ["FolderTarget", "Job", "Made", "OnScanned", "PassingTarget", "Report", "Target"]
 
 OnScanned = Callable[[str, Scanned], None]
 """Told the content key of a video, and what a worker found of it."""
@@ -50,6 +51,28 @@ class FolderTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read from the folder; raises as `viewcache.store.read_into` does."""
         read_into(self.root, stored, out, chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class PassingTarget:
+    """Some objects go into memory that the owner of the cache has, to be read once and never stored; others as usual.
+
+    A place that cannot be written is no reason to fail a reader: the job fails, and the owner has all of it stored.
+    """
+
+    folder: Target
+    memory: MemoryHandle
+    places: dict[str, Place]
+    """Content key → where it goes."""
+
+    def write(self, key: str, array: np.ndarray | list[np.ndarray], meta: ArrayMeta) -> Written:
+        """Write where the object belongs; raises as `write_object` and `Place.write` do."""
+        place = self.places.get(key)
+        return self.folder.write(key, array, meta) if place is None else place.write(self.memory, key, array, meta)
+
+    def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
+        """Read what is stored; raises as `viewcache.store.read_into` does."""
+        self.folder.read_into(stored, out, chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from typing import Any
 from viewcache.materializer.clock import Span
 from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
-from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
-from viewcache.store import Stored, Written
+from viewcache.materializer.workers.job import FolderTarget, Job, Made, PassingTarget, Report
+from viewcache.store import MemoryHandle, Stored, Written
 from viewcache.store.format import ChunkTable
+from viewcache.store.passing import Place
 
 __all__ = ["VALUES", "Post"]
 
@@ -35,6 +36,9 @@ VALUES = (
     Intermediate,
     Job,
     Made,
+    MemoryHandle,
+    PassingTarget,
+    Place,
     Program,
     Recipe,
     Report,

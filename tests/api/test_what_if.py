@@ -56,7 +56,7 @@ def test_predicted_counts_are_those_of_a_real_run(tmp_path: Path, videos: Path, 
                 assert cache.owner.dispatcher.wait_idle(60)
             hits.append(reader.spent.hits - before)
         assert cache.owner.dispatcher is not None
-        packets = cache.owner.dispatcher.frames["packets"]
+        packets = cache.owner.dispatcher.tally.frames["packets"]
     assert hits == pytest.approx([rate * VIDEOS * SAMPLES for rate in predicted.hit_rates], abs=4)
     assert packets == pytest.approx(predicted.packets, rel=0.08)
 

@@ -121,7 +121,7 @@ def test_a_lost_catalog_is_rebuilt(tmp_path: Path, videos: Path, lose: Callable[
         assert cache.owner.recovered.unknown == len(made)
         assert known(cache) == before
         assert read(cache, 7) == seen
-        assert cache.owner.dispatcher is None or cache.owner.dispatcher.frames["packets"] == 0
+        assert cache.owner.dispatcher is None or cache.owner.dispatcher.tally.frames["packets"] == 0
         read(cache, 18)
     aside = [path.name for path in cache.catalog.quarantined]
     assert bool(aside) == (lose is not delete_database)
@@ -153,7 +153,7 @@ def test_a_lost_postgresql_catalog_is_rebuilt(tmp_path: Path, videos: Path, empt
     with viewcache.open(whole) as cache:
         assert known(cache) == before
         assert read(cache, 7) == seen
-        assert cache.owner.dispatcher is None or cache.owner.dispatcher.frames["packets"] == 0
+        assert cache.owner.dispatcher is None or cache.owner.dispatcher.tally.frames["packets"] == 0
     with viewcache.open(whole) as cache:
         assert not cache.owner.recovered.walked
 
@@ -176,7 +176,7 @@ def test_an_older_catalog_catches_up(tmp_path: Path, videos: Path) -> None:
         with viewcache.open(two(store, videos)) as cache:
             assert read(cache, 9) == seen
             assert known(cache)["draws"] == before["draws"]
-            assert cache.owner.dispatcher is None or cache.owner.dispatcher.frames["packets"] == 0
+            assert cache.owner.dispatcher is None or cache.owner.dispatcher.tally.frames["packets"] == 0
 
 
 def test_what_nothing_claims_leaves_first(tmp_path: Path, videos: Path) -> None:

@@ -141,7 +141,7 @@ def test_warm_reopened_evicted_and_damaged_reads_give_the_same(tmp_path: Path, f
     with opened(tmp_path, folder) as cache:
         assert alike(pixels(cache), cold), "deleted and damaged"
         assert cache.task("train").spent.rebuilt > 0
-        jobs = cache.owner.dispatcher_now().frames["decoded"]
+        jobs = cache.owner.dispatcher_now().tally.frames["decoded"]
         assert jobs == 0, "pixels were not decoded again for it"
     with opened(tmp_path, folder, cache={"budget": need}) as cache:
         backwards = {place: cache.read("train", *place) for place in reversed(list(cold))}
@@ -158,7 +158,7 @@ def test_it_comes_with_the_decode_of_its_clips(tmp_path: Path, folder: Path, col
         assert last["ready"] == 20
         dispatcher = cache.owner.dispatcher_now()
         assert dispatcher.wait_idle(60)
-        assert dispatcher.busy["audio"] > 0
+        assert dispatcher.tally.busy["audio"] > 0
         read = pixels(cache)
         assert cache.task("train").spent.misses == 0
     assert alike(read, {place: batch for place, batch in cold.items() if place in read})
@@ -378,7 +378,7 @@ def test_a_lost_catalog_knows_it_again(tmp_path: Path, folder: Path, cold: Batch
     with opened(tmp_path, folder) as cache:
         assert alike(pixels(cache), cold)
         assert known(cache) == before
-        assert cache.owner.dispatcher_now().busy["audio"] == 0
+        assert cache.owner.dispatcher_now().tally.busy["audio"] == 0
 
 
 def test_verify_finds_nothing_wrong(tmp_path: Path, folder: Path) -> None:

@@ -144,7 +144,7 @@ def test_different_tasks_decode_a_video_once(tmp_path: Path, videos: Path) -> No
             for _ in read_mixed(cache, {task["tag"]: 1.0 for task in tasks}, Random(1)):
                 pass
             assert cache.owner.dispatcher is not None
-            return cache.owner.dispatcher.frames["decoded"]
+            return cache.owner.dispatcher.tally.frames["decoded"]
 
     # The last batch of all is used too, so that both tasks need all videos.
     one, other = wide(), narrow(drop_last=False)

@@ -135,7 +135,7 @@ def test_a_failed_job_fails_its_readers_only(harness: Harness, pool: ScriptedPoo
         reading = Reading(harness, [0])
         pool.end(pool.nth(number), Report(error="it did not work", error_kind=kind))
         assert type(reading.end()) is error
-        assert harness.dispatcher.failure == ("" if error is BadVideo else "it did not work")
+        assert harness.dispatcher.tally.failure == ("" if error is BadVideo else "it did not work")
         until(lambda: harness.tier.reserved_bytes == 0, "reservations to be given back")
     reading = Reading(harness, [0])
     pool.make(pool.nth(3))

@@ -43,7 +43,7 @@ def _row_of_another_video(harness: Harness) -> int:
 def _decoded(harness: Harness) -> tuple[int, int]:
     """Packets fed and frames wanted when all that can be made is made."""
     assert harness.dispatcher.wait_idle(WAIT_S)
-    return harness.dispatcher.frames["packets"], harness.dispatcher.frames["wanted"]
+    return harness.dispatcher.tally.frames["packets"], harness.dispatcher.tally.frames["wanted"]
 
 
 def test_a_paused_job_goes_on_where_it_was(

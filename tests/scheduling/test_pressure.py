@@ -212,5 +212,5 @@ def test_a_workers_memory_is_bounded_by_its_job(tmp_path: Path, large: Path, mon
         with _Peak(dispatcher.pool) as peak:
             for step in cache.materialize():
                 assert not step["failed"]
-        assert dispatcher.frames["object_bytes"] > 3 * most
+        assert dispatcher.tally.frames["object_bytes"] > 3 * most
         assert 0.5 * most < peak.bytes < most + DECODER

@@ -63,7 +63,7 @@ def test_threads_make_the_same_clips(store: Path, videos: Path, tmp_path: Path) 
         with Harness(tmp_path / kind, videos, plain_pool(kind, 2)) as harness:
             harness.dispatcher.look_ahead([harness.active])
             assert harness.dispatcher.wait_idle(60)
-            frames = harness.dispatcher.frames
+            frames = harness.dispatcher.tally.frames
             found[kind] = harness.everything(), frames["packets"], frames["decoded"], frames["objects"]
     assert found["threads"] == found["processes"]
 

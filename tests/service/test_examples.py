@@ -177,7 +177,7 @@ def test_a_search_by_ray_tune(config: Path, tmp_path: Path, videos: Path, ray_ho
         assert alone.owner.dispatcher is not None
         # Without sharing it would be up to four times as many. On a busy machine trials want clips of a video at
         # different times, and a group of pictures may be decoded once more. For jobs in step see test_in_step.py.
-        assert packets <= 1.5 * alone.owner.dispatcher.frames["packets"]
+        assert packets <= 1.5 * alone.owner.dispatcher.tally.frames["packets"]
 
 
 ONE_BY_ONE = """

@@ -1,0 +1,210 @@
+"""Clips that pass through memory: places for them before they are made, and back again when they were read (0045)."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from viewcache.errors import ViewcacheError
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.scheduling.demand import Board
+from viewcache.materializer.scheduling.evictor import Evictor
+from viewcache.materializer.scheduling.passing_rules import Handling, OneUse, handling, leaving
+from viewcache.materializer.scheduling.rules import Candidate, NextJob, wanted_keys
+from viewcache.materializer.scheduling.work import Makeable, Work
+from viewcache.materializer.storage.ledger import Copy, Ledger
+from viewcache.materializer.workers.job import PassingTarget, Target
+from viewcache.store import Reservation, Written
+from viewcache.store.passing import Passage, PassingMemory
+from viewcache.store.tier import LOCAL, PASSING
+
+__all__ = ["Passing"]
+
+_log = logging.getLogger("viewcache.passing")
+
+AGAIN_S = 5.0
+"""How often the measured costs are asked for at most."""
+
+
+OFF_S = 60.0
+"""How long all clips are stored after a job failed that was to let some pass."""
+
+
+class Passing:
+    """The clips in memory, for one dispatcher. The board's lock guards it."""
+
+    def __init__(
+        self,
+        memory: PassingMemory | None,
+        ledger: Ledger,
+        board: Board,
+        evictor: Evictor,
+        works: Callable[[], list[Work[str]]],
+        cost: Callable[[], CostModel],
+        is_short: Callable[[], bool],
+    ) -> None:
+        """Nothing passes yet.
+
+        Args:
+            memory: where clips lie; None = all are stored.
+            ledger: what lies where.
+            board: who waits for what, and who reads.
+            evictor: the way in which copies leave.
+            works: all work that somebody knows of.
+            cost: what work costs, as measured.
+            is_short: whether memory is short: then only what readers wait for passes.
+        """
+        self._is_short = is_short
+        self._memory = memory
+        self._ledger = ledger
+        self._board = board
+        self._evictor = evictor
+        self._works = works
+        self._costs = cost
+        self._cost, self._asked = CostModel(), -AGAIN_S
+        self._off_until = 0.0
+        """Monotonic seconds."""
+        self._had: dict[str, Copy] = {}
+        """What readers have had, and may need again."""
+
+    @property
+    def bytes(self) -> int:
+        """Of memory, that it takes now or has promised."""
+        return 0 if self._memory is None else self._memory.counted_bytes
+
+    # Before a job ---------------------------------------------------------------------------------------------------
+
+    def of_job(
+        self, choice: NextJob[str], candidates: list[Candidate[str]], memory: int
+    ) -> tuple[list[Candidate[str]], dict[str, Reservation | Passage]]:
+        """What a job can make, without what is better made later; and places for what passes.
+
+        Args:
+            choice: what the job is for.
+            candidates: what it can make.
+            memory: raw bytes that it may hold; 0 asks for no places.
+        """
+        if self._memory is None or time.monotonic() < self._off_until:
+            return candidates, {}
+        works, asked = self._works(), {choice.work.key(row) for row in choice.rows}
+        ahead = not self._is_short()
+        stays: list[Candidate[str]] = []
+        places: dict[str, Reservation | Passage] = {}
+        for candidate in candidates:
+            due_s, work, row, _ = candidate
+            key = work.key(row)
+            way = Handling.STORE
+            if key not in places and work.is_unkept(row) and self._board.objects.is_planned(key):
+                way = handling(self._one_use(work, row, key, works, choice), self._cost)
+            if way is Handling.LATER and key not in asked:
+                continue
+            stays.append(candidate)
+            demanded = choice.demanded and key in asked
+            if way is Handling.PASS and (ahead or demanded) and work.held(row) <= memory:
+                place = self._place(work.bound(row), due_s, demanded=demanded)
+                if place is not None:
+                    places[key] = place
+                    memory -= work.held(row)
+        return stays, places
+
+    def unused(self, places: Iterable[Reservation | Passage]) -> None:
+        """No job has taken these."""
+        for place in places:
+            place.release()
+
+    def _one_use(self, work: Work[str], row: int, key: str, works: Sequence[Work[str]], choice: NextJob[str]) -> OneUse:
+        read = self._board.is_read(work.task_id) or (choice.demanded and choice.work is work)
+        uses = sum(each.uses_to_come(key) for each in works)
+        soon = work.is_soon(row) or (choice.demanded and work is choice.work and row in choice.rows)
+        pictures = None if soon else self._pictures_bytes(work, row)
+        return OneUse(work.bound(row), True, uses, soon, read, pictures)
+
+    def _pictures_bytes(self, work: Work[str], row: int) -> int | None:
+        """Of the kept pictures that a clip would be made from, if they are there."""
+        for each in work.intermediates(row) if isinstance(work, Makeable) else ():
+            if self._ledger.find(each.recipe.key, LOCAL) is not None:
+                return each.recipe.bound // max(1, len(each.recipe.frames)) * len(work.recipe(row).frames)
+        return None
+
+    def _place(self, size: int, due_s: float, *, demanded: bool) -> Passage | None:
+        """A place, for which what is needed later leaves; None if there is none: then the clip is stored."""
+        assert self._memory is not None
+        place = self._memory.claim(size)
+        if place is not None:
+            return place
+        # Readers that together want more than there is room for take turns, instead of taking each other's clips.
+        spared = self._evictor.protected() if demanded else wanted_keys(self._board)
+        lying = [
+            (copy, self._evictor.next_due_in_s(key), copy.bytes)
+            for key, copy in self._ledger.copies(PASSING).items()
+            if key not in spared
+        ]
+        gone = leaving(lying, size, due_s)
+        if gone:
+            self._evictor.give_up(gone)
+            place = self._memory.claim(size)
+        return place
+
+    def learn(self) -> None:
+        """Ask for what work costs, now and then."""
+        now = time.monotonic()
+        if self._memory is None or now - self._asked < AGAIN_S:
+            return
+        self._asked = now
+        try:
+            self._cost = self._costs()
+        except ViewcacheError as error:  # the catalog is being opened again, say
+            _log.info("clips are handled by the costs of before: %s", error, extra={"action": "passing_costs"})
+
+    def target(self, folder: Target, places: Mapping[str, Passage]) -> Target:
+        """Where a job writes."""
+        if not places or self._memory is None:
+            return folder
+        return PassingTarget(folder, self._memory.handle, {key: each.place for key, each in places.items()})
+
+    # After it -------------------------------------------------------------------------------------------------------
+
+    def arrived(self, passage: Passage, copy: Copy, written: Written) -> None:
+        """A worker has made a clip that passes: its reader may have it."""
+        passage.arrived(written.physical)
+        self._ledger.let_pass(replace(copy, tier=PASSING))
+
+    def failed(self, why: str) -> None:
+        """A job failed that had places: it may be that a worker cannot write there, so nothing passes for a while."""
+        _log.warning(
+            "clips are stored for %.0f s, as they did not pass: %s", OFF_S, why, extra={"action": "passing_off"}
+        )
+        self._off_until = time.monotonic() + OFF_S
+
+    def had(self, copies: Sequence[Copy]) -> None:
+        """Readers let go of copies: what passed and nobody needs any more gives its place back."""
+        passed = {copy.key: copy for copy in copies if copy.tier == PASSING}
+        if passed:
+            with self._board.changed:
+                self._had |= passed
+                self.moved_on()
+
+    def moved_on(self) -> None:
+        """Readers have moved: the same for what was had before; the lock is held."""
+        if not self._had:
+            return
+        done = [copy for key, copy in self._had.items() if self._evictor.next_due_in_s(key) is None]
+        gone = self._evictor.passed(done)
+        for copy in gone:
+            del self._had[copy.key]
+        for key in [key for key, copy in self._had.items() if self._ledger.find(key, PASSING) is not copy]:
+            del self._had[key]
+
+    def left(self) -> None:
+        """A task was left: what only its readers needed goes; the lock is held."""
+        unneeded = [
+            copy for key, copy in self._ledger.copies(PASSING).items() if self._evictor.next_due_in_s(key) is None
+        ]
+        self._evictor.passed(unneeded)
+
+    def rest(self) -> None:
+        """Give places that wait for a clip back to the machine, if none came for a while, or memory is short."""
+        if self._memory is not None and self._is_short():
+            self._memory.trim()
+        elif self._memory is not None:
+            self._memory.trim_unused()

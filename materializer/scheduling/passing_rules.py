@@ -1,0 +1,83 @@
+"""Which clips pass through memory instead of being stored, and which of them leave when there is no room (0045).
+
+Pure functions. A clip that is not kept and has one use to come is read once and never again, so to store it costs more
+than it is worth. The trade-off: what passes and is lost before it was read, with its process say, is made again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeVar
+
+from viewcache.materializer.planning.cost import CostModel
+
+__all__ = ["Handling", "OneUse", "handling", "leaving"]
+
+T = TypeVar("T")
+
+
+class Handling(Enum):
+    """What becomes of a clip that a job could make."""
+
+    STORE = auto()
+    """It is made and stored."""
+    PASS = auto()
+    """It is made and lies in memory until its reader has it."""
+    LATER = auto()
+    """It is not made yet: then it will pass, which costs less than to store it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneUse:
+    """What decides it, of one clip."""
+
+    bytes: int
+    """Most raw bytes."""
+    unkept: bool
+    """Whether it was decided that it is made shortly before it is read."""
+    uses: int
+    """Of all open tasks to come."""
+    soon: bool
+    """Whether a reader is about to need it."""
+    read: bool
+    """Whether somebody reads its task: what is made for a training that has not begun is stored."""
+    pictures_bytes: int | None = None
+    """Bytes of the kept pictures that it can be made from; None = it must be decoded."""
+
+
+def handling(clip: OneUse, cost: CostModel) -> Handling:
+    """What becomes of it, by what each way costs.
+
+    Args:
+        clip: what is known of it.
+        cost: seconds of each kind of work, as measured.
+    """
+    if not clip.unkept or clip.uses != 1:
+        return Handling.STORE
+    stored_s = clip.bytes * (cost.store_s_per_byte + cost.load_s_per_byte)
+    passing_s = clip.bytes * cost.pass_s_per_byte
+    if clip.soon:
+        return Handling.PASS if clip.read and passing_s < stored_s else Handling.STORE
+    if clip.pictures_bytes is None:
+        return Handling.STORE  # while its video is being decoded it costs least
+    # What it takes to crop and copy is the same now and later.
+    return Handling.LATER if clip.pictures_bytes * cost.load_s_per_byte + passing_s < stored_s else Handling.STORE
+
+
+def leaving(lying: Iterable[tuple[T, float | None, int]], need: int, before_s: float) -> list[T]:
+    """What leaves memory for a clip: first what nobody needs, then what is needed latest, and nothing needed sooner.
+
+    Args:
+        lying: what may leave: it, in how many seconds it is needed (None = never), and its bytes.
+        need: bytes that shall be free.
+        before_s: in how many seconds the clip is needed.
+    """
+    latest_first = sorted(lying, key=lambda each: (each[1] is not None, -(each[1] or 0.0)))
+    chosen: list[T] = []
+    freed = 0
+    for what, due_s, size in latest_first:
+        if freed >= need or (due_s is not None and due_s <= before_s):
+            break
+        chosen.append(what)
+        freed += size
+    return chosen
