@@ -22,6 +22,7 @@ In the order of work:
 - ``arena``: the memory behind it: shared, without names, freed by the kernel
 - ``region``: a part of it, mapped into its owner's memory
 - ``memory``: the memory tier: objects that all processes of the cache can read
+- ``passing``: memory for clips that workers write and one reader has, in places that come round
 - ``client_tiers``: reading by descriptors that the owner has handed over
 - ``opening``: a tier from its URL
 - ``client``: requests to a bucket, retried until a deadline, on a thread of their own

@@ -153,6 +153,8 @@ class PassingMemory(Budget):
         """Promise a place of ``size`` bytes to an object; None if there is no room, or no memory."""
         self._check_process()
         size, self._claimed_at = self._rounded(size), time.monotonic()
+        if self.counted_bytes - self.idle_bytes + size > self.budget_bytes:
+            return None
         with self._guard:
             fitting = next((claim for claim in reversed(self._idle) if claim.size == size), None)
             if fitting is not None:
@@ -160,10 +162,10 @@ class PassingMemory(Budget):
         if fitting is not None:
             self._arena.settle(fitting)
             self._give_back(size)
-        reservation = self.reserve(size) if size <= self.budget_bytes else None
+        reservation = self.reserve(size)
         while reservation is None and self._trim_one():
             reservation = self.reserve(size)
-        if reservation is None:
+        if reservation is None:  # others were quicker
             if fitting is not None:
                 self._arena.free(fitting)
             return None

@@ -168,6 +168,7 @@ def status_tables(found: Status) -> list[Table]:
         _status_tasks(found),
         _status_objects(found),
         _status_tiers(found),
+        _status_passing(found),
         _status_waiting(found),
         _status_changes(found),
         _status_errors(found),
@@ -226,6 +227,15 @@ def _status_tiers(found: Status) -> Table:
         used, budget = as_number(row["used_bytes"]), as_number(row["budget_bytes"])
         rows.append((row["tier"], row["url"], size(used), size(budget), f"{used / budget:.0%}" if budget else ""))
     return "store", ("tier", "where", "used", "budget", "full"), rows
+
+
+def _status_passing(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = [
+        (row["made"], row["read"], size(as_number(row["bytes"])), duration(as_number(row["seconds"])))
+        for row in found.parts["passing"]
+        if as_number(row["made"])
+    ]
+    return "read once, through memory", ("clips made", "clips read", "bytes read", "seconds of both"), rows
 
 
 def _status_waiting(found: Status) -> Table:

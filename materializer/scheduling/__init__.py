@@ -16,6 +16,8 @@ In the order of work:
 - ``chooser``: the rules with the memory and the patience of one dispatcher
 - ``candidates``: what would leave next, asked for ahead where asking takes long
 - ``evictor``: evicts copies to make room, and tells who still needs them
+- ``passing_rules``: which clips pass through memory instead of being stored, as pure functions
+- ``passing``: places in memory for those, and back again
 - ``moves``: what is on its way between tiers, for the dispatcher and the mover
 - ``migration``: objects move up before they are due, and down when a tier fills
 - ``dispatcher``: demand first, then what is due; what leaves
