@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.harness import Result, compare, main
+from benchmarks.harness import Aim, Result, compare, main
 from viewcache import store
+from viewcache.store.passing import PassingMemory
 
 Bytes = NDArray[np.uint8]
 CLIP = (32, 3, 224, 224)
@@ -29,12 +30,16 @@ def bench(args: Namespace) -> Iterator[Result]:
     """Reads and copies, each from an owner's side and from that of an attached process."""
     folder = Path(tempfile.mkdtemp(prefix="viewcache-memory-", dir=args.dir))
     memory = store.MemoryTier(1 << 30)
+    passing, other = PassingMemory(1 << 30), PassingMemory(1 << 30)
     local = store.LocalTier(folder / "store", 1 << 40)
     try:
         yield from _batch(folder, local, memory, args)
         yield from _clips(local, memory, args)
+        yield from _passing(local, passing, other, args)
     finally:
         memory.close()
+        passing.close()
+        other.close()
         shutil.rmtree(folder)
 
 
@@ -76,6 +81,51 @@ def _clips(local: store.Tier, memory: store.Tier, args: Namespace) -> Iterator[R
         "written to memory": partial(_written, clips[0], memory),
     }
     yield compare("clip of 4.8 MB, copied and deleted again", writes, baseline="written to local", args=args, calls=8)
+
+
+def _passing(local: store.Tier, passing: PassingMemory, other: PassingMemory, args: Namespace) -> Iterator[Result]:
+    """A clip from its worker to its one reader: what worker and owner do, the copy, and the end of it."""
+    clip = np.random.default_rng(2).integers(0, 256, CLIP, np.uint8)
+    out = store.aligned_empty(CLIP)
+    ways: dict[str, Callable[[], object]] = {
+        "through the folder": partial(_through_folder, clip, local, out),
+        "through memory": partial(_through_memory, clip, passing, out, reuse=True),
+        "through memory, each time a new place": partial(_through_memory, clip, other, out, reuse=False),
+    }
+    for way in ways.values():
+        out[:] = 0
+        way()
+        assert np.array_equal(out, clip)
+    aims = [Aim("through memory", at_most=0.4)]
+    yield compare(
+        "clip of 4.8 MB, written, read once and gone",
+        ways,
+        baseline="through the folder",
+        args=args,
+        calls=16,
+        aims=aims,
+    )
+
+
+def _through_folder(clip: Bytes, tier: store.Tier, out: Bytes) -> None:
+    stored = _put(tier, clip, len(clip))
+    tier.read(stored, out)
+    tier.delete(stored.physical)
+
+
+def _through_memory(clip: Bytes, passing: PassingMemory, out: Bytes, *, reuse: bool) -> None:
+    meta = store.ArrayMeta(clip.shape, clip.shape, "raw")
+    key = os.urandom(16).hex()
+    passage = passing.claim(store.bound_bytes(meta, key))
+    assert passage is not None
+    written = passage.place.write(passing.handle, key, clip, meta)
+    passage.arrived(written.physical)
+    table = store.ChunkTable.from_bytes(written.table)
+    stored = store.Stored(written.physical, written.shape, written.chunk_rows, written.codec, table)
+    passing.read(stored, out)
+    passing.delete(stored)
+    if not reuse:
+        passing.trim()
 
 
 def _read_next(tier: store.Tier, objects: Iterator[store.Stored], out: Bytes) -> None:

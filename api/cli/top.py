@@ -233,6 +233,8 @@ def _tiers(overview: Overview) -> Iterator[RenderableType]:
     ]
     if rows:
         yield _table("Tiers", ("tier", "", "#used of the budget", "#full", "#objects"), rows)
+    if overview.passed.made:
+        yield Text(f"read once, through memory: {overview.passed.read} clips, {size(overview.passed.bytes)}")
 
 
 def _objects(overview: Overview) -> Iterator[RenderableType]:

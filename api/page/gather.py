@@ -1,4 +1,4 @@
-"""Gathers an overview: twelve questions to the catalog, in one confined process, and one to the service if one runs.
+"""Gathers an overview: thirteen questions to the catalog, in one confined process, and one to the service if one runs.
 
 This is the only module that knows where the numbers of the page come from. It takes no lock, is no client of a service,
 and asks for nothing to be made; an owner is asked for a snapshot, as by ``viewcache sql``.
@@ -19,6 +19,7 @@ from viewcache.api.page.overview import (
     Failure,
     ObjectCount,
     Overview,
+    Passed,
     Place,
     Sample,
     Span,
@@ -40,6 +41,7 @@ QUESTIONS = {
     "waits": "page_waits",
     "reading": "status_waiting",
     "tiers": "status_tiers",
+    "passed": "status_passing",
     "objects": "status_objects",
     "due": "page_due",
     "evictions": "page_evictions",
@@ -85,6 +87,7 @@ def gather(located: Located, before: Sequence[Sample] = ()) -> Overview:
         service=stats_of(Path(located.root)),
         tasks=_tasks(rows, places),
         tiers=tiers,
+        passed=next((Passed(row["made"], row["read"], row["bytes"]) for row in rows["passed"]), Passed(0, 0, 0)),
         objects=tuple(ObjectCount(**(row | {"bytes": row["bytes"] or 0})) for row in rows["objects"]),
         pace=pace,
         due=judged(due, pace, owned=one.source != "file"),

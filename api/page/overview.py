@@ -18,6 +18,7 @@ __all__ = [
     "ObjectCount",
     "Overview",
     "Pace",
+    "Passed",
     "Place",
     "Sample",
     "Span",
@@ -100,6 +101,18 @@ class TierState:
     used_bytes: int
     budget_bytes: int
     copies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What went from workers to its one reader through memory, and was never stored; of all runs together."""
+
+    made: int
+    """Clips that workers put there."""
+    read: int
+    """Clips that readers took from there."""
+    bytes: int
+    """Of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +245,7 @@ class Overview:
     service: StatsOf | None
     tasks: tuple[TaskState, ...]
     tiers: tuple[TierState, ...]
+    passed: Passed
     objects: tuple[ObjectCount, ...]
     pace: Pace
     due: tuple[DueBatch, ...]

@@ -19,6 +19,7 @@ from viewcache.errors import BadInput, BudgetTooSmall, Full
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
 from viewcache.materializer.simulation.simulated_uses import (
     OBJECT_BYTES,
@@ -169,7 +170,16 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
             keep = replace(KeepSettings.of(config.cache), budget_bytes=budget)
             reserve = max(min(task.outline.batch_bound()[0], budget // 4) for task in tasks)
             workers = config.cache.worker_count
-            setting = Setting(keep, cost, workers, reserve, tuple(paces), question.prefetch, share)
+            setting = Setting(
+                keep,
+                cost,
+                workers,
+                reserve,
+                tuple(paces),
+                question.prefetch,
+                share,
+                passing_bytes=passing_bytes(config.cache.memory_bytes),
+            )
             return simulate(trace, setting)
 
         outlooks = [_outlook(budget, tasks, under) for budget in question.budgets]

@@ -9,6 +9,7 @@ from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TierRow
 from viewcache.errors import BadInput, Full, ViewcacheError
+from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.ledger import Ledger
@@ -21,9 +22,6 @@ from viewcache.store.tier import LOCAL
 __all__ = ["Storage", "forget_volatile", "open_storage", "passing_memory", "shrink"]
 
 _log = logging.getLogger("viewcache.storage")
-
-PASSING_SHARE = 4
-"""The part of ``cache.memory`` that clips may take at most on their way from workers to readers: one of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ def passing_memory(memory_bytes: int) -> PassingMemory | None:
         memory_bytes: that workers and such clips may take together.
     """
     try:
-        return PassingMemory(memory_bytes // PASSING_SHARE)
+        return PassingMemory(passing_bytes(memory_bytes))
     except (BadInput, Full) as error:
         _log.info("all clips are stored, none passes through memory: %s", error, extra={"action": "passing_none"})
         return None

@@ -83,7 +83,8 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self.chooser = (chooser or Chooser)(board, settings)
         """Who is next."""
         short = partial(getattr, self.chooser.pressure, "on")
-        self.passing = Passing(tiers.passing, ledger, board, self.evictor, self._works, settings.cost, short)
+        passing = Passing(tiers.passing, ledger, board, self.evictor, self._works, settings.cost, short)
+        self.passing: Passing = passing
         """Clips that are read once and not stored."""
         self.full = False
         self._thread: threading.Thread | None = None

@@ -5,7 +5,7 @@ What differs between the two (workers, room, time) is what a driver says; the or
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
@@ -50,7 +50,7 @@ class Passes(Protocol[Key, Given]):
         The driver's lock is held. Of ``memory`` raw bytes at most; 0 asks for no places.
         """
 
-    def unused(self, places: Iterable[Given]) -> None:
+    def unused(self, places: Mapping[Key, Given]) -> None:
         """Places that no job has taken are given back."""
 
 
@@ -124,7 +124,7 @@ class Driver(ABC, Generic[Key, Promise]):
         try:
             number, taken = self._begin(choice, candidates, need, passing, memory)
         finally:
-            self.passing.unused(place for key, place in passing.items() if key not in taken)
+            self.passing.unused({key: place for key, place in passing.items() if key not in taken})
         return number
 
     def _begin(

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from viewcache.errors import ViewcacheError
@@ -107,9 +107,9 @@ class Passing:
                     memory -= work.held(row)
         return stays, places
 
-    def unused(self, places: Iterable[Reservation | Passage]) -> None:
+    def unused(self, places: Mapping[str, Reservation | Passage]) -> None:
         """No job has taken these."""
-        for place in places:
+        for place in places.values():
             place.release()
 
     def _one_use(self, work: Work[str], row: int, key: str, works: Sequence[Work[str]], choice: NextJob[str]) -> OneUse:
@@ -121,7 +121,9 @@ class Passing:
 
     def _pictures_bytes(self, work: Work[str], row: int) -> int | None:
         """Of the kept pictures that a clip would be made from, if they are there."""
-        for each in work.intermediates(row) if isinstance(work, Makeable) else ():
+        if not isinstance(work, Makeable):
+            return None
+        for each in work.intermediates(row):
             if self._ledger.find(each.recipe.key, LOCAL) is not None:
                 return each.recipe.bound // max(1, len(each.recipe.frames)) * len(work.recipe(row).frames)
         return None

@@ -11,7 +11,10 @@ from typing import TypeVar
 
 from viewcache.materializer.planning.cost import CostModel
 
-__all__ = ["Handling", "OneUse", "handling", "leaving"]
+__all__ = ["Handling", "OneUse", "handling", "leaving", "passing_bytes"]
+
+PASSING_SHARE = 4
+"""The part of ``cache.memory`` that clips may take at most on their way from workers to readers: one of so many."""
 
 T = TypeVar("T")
 
@@ -43,6 +46,11 @@ class OneUse:
     """Whether somebody reads its task: what is made for a training that has not begun is stored."""
     pictures_bytes: int | None = None
     """Bytes of the kept pictures that it can be made from; None = it must be decoded."""
+
+
+def passing_bytes(memory_bytes: int) -> int:
+    """Of the memory that workers and passing clips may take together, what the clips may."""
+    return memory_bytes // PASSING_SHARE
 
 
 def handling(clip: OneUse, cost: CostModel) -> Handling:

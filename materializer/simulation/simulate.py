@@ -50,6 +50,8 @@ class Setting:
     disk_share: float = 1.0
     """Bytes on disk for a byte of pixels, metadata apart."""
     start_s: float = START_S
+    passing_bytes: int = 0
+    """Of memory, for clips that pass through it, see `passing_bytes`."""
 
 
 @dataclass(slots=True)
@@ -170,7 +172,7 @@ class _Run:
                 of_clip.sort(key=lambda use: use[0])
         sizes = zip(clips.bound, clips.raw, clips.objects, strict=True)
         stored = [min(bound, int(raw * setting.disk_share) + n * OBJECT_BYTES) for bound, raw, n in sizes]
-        self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses)
+        self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses, passing_budget=setting.passing_bytes)
         self._work = SimulatedDispatcher(
             trace,
             self._store,
@@ -254,7 +256,8 @@ class _Run:
     def _load(self, consumer: _Consumer) -> None:
         consumer.waited_s = self._now - consumer.asked_s
         self._store.hold(consumer.clips)
-        seconds = sum(map(self._trace.clips.raw.__getitem__, consumer.clips)) * self._setting.cost.load_s_per_byte
+        loaded = [clip for clip in consumer.clips if clip not in self._store.passing]  # what passes was paid when made
+        seconds = sum(map(self._trace.clips.raw.__getitem__, loaded)) * self._setting.cost.load_s_per_byte
         self._figures.load_s += seconds
         self._at(self._now + seconds, consumer, 1)
 

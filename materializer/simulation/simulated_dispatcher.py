@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -14,7 +14,6 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import (
-    Candidate,
     NextJob,
     Patience,
     State,
@@ -28,6 +27,7 @@ from viewcache.materializer.scheduling.rules import (
     protected_keys,
 )
 from viewcache.materializer.scheduling.work import ObjectStates, RowState
+from viewcache.materializer.simulation.simulated_passing import SimulatedPassing
 from viewcache.materializer.simulation.simulated_store import Item, SimulatedIntermediate, SimulatedStore
 from viewcache.materializer.simulation.simulated_uses import UseTrace, groups_of
 from viewcache.materializer.workers.pool import DEPTH
@@ -101,19 +101,6 @@ class SimulatedWorker:
     started: bool = False
 
 
-class SimulatedPassing:
-    """Nothing passes: all that is made lies under the budget."""
-
-    def of_job(
-        self, choice: NextJob[Item], candidates: list[Candidate[Item]], memory: int
-    ) -> tuple[list[Candidate[Item]], dict[Item, int]]:
-        """All is stored."""
-        return candidates, {}
-
-    def unused(self, places: Iterable[int]) -> None:
-        """There are none."""
-
-
 class SimulatedDispatcher(Driver[Item, int]):
     """Gives jobs to simulated workers."""
 
@@ -144,11 +131,11 @@ class SimulatedDispatcher(Driver[Item, int]):
         self.lock = nullcontext()
         self.demand_reserve = demand_reserve
         self.full = False
-        self.passing = SimulatedPassing()
         self.made = SimulatedWork()
         self.intermediates_of: dict[int, list[SimulatedIntermediate]] = {}
         """Number of a video → its intermediates, there or not."""
         self._trace, self._store, self._cost = trace, store, cost
+        self.passing = SimulatedPassing(trace, store, self.state, cost, self.intermediates_of)
         self.space = store
         self._job_bytes, self._start_s, self._wake = job_bytes, start_s, wake_at
         self._workers = [SimulatedWorker() for _ in range(workers)]
@@ -204,6 +191,7 @@ class SimulatedDispatcher(Driver[Item, int]):
         self._put_back(job.number)
         del self._jobs[job.number]
         self._store.reserved -= sum(job.promises.values())
+        self.passing.unused(job.promises)
         self._store.let_go(job.held)
         self.full = False
 
@@ -304,11 +292,19 @@ class SimulatedDispatcher(Driver[Item, int]):
                 decode_s=packets * pixels * cost.decode_s_per_pixel + audio_s,
                 convert_s=convert * pixels * cost.convert_s_per_pixel,
                 augment_s=0.0 if isinstance(item, SimulatedIntermediate) else raw * cost.augment_s_per_byte,
-                store_s=raw * _store_s_per_byte(item, cost),
+                store_s=raw * self._store_s_per_byte(item),
                 load_s=load_s,
             )
             job.items.append((item, took))
         job.left_s = job.items[0][1].seconds
+
+    def _store_s_per_byte(self, item: Item) -> float:
+        cost = self._cost
+        if item in self._store.passing:
+            return cost.pass_s_per_byte
+        if isinstance(item, int):
+            return cost.store_s_per_byte
+        return item.needs.rung.pack_s + item.needs.rung.packed * cost.store_s_per_byte
 
     def _go_on(self, worker: SimulatedWorker, now: float) -> None:
         worker.on = worker.jobs[-1]
@@ -328,9 +324,3 @@ class SimulatedDispatcher(Driver[Item, int]):
     def _wake_at(self, when: float, worker: SimulatedWorker) -> None:
         worker.turn += 1
         self._wake(when, worker, worker.turn)
-
-
-def _store_s_per_byte(item: Item, cost: CostModel) -> float:
-    if isinstance(item, int):
-        return cost.store_s_per_byte
-    return item.needs.rung.pack_s + item.needs.rung.packed * cost.store_s_per_byte

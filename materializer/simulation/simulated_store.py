@@ -115,6 +115,10 @@ class SimulatedStore:
     evictions: int = 0
     held: Counter[Item] = field(default_factory=Counter)
     """What is being read."""
+    passing_budget: int = 0
+    """Bytes of memory for clips that pass through it; they take none of the budget."""
+    passing: dict[Item, int] = field(default_factory=dict)
+    """Clips that lie there, or are about to → their bytes."""
     _heap: list[tuple[float, int, Item]] = field(default_factory=list)
     _pushed: int = 0
 
@@ -145,15 +149,38 @@ class SimulatedStore:
             del uses[0]
         return (each for each in uses if each[2] >= each[1].from_rank)
 
+    def uses_to_come(self, clip: int) -> int:
+        """How often a clip will be read."""
+        return sum(1 for _ in self._to_come(clip))
+
+    def let_pass(self, clip: Item, size: int) -> bool:
+        """Promise a place in memory to a clip; False if there is none."""
+        if sum(self.passing.values()) + size > self.passing_budget:
+            return False
+        self.passing[clip] = size
+        return True
+
+    def not_passing(self, clip: Item) -> None:
+        """A clip has passed, or will not: its place is free."""
+        if self.passing.pop(clip, 0):
+            self.ready.discard(clip)
+
     def add(self, item: Item, reserved: int) -> None:
         """Something was made; its reservation ends."""
+        if item in self.passing:
+            self.ready.add(item)
+            return
         self.reserved -= reserved
         self.used += self.size(item)
         self.ready.add(item)
         self.note(item)
 
     def note(self, item: Item) -> None:
-        """Something came, or is due at another time than before."""
+        """Something came, or is due at another time than before; what has passed is there no more."""
+        if item in self.passing:
+            if math.isinf(self.when(item)) and item not in self.held:
+                self.not_passing(item)
+            return
         self._pushed += 1
         heappush(self._heap, (-self.when(item), self._pushed, item))
 

@@ -47,6 +47,9 @@ def test_every_number_is_the_catalogs(used: Used) -> None:
     (tier,) = found.tiers
     assert (tier.tier, tier.budget_bytes) == ("local", BUDGET)
     assert tier.used_bytes == value(store, "select sum(bytes) from copies") == found.sample.used_bytes
+    passed = "select coalesce(sum(n), 0) from io_samples where tier = 'passing' and op ="
+    assert found.passed.made == value(store, f"{passed} 'store'")
+    assert found.passed.read == value(store, f"{passed} 'load'")
     assert sum(each.objects for each in found.objects) == value(store, "select count(*) from objects")
     assert sum(each.objects for each in found.evictions) == value(store, "select count(*) from evictions")
     assert {each.reason for each in found.evictions} == {"evict"}

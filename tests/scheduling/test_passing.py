@@ -3,7 +3,7 @@
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -309,10 +309,3 @@ def test_a_loader_reads_ahead(tmp_path: Path, videos: Path, plenty: Batches) -> 
             for iteration, batch in enumerate(loader):
                 assert np.array_equal(np.asarray(batch["video"]), plenty[epoch, iteration].video)
         assert passed(cache) > 10
-
-
-@pytest.fixture(autouse=True)
-def _attached_nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """These tests look inside the owner."""
-    monkeypatch.setenv("VIEWCACHE_SERVICE", "off")
-    yield

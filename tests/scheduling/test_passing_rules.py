@@ -61,7 +61,7 @@ DUE = st.none() | st.floats(0, 1000)
 def test_what_is_needed_latest_leaves_first(
     lying: list[tuple[int, float | None, int]], need: int, before_s: float
 ) -> None:
-    """Nothing that is needed sooner leaves, nor more than is asked for; what stays is needed no later than what left."""
+    """What is needed sooner stays, no more leaves than is asked for, and what stays is needed sooner."""
     numbered = [((k, what), due, size) for k, (what, due, size) in enumerate(lying)]
     gone = leaving(numbered, need, before_s)
     of = {what: (due, size) for what, due, size in numbered}

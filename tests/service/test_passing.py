@@ -1,4 +1,4 @@
-"""Clips that pass through the owner's memory reach clients too: the same bytes, and nothing stays when one is killed."""
+"""Clips that pass through the owner's memory reach clients too, with the same bytes, whoever is killed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,12 +36,12 @@ def whole(videos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
 
 
 def test_clients_read_what_passes(attach: Opener, whole: dict[tuple[int, int], Batch]) -> None:
-    """An attached process reads clips out of the owner's memory, checked, with the bytes of a cache with room for all."""
+    """An attached process reads clips out of the owner's memory, with the bytes of a cache with room for all."""
     cache = attach(**LITTLE)
     for place, batch in whole.items():
         assert np.array_equal(cache.read("train", *place).video, batch.video)
-        now = cache.snapshot().passing
-        assert 0 <= now.used + now.reserved <= now.budget
+        memory = cache.snapshot().passing
+        assert 0 <= memory.used + memory.reserved <= memory.budget
     now = cache.snapshot()
     assert now.work["passed"] > 10
     assert now.passing.budget > 0

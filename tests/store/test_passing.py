@@ -127,7 +127,7 @@ def test_what_counts_is_what_the_kernel_gives(memory: PassingMemory) -> None:
 
 
 def test_places_come_round_and_a_late_reader_notices(memory: PassingMemory) -> None:
-    """A second clip takes the pages of the first; who still has the first one's place finds damage, not other pixels."""
+    """A second clip takes the pages of the first; who still has the first's place finds damage, not other pixels."""
     first = passed(memory, pixels(SHAPE, 1), "11" * 16)
     with memory.handle.attach(memory.descriptor()) as client:
         memory.delete(first)
@@ -175,7 +175,7 @@ def test_other_sizes_get_the_room_of_places_that_wait(memory: PassingMemory) -> 
 
 
 def test_a_killed_writer_leaves_its_place_only(memory: PassingMemory) -> None:
-    """kill -9 in the middle of a clip: the owner gives the place back, and the machine has the memory."""
+    """A kill -9 in the middle of a clip: the owner gives the place back, and the machine has the memory."""
     array = pixels(SHAPE)
     meta = store.ArrayMeta(SHAPE, (4, *SHAPE[1:]), "raw", {})
     passage = memory.claim(2 * SIZE)

@@ -162,7 +162,8 @@ function drawTiers({ overview }) {
   put("tiers", overview.tiers.length ? table("tiers", ["tier", "used of the budget", "#objects", "~where"], overview.tiers.map((tier) => [
     tier.tier, tier.budget_bytes ? meter(`${tier.tier} tier`, tier.used_bytes / tier.budget_bytes,
       `${size(tier.used_bytes)} of ${size(tier.budget_bytes)}, ${percent(tier.used_bytes / tier.budget_bytes)}`) : size(tier.used_bytes),
-    count(tier.copies), tier.url])) : none("No tier is known yet."));
+    count(tier.copies), tier.url]).concat(overview.passed.made ? [["memory, read once",
+    `${count(overview.passed.read)} clips passed, ${size(overview.passed.bytes)}`, "", ""]] : [])) : none("No tier is known yet."));
 }
 
 function drawObjects({ overview }) {
