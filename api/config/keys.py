@@ -80,8 +80,8 @@ _CACHE = KeySection(
         Key(
             "memory",
             "size",
-            "Most bytes of memory for frames and clips on their way, of all workers together. A quarter of it at most is "
-            "for clips that are read once and never stored.",
+            "Most bytes of memory for frames and clips on their way, of all workers together. A quarter of it at most "
+            "is for clips that are read once and never stored.",
             None,
             "8 GiB, or half of the machine's memory if that is less",
         ),
