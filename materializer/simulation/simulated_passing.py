@@ -30,6 +30,8 @@ class SimulatedPassing:
         self, choice: NextJob[Item], candidates: list[Candidate[Item]], memory: int
     ) -> tuple[list[Candidate[Item]], dict[Item, int]]:
         """What a job can make, without what is better made later; what passes is promised no bytes of the budget."""
+        if not self._store.passing_budget:
+            return candidates, {}
         asked = set(map(choice.work.key, choice.rows))
         stays: list[Candidate[Item]] = []
         places: dict[Item, int] = {}
