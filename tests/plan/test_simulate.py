@@ -145,3 +145,20 @@ def test_overlapping_groups_are_one() -> None:
     """Runs with one begin go to the last end, and leading pictures of an open GOP join two groups."""
     found = groups_of([(0, 5), (0, 8), (10, 14), (12, 20), (20, 22)])
     assert found == {0: (0, 8), 10: (10, 20), 12: (10, 20), 20: (20, 22)}
+
+
+def test_what_passes_costs_less_and_takes_no_room() -> None:
+    """With memory for clips that are read once, the same uses are served within the budget, with less work."""
+    reading = trace(12, 3, 1, 1, 2, 0)
+    section = reading.tasks[0][0]
+    budget = generation_bytes(reading) // 4
+    keep = KeepSettings(budget, "cheapest", "raw", 1 << 30)
+    reserve = min(section.batch * section.plan.bound, budget // 4)
+    stored, passed = (
+        simulate(reading, Setting(keep, CostModel(), 2, reserve, (SLOW,), start_s=0.0, passing_bytes=memory))
+        for memory in (0, 1 << 30)
+    )
+    assert passed.made.seconds + passed.load_s < stored.made.seconds + stored.load_s
+    assert passed.most_bytes <= budget
+    assert sum(epoch.uses for epoch in passed.epochs.values()) == len(reading)
+    assert passed.evictions <= stored.evictions

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import viewcache
+from tests.clips import encode
+from tests.sounds import Track, encode_with_audio
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session import storage
 from viewcache.api.session.cache import Cache
@@ -309,3 +311,31 @@ def test_a_loader_reads_ahead(tmp_path: Path, videos: Path, plenty: Batches) -> 
             for iteration, batch in enumerate(loader):
                 assert np.array_equal(np.asarray(batch["video"]), plenty[epoch, iteration].video)
         assert passed(cache) > 10
+
+
+def test_audio_passes_with_its_clip(tmp_path: Path) -> None:
+    """The audio of clips that pass does so too, the silent one of a video without a track as well: the same samples."""
+    folder = tmp_path / "heard"
+    folder.mkdir()
+    encode_with_audio(folder / "aac.mp4", [Track("aac")])
+    encode_with_audio(folder / "later.mp4", [Track("aac", start_s=1.0, seconds=1.5)], frames=80)
+    encode(folder / "silent.mp4", frames=70, size=(64, 48))
+    encode(folder / "other.mp4", frames=75, size=(64, 48))
+    by_time = {"fps": 10, "frames_per_video": 6, "frame_stride": None, "samples_per_video": 3}
+    given: dict[str, Any] = {"sampling": by_time, "audio": {"rate": 16_000}, "epochs": EPOCHS}
+    found = []
+    for name, budget in (("plenty", "50MB"), ("store", 1_000_000)):
+        cache = {"budget": budget, "epochs_per_generation": EPOCHS}
+        with viewcache.open(config(tmp_path / name, folder, cache=cache, **given)) as opened_cache:
+            found.append(read_all(opened_cache))
+            (audio,) = sql(
+                opened_cache,
+                "select count(*) from objects where kind = 'audio' and state <> 'planned'",
+            )
+            passed_now = passed(opened_cache)
+            assert not lying(opened_cache)
+    whole, batches = found
+    assert same(whole, batches)
+    assert all(np.array_equal(batch.audio, batches[place].audio) for place, batch in whole.items())
+    assert passed_now > 10
+    assert int(str(audio[0])) < EPOCHS * 4 * 3, "not all audio was stored"
