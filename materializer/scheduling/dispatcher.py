@@ -83,8 +83,8 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self.chooser = (chooser or Chooser)(board, settings)
         """Who is next."""
         short = partial(getattr, self.chooser.pressure, "on")
-        passing = Passing(tiers.passing, ledger, board, self.evictor, self._works, settings.cost, short)
-        self.passing: Passing = passing
+        rooms = tiers.passing, ledger, board, self.evictor, self._works, settings.cost, short
+        self.passing: Passing = Passing(*rooms, lambda: tiers.local.free_bytes)
         """Clips that are read once and not stored."""
         self.full = False
         self._thread: threading.Thread | None = None

@@ -42,6 +42,7 @@ class Passing:
         works: Callable[[], list[Work[str]]],
         cost: Callable[[], CostModel],
         is_short: Callable[[], bool],
+        free_bytes: Callable[[], int],
     ) -> None:
         """Nothing passes yet.
 
@@ -53,8 +54,10 @@ class Passing:
             works: all work that somebody knows of.
             cost: what work costs, as measured.
             is_short: whether memory is short: then only what readers wait for passes.
+            free_bytes: of the folder, where everything else goes.
         """
         self._is_short = is_short
+        self._free_bytes = free_bytes
         self._memory = memory
         self._ledger = ledger
         self._board = board
@@ -116,8 +119,8 @@ class Passing:
         read = self._board.is_read(work.task_id) or (choice.demanded and choice.work is work)
         uses = sum(each.uses_to_come(key) for each in works)
         soon = work.is_soon(row) or (choice.demanded and work is choice.work and row in choice.rows)
-        pictures = None if soon else self._pictures_bytes(work, row)
-        return OneUse(work.bound(row), True, uses, soon, read, pictures)
+        tight = self._free_bytes() < sum(each.bytes_to_come() for each in works)
+        return OneUse(work.bound(row), True, uses, soon, read, self._pictures_bytes(work, row), tight)
 
     def _pictures_bytes(self, work: Work[str], row: int) -> int | None:
         """Of the kept pictures that a clip would be made from, if they are there."""

@@ -46,6 +46,8 @@ class OneUse:
     """Whether somebody reads its task: what is made for a training that has not begun is stored."""
     pictures_bytes: int | None = None
     """Bytes of the kept pictures that it can be made from; None = it must be decoded."""
+    tight: bool = True
+    """Whether the folder lacks room for all that its task has to come: what is stored takes the room of something."""
 
 
 def passing_bytes(memory_bytes: int) -> int:
@@ -65,7 +67,9 @@ def handling(clip: OneUse, cost: CostModel) -> Handling:
     stored_s = clip.bytes * (cost.store_s_per_byte + cost.load_s_per_byte)
     passing_s = clip.bytes * cost.pass_s_per_byte
     if clip.soon:
-        return Handling.PASS if clip.read and passing_s < stored_s else Handling.STORE
+        # To decode again for a path that is read again costs much: where there is room to spare, that is stored.
+        worthless = clip.tight or clip.pictures_bytes is not None
+        return Handling.PASS if clip.read and worthless and passing_s < stored_s else Handling.STORE
     if clip.pictures_bytes is None:
         return Handling.STORE  # while its video is being decoded it costs least
     # What it takes to crop and copy is the same now and later.

@@ -189,6 +189,10 @@ class Schedule(Work[Key]):
         """Whether it was decided that a row's clip is made shortly before it is read, and not kept."""
         return self.keeping is not None and not self.keeping.clips[row]
 
+    def bytes_to_come(self) -> int:
+        """Most bytes on disk of all clips that a reader has not had."""
+        return (len(self) - self.from_rank) * self.bound(0) if len(self) else 0
+
     def uses_to_come(self, key: Key) -> int:
         """How many rows that a reader has not had need an object."""
         rows = np.array(self.rows_of(key), np.int64)

@@ -141,6 +141,10 @@ class Work(ABC, Generic[Key]):
         """Whether it was decided that a row's object is made shortly before it is read, and not kept."""
         return False
 
+    def bytes_to_come(self) -> int:
+        """Most bytes on disk of all that readers have not had."""
+        return 0
+
     def uses_to_come(self, key: Key) -> int:
         """How many rows that a reader has not had need an object."""
         return len(self.rows_of(key))

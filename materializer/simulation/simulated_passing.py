@@ -41,8 +41,9 @@ class SimulatedPassing:
             way = Handling.STORE
             if isinstance(item, int) and work.is_unkept(row) and self._state.objects.is_planned(item):
                 soon = work.is_soon(row) or (choice.demanded and item in asked)
-                pictures = None if soon else self._pictures_bytes(item)
-                clip = OneUse(size, True, self._store.uses_to_come(item), soon, True, pictures)
+                to_come = sum(each.bytes_to_come() for each in self._state.works())
+                uses, pictures = self._store.uses_to_come(item), self._pictures_bytes(item)
+                clip = OneUse(size, True, uses, soon, True, pictures, self._store.free_bytes < to_come)
                 way = handling(clip, self._cost)
             if way is Handling.LATER and item not in asked:
                 continue

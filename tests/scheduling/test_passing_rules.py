@@ -26,6 +26,12 @@ def test_what_is_kept_or_used_again_is_stored() -> None:
     assert {handling(each, COST) for each in stored} == {Handling.STORE}
 
 
+def test_room_to_spare_keeps_what_was_decoded() -> None:
+    """Where the folder has room for all to come, decoded clips are stored; those of kept pictures pass all the same."""
+    assert handling(OneUse(5_000_000, True, 1, True, True, None, tight=False), COST) is Handling.STORE
+    assert handling(OneUse(5_000_000, True, 1, True, True, 1_000_000, tight=False), COST) is Handling.PASS
+
+
 def test_what_passes_cheaply_later_is_not_made_yet() -> None:
     """A clip that is not needed soon waits if its pictures are kept and little; else it is made with the decode."""
     assert handling(OneUse(5_000_000, True, 1, False, True, 1_000_000), COST) is Handling.LATER
