@@ -278,7 +278,7 @@ def test_silence_takes_no_room(tmp_path: Path, folder: Path) -> None:
     """
     audio = {"rate": 48_000, "mono": False, "seconds": 4.0}
     whole = 48_000 * 2 * 4 * 4
-    with opened(tmp_path / "s", folder, audio=audio) as cache:
+    with opened(tmp_path / "s", folder, audio=audio, cache={"budget": "500MB"}) as cache:  # room for all: none passes
         read = pixels(cache)
         stored = sql(cache, "select key, video, codec, bytes from objects where kind = 'audio'")
         codecs = sql(cache, "select distinct codec from io_samples where op = 'load' and codec = 'lz4'")
