@@ -64,8 +64,7 @@ class Ledger:
         """
         self._catalog = catalog
         self._lock = threading.Lock()
-        self._copies = {tier: Shelf(tier) for tier in (PASSING, *tiers)}
-        """What passes through memory is known here alone: it is read once, and the catalog has no rows of it."""
+        self._copies = {tier: Shelf(tier) for tier in (PASSING, *tiers)}  # the catalog has no rows of the first
         self._keys: dict[int, str] = {}
         self._left: dict[str, set[str]] = {}
         """Tier that is being looked through → keys of what has left it since that began."""
@@ -401,7 +400,7 @@ class Ledger:
             made: its objects.
             loaded_codec: of the intermediates that it read.
             further: what was measured beside.
-            passed: keys of those of its objects that lie in memory and are not stored.
+            passed: keys of those of its objects that are not stored.
         """
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         loaded = frames.get("loaded", 0)
@@ -423,10 +422,8 @@ class Ledger:
             size = sum(each.raw_bytes for each in mine)
             # By size where all go to one tier: what one writer waited for another says nothing of its codec.
             part = size / max(1, clip_bytes) if not passed else sum(each.seconds for each in mine) / (wall_s or 1.0)
-            bucket = (size // len(mine)).bit_length() - 1
-            rows.append(
-                IoSampleRow("store", bucket, place[1], place[0], len(mine), seconds.get("store", 0.0) * part, size)
-            )
+            bucket, store_s = (size // len(mine)).bit_length() - 1, seconds.get("store", 0.0) * part
+            rows.append(IoSampleRow("store", bucket, place[1], place[0], len(mine), store_s, size))
         self._catalog.add_io_samples([*rows, *further])
 
     def add_shortfalls(self, silenced: Mapping[str, str], unpacked: Mapping[str, str]) -> None:
