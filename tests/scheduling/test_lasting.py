@@ -50,7 +50,7 @@ def read_epochs(cache: Cache, epochs: range) -> dict[tuple[int, int], Any]:
 def packets(cache: Cache) -> int:
     """Fed to decoders so far."""
     assert cache.owner.dispatcher is not None
-    return cache.owner.dispatcher.frames["packets"]
+    return cache.owner.dispatcher.tally.frames["packets"]
 
 
 @pytest.fixture(scope="module")
