@@ -50,7 +50,9 @@ def intermediate_recipe(
     if not codec:
         return recipe
     # The same pictures may be kept in two ways for a while: when the budget was changed, one is made from the other.
-    return replace(recipe, key=content_key("kept", bytes.fromhex(key), codec.encode()), codec=codec, codec_is_chosen=True)
+    return replace(
+        recipe, key=content_key("kept", bytes.fromhex(key), codec.encode()), codec=codec, codec_is_chosen=True
+    )
 
 
 def picture_order(frames: NDArray[np.int32], stride: int) -> NDArray[np.int32]:
