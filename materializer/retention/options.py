@@ -306,10 +306,13 @@ class _Block:
                 size += of.stays * kind.bound
                 missing += of.missing
                 cost_s += of.missing * kind.clip_bytes * cost.make_s_per_byte
+                cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
             else:
-                cost_s += of.made * kind.clip_bytes * cost.make_s_per_byte
+                stored = of.made * cost.store_s_per_byte + of.uses * cost.load_s_per_byte
+                if way.intermediate is not None:  # made when they are read, they pass through memory (0045)
+                    stored = np.minimum(stored, of.uses * cost.pass_s_per_byte)
+                cost_s += kind.clip_bytes * (of.made * cost.augment_s_per_byte + stored)
                 work_s += of.made * kind.clip_bytes * cost.augment_s_per_byte
-            cost_s += of.uses * kind.clip_bytes * cost.load_s_per_byte
         return size, cost_s, work_s, missing
 
     def _lasting(
