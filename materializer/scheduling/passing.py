@@ -172,7 +172,11 @@ class Passing:
     def arrived(self, passage: Passage, copy: Copy, written: Written) -> None:
         """A worker has made a clip that passes: its reader may have it."""
         passage.arrived(written.physical)
-        self._ledger.let_pass(replace(copy, tier=PASSING))
+        here = replace(copy, tier=PASSING)
+        self._ledger.let_pass(here)
+        with self._board.changed:
+            if self._evictor.next_due_in_s(copy.key) is None and copy.key not in wanted_keys(self._board):
+                self._evictor.passed([here])  # its task was left, or its reader jumped, while it was being made
 
     def failed(self, why: str) -> None:
         """A job failed that had places: it may be that a worker cannot write there, so nothing passes for a while."""
