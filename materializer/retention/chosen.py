@@ -198,6 +198,8 @@ def choose(
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
+    if settings.rule != KeepRule.CHEAPEST:  # the rivals look at one generation
+        weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.lasts]] = np.inf
     choice = RULES[settings.rule](weighed.options, budget)
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, generations_later(whole), epochs, settings.rule)

@@ -82,6 +82,8 @@ class Keeper:
         self._deciding = threading.Lock()
         self._decided: dict[int, _Decided] = {}
         """By generation of the group."""
+        self._lasting_of: dict[int, dict[int, int]] = {}
+        """Task → the same of what it will need; whose readers pause has not ended."""
         self._expected: dict[int, int] = {}
         """What the catalog was told of epochs that are not planned: object → uses."""
 
@@ -228,7 +230,11 @@ class Keeper:
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
-        expected = {object_id: refs for each in self._decided.values() for object_id, refs in each.expected.items()}
+        decided = list(self._decided.values())
+        for task_id in {work.task_id for each in decided for work, *_ in each.place.values()}:
+            mine = [each for each in decided if any(work.task_id == task_id for work, *_ in each.place.values())]
+            self._lasting_of[task_id] = {object_id: refs for each in mine for object_id, refs in each.expected.items()}
+        expected = {object_id: refs for of_task in self._lasting_of.values() for object_id, refs in of_task.items()}
         if expected != self._expected:
             self._catalog.expect_uses(expected)
             self._expected = expected

@@ -109,3 +109,11 @@ def test_few_epochs_keep_clips() -> None:
     """What costs more to make than it saves in the epochs that are left is not made."""
     found = chosen(plan(5, 1), BIG)
     assert found is None or not any(found.weighed.ways[each].lasts for each in found.choice.option)
+
+
+@pytest.mark.parametrize("rule", ["leaves", "sand"])
+def test_the_rivals_look_at_one_generation(rule: str) -> None:
+    """Keeping clips until the budget is full, and the paper's rule, are what they were."""
+    for budget in (BIG, 10_000_000):
+        found = chosen(plan(5, 95), budget, rule)
+        assert found is None or not any(found.weighed.ways[each].lasts for each in found.choice.option)

@@ -133,6 +133,19 @@ def test_policies_know_of_epochs_that_nobody_has_planned(tmp_path: Path, videos:
         assert sql(cache, wanted) == [(0,)], "the training is over"
 
 
+def test_a_reader_that_pauses_loses_nothing(tmp_path: Path, videos: Path) -> None:
+    """Nobody reads for a while: what lasts is still wanted, since the task has epochs left."""
+    wanted = (
+        "select count(*) from object_demand d join objects o using (object_id) where o.kind <> 'clip' and d.refs > 0"
+    )
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(4))
+        cache.owner.look_ahead.forget(cache.task("train").task)
+        cache.owner.look_ahead.wait_idle()
+        cache.catalog.flush()
+        assert sql(cache, wanted) >= [(4,)]
+
+
 def test_places_are_the_same(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """The reference has all batches that the tests read."""
     with opened(tmp_path, videos) as cache:
