@@ -53,6 +53,11 @@ class KeepSettings:
     remote_bytes: int = 0
     """Of the budget, where nothing is made."""
 
+    @property
+    def lets_last(self) -> bool:
+        """Whether pictures may last: workers read them from the local tier only, which moves to a remote one."""
+        return not self.remote_bytes
+
     def local_bytes(self) -> int:
         """Of the budget, where objects are made."""
         return self.budget_bytes - self.remote_bytes
@@ -192,9 +197,10 @@ def choose(
     bounds = np.concatenate([np.full(int(rows.sum()), each.plan.room) for each, rows in zip(plans, later, strict=True)])
     total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
     whole = [each.plan for each in plans]
-    if total <= budget and not (may_last(whole) and any(each.rows.any() for each in plans)):
+    lasts = settings.lets_last and may_last(whole) and any(each.rows.any() for each in plans)
+    if total <= budget and not lasts:
         return None
-    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying)
+    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying, lasts=lasts)
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
@@ -202,7 +208,8 @@ def choose(
         weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.lasts]] = np.inf
     choice = RULES[settings.rule](weighed.options, budget)
     epochs = max(plan.context.epochs for plan in whole)
-    chosen = Chosen(weighed, choice, budget, total, generations_later(whole), epochs, settings.rule)
+    behind = generations_later(whole) if lasts else 0.0
+    chosen = Chosen(weighed, choice, budget, total, behind, epochs, settings.rule)
     nothing_lasts = chosen.keeps_all and not weighed.lying
     return None if total <= budget and nothing_lasts else chosen
 

@@ -82,6 +82,7 @@ def weigh(
     most_bytes: int,
     before: Mapping[str, Sequence[Kept]] = MappingProxyType({}),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
+    lasts: bool = True,
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -91,9 +92,11 @@ def weigh(
         most_bytes: raw bytes of the largest object that a worker can hold in memory.
         before: intermediates that were chosen before, by the content key of the video.
         lying: tells which of what lasts lies in the store already, in the same way.
+        lasts: whether anything may last behind its generation.
     """
     kinds = kinds_of([each.plan for each in plans])
-    later, lasts = generations_later([each.plan for each in plans]), may_last([each.plan for each in plans])
+    lasts = lasts and may_last([each.plan for each in plans])
+    later = generations_later([each.plan for each in plans]) if lasts else 0.0
     ways = ways_of(kinds, cost.ladder.offered if lasts else ())
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
     for number, each in enumerate(plans):

@@ -287,7 +287,7 @@ def test_what_is_predicted_is_of_what_was_decided(
 ) -> None:
     """While one thread makes ahead for one task, another decides for two that have more kinds of clips."""
     decide = Keeper.decide
-    settings = {"budget": 10**6, "epochs_per_generation": EPOCHS}
+    settings = {"budget": 10**6, "epochs_per_generation": EPOCHS, "keep": "leaves"}
     whole: dict[str, Any] = config(
         tmp_path / "s", videos, cache=settings, sampling={"samples_per_video": SAMPLES}, epochs=EPOCHS
     )
