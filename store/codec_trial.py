@@ -1,6 +1,7 @@
 """What each codec would do to a chunk: a small trial beside the real work, so that codecs are chosen by measurement.
 
-Runs in workers. One object of a few jobs is tried, and of it a part: the others are much like it.
+Runs in workers. One object of a few jobs is tried, and of it a part: the others are much like it. Seconds are those of
+the CPU: of so little work the clock would tell how busy the machine is.
 """
 
 import time
@@ -45,10 +46,10 @@ def try_codecs(chunk: NDArray[np.uint8]) -> tuple[Trial, ...]:
         if codec.name == "raw":
             continue
         codec.encode(part[:4096])  # the first call loads the library
-        begun = time.perf_counter()
+        begun = time.thread_time()
         packed = codec.encode(part)
-        halfway = time.perf_counter()
+        halfway = time.thread_time()
         codec.decode_into(packed, out)
-        ended = time.perf_counter()
+        ended = time.thread_time()
         trials.append(Trial(codec.name, flat.size, part.size, packed.size, halfway - begun, ended - halfway))
     return tuple(trials)

@@ -14,6 +14,9 @@ from viewcache.materializer.media.lossless import H264, available
 
 __all__ = ["GUESSED", "Ladder", "Rung"]
 
+PRIOR_BYTES = 32 << 20
+"""The guess counts like so many raw bytes that were measured: one small trial on a busy machine says little."""
+
 _NEAR = 2
 """Trials on pictures of up to so many powers of two more or fewer bytes say something about others."""
 
@@ -75,9 +78,11 @@ class Ladder:
         for (op, name, bucket), raw in size.items():
             unpacked = size["unpack", name, bucket] if op == "pack" and name in GUESSED else 0
             if raw and unpacked:
-                pack_s, unpack_s = seconds["pack", name, bucket] / raw, seconds["unpack", name, bucket] / unpacked
-                packed = size["packed", name, bucket] / raw
-                tried[name, bucket] = Rung(pack_s, unpack_s, packed, GUESSED[name].lead)
+                guess = GUESSED[name]
+                pack_s = _mean(guess.pack_s, seconds["pack", name, bucket], raw)
+                unpack_s = _mean(guess.unpack_s, seconds["unpack", name, bucket], unpacked)
+                packed = _mean(guess.packed, size["packed", name, bucket], raw)
+                tried[name, bucket] = Rung(pack_s, unpack_s, packed, guess.lead)
         offered = tuple(name for name in LADDER if name != H264 or available())
         return cls(offered if codec == "auto" else (codec,), tried)
 
@@ -88,3 +93,8 @@ class Ladder:
         if near and near[0][0] <= _NEAR:
             return self.tried[codec, near[0][1]]
         return GUESSED[codec]
+
+
+def _mean(guess: float, total: float, raw_bytes: int) -> float:
+    """Of something per raw byte: measured in all, and guessed before."""
+    return (guess * PRIOR_BYTES + total) / (PRIOR_BYTES + raw_bytes)

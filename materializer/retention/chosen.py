@@ -15,7 +15,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.choice import RULES, Options, WayChoice
 from viewcache.materializer.retention.horizon import generations_later, may_last
-from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -58,6 +58,11 @@ class KeepSettings:
         """Whether pictures may last: workers read them from the local tier only, which moves to a remote one."""
         return not self.remote_bytes
 
+    @property
+    def part_bytes(self) -> int:
+        """Most raw bytes of one object of pictures that last."""
+        return part_bytes_for(self.local_bytes(), self.most_bytes)
+
     def local_bytes(self) -> int:
         """Of the budget, where objects are made."""
         return self.budget_bytes - self.remote_bytes
@@ -94,6 +99,8 @@ class Chosen:
     """For what is kept; the rest of the cache's budget is for what is about to be read."""
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
+    part_bytes: int = 0
+    """Most raw bytes of an object of what lasts; 0 = nothing does."""
     later: float = 0.0
     """Generations like this one that come behind it; costs count them."""
     epochs: int = 1
@@ -200,7 +207,8 @@ def choose(
     lasts = settings.lets_last and may_last(whole) and any(each.rows.any() for each in plans)
     if total <= budget and not lasts:
         return None
-    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying, lasts=lasts)
+    parts = settings.part_bytes if lasts else 0
+    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying, part_bytes=parts)
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
@@ -209,7 +217,7 @@ def choose(
     choice = RULES[settings.rule](weighed.options, budget)
     epochs = max(plan.context.epochs for plan in whole)
     behind = generations_later(whole) if lasts else 0.0
-    chosen = Chosen(weighed, choice, budget, total, behind, epochs, settings.rule)
+    chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule)
     nothing_lasts = chosen.keeps_all and not weighed.lying
     return None if total <= budget and nothing_lasts else chosen
 

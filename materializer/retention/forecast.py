@@ -55,7 +55,7 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
     if not any(each.rows.any() for each in plans):
         return Forecast()
     most = 0 if chosen is None else 1 << 62
-    weighed = weigh(plans, cost, most_bytes=most, lasts=chosen is None or chosen.weighed.lasting is not None)
+    weighed = weigh(plans, cost, most_bytes=most, part_bytes=0 if chosen is None else chosen.part_bytes)
     missing, once, intermediates = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
     if chosen is not None:
         options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))

@@ -1,7 +1,8 @@
 """Intermediates that last behind their generation: pictures of all frames that clips of a video can ever have.
 
-Their content keys hold neither a generation nor its draws, so each generation finds those that were made before. Long
-videos have several, one behind the other, since a worker holds one while it makes it.
+Their content keys hold neither a generation nor its draws, so each generation finds those that were made before. Most
+videos have several, one behind the other: a worker holds one while it makes it, and room for its pixels is promised
+before it is known how well they pack.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +19,17 @@ from viewcache.materializer.retention.intermediates import intermediate_recipe, 
 from viewcache.materializer.retention.needs import VideoRows
 from viewcache.materializer.retention.ways import ClipKind, ToCome, Way
 
-__all__ = ["MOST_PART_BYTES", "Lasting"]
+__all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_pictures"]
 
-MOST_PART_BYTES = 128 << 20
-"""Raw bytes of one object: a worker holds so many, and one damaged byte costs so much to make again."""
+PART_BYTES = (128 << 20, 32 << 20, 8 << 20, 2 << 20)
+"""Raw bytes that one object may have: a worker holds so many, and one damaged byte costs so much to make again. There
+are few sizes, so that what lies in the store is found again under another budget."""
+
+PARTS = 16
+"""So many of them a budget holds at least: what is promised to one is not to be had by others."""
+
+LEAST_PICTURES = 16
+"""Two full groups of a stride of two: with fewer, groups pack badly."""
 
 How = tuple[Instruction, bytes] | None
 """The resize that pictures have had, with its numbers; None = as decoded."""
@@ -36,7 +44,7 @@ class Lasting:
         kinds: Sequence[ClipKind],
         ways: Sequence[Way],
         videos: Mapping[str, tuple[int, int]],
-        most_bytes: int,
+        part_bytes: int,
     ) -> None:
         """Look at the videos' items.
 
@@ -45,7 +53,7 @@ class Lasting:
             kinds: of their clips.
             ways: all that are weighed.
             videos: content key → the number of a plan that has the video, and the video's row in it.
-            most_bytes: raw bytes of the largest object that a worker can hold.
+            part_bytes: most raw bytes of one object.
         """
         place = {key: k for k, key in enumerate(videos)}
         self.reach = Reach([each.plan for each in plans], place)
@@ -54,7 +62,7 @@ class Lasting:
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
-        self._part_bytes = min(most_bytes, MOST_PART_BYTES)
+        self._part_bytes = part_bytes
         strides = (each.plan.task.sampling for each in plans)
         self._stride = gcd(*(1 if sampling.by_time else sampling.frame_stride for sampling in strides))
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
@@ -90,10 +98,21 @@ class Lasting:
                 return ()  # such planes cannot be kept
             frames = self.reach.frames(place)
             one = intermediate_recipe(key, how, frames[:1], index)
-            size = max(1, self._part_bytes // int(np.prod(one.shape)))
+            size = part_pictures(int(np.prod(one.shape)), self._part_bytes)
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
             found = tuple(
                 intermediate_recipe(key, how, picture_order(part, self._stride), index, codec) for part in parts
             )
             self._known[place, how, codec] = found
         return found
+
+
+def part_bytes_for(budget_bytes: int, most_bytes: int) -> int:
+    """Most raw bytes of one object under a budget, where a worker can hold ``most_bytes``."""
+    most = min(budget_bytes // PARTS, most_bytes)
+    return next((size for size in PART_BYTES if size <= most), PART_BYTES[-1])
+
+
+def part_pictures(picture_bytes: int, part_bytes: int) -> int:
+    """How many pictures one object has: whole groups of each class of a stride of two."""
+    return max(LEAST_PICTURES, part_bytes // max(1, picture_bytes) // LEAST_PICTURES * LEAST_PICTURES)

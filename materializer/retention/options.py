@@ -21,7 +21,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.horizon import generations_later, may_last
-from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, part_pictures
 from viewcache.materializer.retention.needs import ClipCounts, Decode, NeededFrames, Rows, VideoRows
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
@@ -82,7 +82,7 @@ def weigh(
     most_bytes: int,
     before: Mapping[str, Sequence[Kept]] = MappingProxyType({}),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
-    lasts: bool = True,
+    part_bytes: int = 0,
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -92,10 +92,10 @@ def weigh(
         most_bytes: raw bytes of the largest object that a worker can hold in memory.
         before: intermediates that were chosen before, by the content key of the video.
         lying: tells which of what lasts lies in the store already, in the same way.
-        lasts: whether anything may last behind its generation.
+        part_bytes: most raw bytes of an object of what lasts behind its generation; 0 = nothing does.
     """
     kinds = kinds_of([each.plan for each in plans])
-    lasts = lasts and may_last([each.plan for each in plans])
+    lasts = part_bytes > 0 and may_last([each.plan for each in plans])
     later = generations_later([each.plan for each in plans]) if lasts else 0.0
     ways = ways_of(kinds, cost.ladder.offered if lasts else ())
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
@@ -107,7 +107,7 @@ def weigh(
     place = {name: k for k, name in enumerate(names)}
     uses = [VideoRows(each, place) for each in plans]
     fresh = [VideoRows(each.anew(), place) for each in plans] if later else []
-    lasting = Lasting(plans, kinds, ways, videos, most_bytes) if lasts else None
+    lasting = Lasting(plans, kinds, ways, videos, part_bytes) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
     found, once, later_s = [], [], []
@@ -117,12 +117,12 @@ def weigh(
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
-        weighing = _Block(kinds, rows_of, sources, cost, most_bytes, reached)
+        weighing = _Block(kinds, rows_of, sources, cost, most_bytes, reached, part_bytes)
         columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
         once.append(weighing.once)
         if later:
             again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
-            behind = _Block(kinds, again, sources, cost, most_bytes, reached).columns(ways)
+            behind = _Block(kinds, again, sources, cost, most_bytes, reached, part_bytes).columns(ways)
             columns = columns[0], columns[1] + later * behind[1], columns[2] + later * behind[2]
             later_s.append(behind[1])
         found.append(columns)
@@ -157,9 +157,10 @@ class _Block:
         cost: CostModel,
         most_bytes: int,
         reach: Floats | None = None,
+        part_bytes: int = 0,
     ) -> None:
         """Take the rows of the plans of each kind; ``reach`` has how many frames clips of each video can have."""
-        self._reach = reach
+        self._reach, self._part_bytes = reach, part_bytes
         self._kinds, self._rows, self._sources = kinds, rows, sources
         self._cost, self._most_bytes, self._count = cost, most_bytes, len(sources.frames)
         self._most_frames = int(sources.frames.max()) + 1
@@ -331,7 +332,7 @@ class _Block:
         cost, pixels, reach = self._cost, self._pixels, self._reach
         native = way.intermediate == ObjectKind.FRAMES
         each = self._native if native else self._resized_by_all(way.kept)
-        offered = np.isfinite(each) & (each > 0) & (each <= self._most_bytes) & (needed.frames > 0)
+        offered = np.isfinite(each) & (each > 0) & (each * LEAST_PICTURES <= self._most_bytes) & (needed.frames > 0)
         picture = np.where(offered, each, 0)
         known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
         rungs = [known[size] for size in picture.tolist()]
@@ -344,7 +345,9 @@ class _Block:
         read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
         again = picture * read * (unpack_s + packed * cost.load_s_per_byte)
         again += native * pixels * needed.visited * cost.convert_s_per_pixel
-        raw = picture * packed * reach
+        each_object = np.array([part_pictures(int(size), self._part_bytes) for size in picture.tolist()])
+        objects = np.ceil(reach / each_object)
+        raw = picture * packed * reach + (objects - 1) * clip_bound(0, 0)
         size += np.where(np.isnan(intermediate), clip_bound(raw, reach), intermediate)
         cost_s += np.where(made, 0, build_s) + again
         cost_s, work_s = (np.where(offered, seconds, np.inf) for seconds in (cost_s, work_s + again))
