@@ -133,9 +133,10 @@ class Chosen:
         return EpochCosts(now / k, later / k, rival_later / k, pays_after)
 
     @property
-    def keeps_all(self) -> bool:
-        """Whether every clip is kept, and nothing that lasts longer."""
-        return bool((self.choice.option == self.weighed.options.leaf).all())
+    def lasts(self) -> bool:
+        """Whether something is kept, or lies in the store, that is of use behind its generation."""
+        chosen = (self.weighed.ways[each] for each in np.unique(self.choice.option).tolist())
+        return bool(self.weighed.lying) or any(way.lasts for way in chosen)
 
     def rivals(self) -> dict[str, WayChoice]:
         """What each rule would choose, this one's among them; worked out now."""
@@ -218,8 +219,7 @@ def choose(
     epochs = max(plan.context.epochs for plan in whole)
     behind = generations_later(whole) if lasts else 0.0
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule)
-    nothing_lasts = chosen.keeps_all and not weighed.lying
-    return None if total <= budget and nothing_lasts else chosen
+    return None if total <= budget and not chosen.lasts else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:

@@ -91,11 +91,15 @@ class Tiers:
         if len(groups) == 1:
             (only,) = groups
             return self._read(only, copies, range(len(copies)), slots, loaded), loaded
+        here = [tier for tier in (PASSING, LOCAL) if tier in groups]  # as fast as each other: not worth a thread
         waiting = [
             self._readers.submit(self._read, tier, copies, positions, slots, loaded)
             for tier, positions in groups.items()
+            if tier not in here
         ]
         wrong: dict[int, Exception] = {}
+        for tier in here:
+            wrong |= self._read(tier, copies, groups[tier], slots, loaded)
         for each in waiting:
             wrong |= each.result()
         return wrong, loaded
