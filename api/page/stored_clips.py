@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from viewcache.api.service.opening import ENVIRONMENT
 from viewcache.api.sheet import contact_sheet, jpeg
 from viewcache.errors import BadInput, ChunkDamaged, NotFound, ViewcacheError, ViewNotFound
 from viewcache.materializer.choices import ServiceMode
+from viewcache.materializer.reading.values import ClipRecipe
 from viewcache.store import Stored
 from viewcache.store.reader import read_into, scan_object
 
@@ -88,6 +89,8 @@ class Batches:
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(SLOTS)
         self._kept: OrderedDict[tuple[str, int, int], tuple[float, list[_Found]]] = OrderedDict()
+        self._said: OrderedDict[tuple[str, int, int], list[tuple[str, ...] | None]] = OrderedDict()
+        """Batch → recipes of its clips, as the service told them that made some: what is read once has no copy."""
 
     def clips(self, task: str, epoch: int, iteration: int) -> list[ClipOf]:
         """What is in a batch, in the batch's order.
@@ -95,7 +98,10 @@ class Batches:
         Raises:
             ViewNotFound: there is no such batch, or it is not planned yet.
         """
-        return [self._told(found) for found in self._batch(task, epoch, iteration, anew=True)]
+        batch = self._batch(task, epoch, iteration, anew=True)
+        said = self._said.get((task, epoch, iteration)) or [None] * len(batch)
+        told = map(self._told, batch)
+        return [each if each.recipe else replace(each, recipe=of) for each, of in zip(told, said, strict=False)]
 
     def stored(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
         """A picture of a stored clip, as JPEG: some of its frames beside one another.
@@ -158,9 +164,16 @@ class Batches:
                 asked, one = AttachedTask(client, about), range(clip, clip + 1)
                 pixels = asked.clips(epoch, iteration, one)
                 heard = None if asked.audio_shape is None else asked.audio(epoch, iteration, one)[0]
+                self._remember((task, epoch, iteration), asked.recipes(epoch, iteration))
             finally:
                 client.close()
             return _picture(pixels[0], heard)
+
+    def _remember(self, place: tuple[str, int, int], recipes: Sequence[ClipRecipe]) -> None:
+        with self._lock:
+            self._said[place] = [phrases_of(list(each.steps)) for each in recipes]
+            while len(self._said) > REMEMBERED:
+                self._said.popitem(last=False)
 
     def _one(self, task: str, epoch: int, iteration: int, clip: int) -> _Found:
         batch = self._batch(task, epoch, iteration)

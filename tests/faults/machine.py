@@ -34,7 +34,7 @@ from viewcache.errors import BadVideo, Full, WorkerDied
 from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.dispatcher import TRIES
 from viewcache.materializer.workers import start
-from viewcache.store import read_slots
+from viewcache.store.tier import PASSING
 
 ROOMY = 142_608
 """Bytes with which a batch can be read while the clips of another are held."""
@@ -319,7 +319,8 @@ class CacheMachine(RuleBasedStateMachine):
         held = {copy.key for _, fetched, _ in self.leases for copy in fetched.copies}
         assert self._open_cache.owner.ledger.held == held
         hurt = set().union(*(hurt for _, _, hurt in self.leases))
-        assert held - hurt <= objects_of(self.store).keys()
+        passing = {copy.key for _, fetched, _ in self.leases for copy in fetched.copies if copy.tier == PASSING}
+        assert held - hurt - passing <= objects_of(self.store).keys()
 
     @invariant()
     def a_step_is_done(self) -> None:
@@ -395,9 +396,8 @@ class CacheMachine(RuleBasedStateMachine):
                 self._assert_whole(fetched, hurt)
 
     def _assert_whole(self, fetched: Fetched, hurt: set[str]) -> None:
-        stored = [copy.stored for copy in fetched.copies]
-        out = np.empty((len(stored), *stored[0].shape), np.uint8)
-        damaged = read_slots(self.store, stored, out)
+        out = np.empty((len(fetched.copies), *fetched.copies[0].stored.shape), np.uint8)
+        damaged, _ = self._open_cache.owner.tiers.read_slots(fetched.copies, out)
         for position, copy in enumerate(fetched.copies):
             if position in damaged:
                 assert copy.key in hurt

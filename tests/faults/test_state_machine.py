@@ -7,6 +7,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -21,8 +22,9 @@ from tests.faults.machine import BUDGETS, CacheMachine
 from tests.faults.site import EPOCHS, Site, make_site
 from tests.seeds import SEED, commit_seed
 from viewcache.catalog import files
-from viewcache.materializer.workers.job import Made
+from viewcache.materializer.workers.job import Job, Made, PassingTarget
 from viewcache.materializer.workers.make import make
+from viewcache.store.tier import LOCAL
 
 DAY_S = 86_400.0
 EXAMPLES, STEPS = 10, 50
@@ -39,6 +41,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         patch.object(files, "RESERVE_BYTES", 1 << 20),
     ):
         yield make_site(Path(folder))
+
+
+def of_files(job: Job) -> Job:
+    """The part of a job whose objects are files: others pass through memory, and their places come round."""
+    if not isinstance(job.target, PassingTarget):
+        return job
+    files = tuple(recipe for recipe in job.clips if recipe.key not in job.target.places)
+    return replace(job, clips=files, target=job.target.folder)
 
 
 class WorldMachine(CacheMachine):
@@ -63,8 +73,11 @@ class WorldMachine(CacheMachine):
         ledger, jobs = self._open_cache.owner.ledger, self._pool.jobs
         done = [
             job
-            for job in jobs
-            if not job.intermediates and not self.hurt & set(job.keys) and all(map(ledger.has, job.keys))
+            for job in map(of_files, jobs)
+            if job.clips
+            and not job.intermediates
+            and not self.hurt & set(job.keys)
+            and all(ledger.find(key, LOCAL) is not None for key in job.keys)
         ]
         if not done:
             return
