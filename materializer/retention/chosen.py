@@ -63,6 +63,11 @@ class KeepSettings:
         """Most raw bytes of one object of pictures that last."""
         return part_bytes_for(self.local_bytes(), self.most_bytes)
 
+    @property
+    def whole_bytes(self) -> int:
+        """Most raw bytes of all pictures of a video that last: room for them is promised before they are packed."""
+        return self.local_bytes() // 2
+
     def local_bytes(self) -> int:
         """Of the budget, where objects are made."""
         return self.budget_bytes - self.remote_bytes
@@ -209,7 +214,15 @@ def choose(
     if total <= budget and not lasts:
         return None
     parts = settings.part_bytes if lasts else 0
-    weighed = weigh(plans, cost, most_bytes=settings.most_bytes, before=before, lying=lying, part_bytes=parts)
+    weighed = weigh(
+        plans,
+        cost,
+        most_bytes=settings.most_bytes,
+        before=before,
+        lying=lying,
+        part_bytes=parts,
+        whole_bytes=settings.whole_bytes,
+    )
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf

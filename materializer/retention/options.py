@@ -83,6 +83,7 @@ def weigh(
     before: Mapping[str, Sequence[Kept]] = MappingProxyType({}),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     part_bytes: int = 0,
+    whole_bytes: int = 1 << 62,
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -93,6 +94,7 @@ def weigh(
         before: intermediates that were chosen before, by the content key of the video.
         lying: tells which of what lasts lies in the store already, in the same way.
         part_bytes: most raw bytes of an object of what lasts behind its generation; 0 = nothing does.
+        whole_bytes: most raw bytes of all of it of one video.
     """
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
@@ -117,12 +119,12 @@ def weigh(
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
-        weighing = _Block(kinds, rows_of, sources, cost, most_bytes, reached, part_bytes)
+        weighing = _Block(kinds, rows_of, sources, cost, most_bytes, reached, part_bytes, whole_bytes)
         columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
         once.append(weighing.once)
         if later:
             again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
-            behind = _Block(kinds, again, sources, cost, most_bytes, reached, part_bytes).columns(ways)
+            behind = _Block(kinds, again, sources, cost, most_bytes, reached, part_bytes, whole_bytes).columns(ways)
             columns = columns[0], columns[1] + later * behind[1], columns[2] + later * behind[2]
             later_s.append(behind[1])
         found.append(columns)
@@ -158,9 +160,10 @@ class _Block:
         most_bytes: int,
         reach: Floats | None = None,
         part_bytes: int = 0,
+        whole_bytes: int = 0,
     ) -> None:
         """Take the rows of the plans of each kind; ``reach`` has how many frames clips of each video can have."""
-        self._reach, self._part_bytes = reach, part_bytes
+        self._reach, self._part_bytes, self._whole_bytes = reach, part_bytes, whole_bytes
         self._kinds, self._rows, self._sources = kinds, rows, sources
         self._cost, self._most_bytes, self._count = cost, most_bytes, len(sources.frames)
         self._most_frames = int(sources.frames.max()) + 1
@@ -333,6 +336,8 @@ class _Block:
         native = way.intermediate == ObjectKind.FRAMES
         each = self._native if native else self._resized_by_all(way.kept)
         offered = np.isfinite(each) & (each > 0) & (each * LEAST_PICTURES <= self._most_bytes) & (needed.frames > 0)
+        with np.errstate(invalid="ignore"):
+            offered &= each * reach <= self._whole_bytes  # else it would be decoded for each few of its objects again
         picture = np.where(offered, each, 0)
         known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
         rungs = [known[size] for size in picture.tolist()]

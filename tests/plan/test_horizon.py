@@ -20,8 +20,9 @@ INDEX = index_of(300, 48)
 BIG = 1 << 40
 COST = CostModel(decode_s_per_pixel=2e-8)
 """A machine on which decoding is dear."""
-PICTURES = 6 * 300 * 3 * 256 * 456
-"""Raw bytes of all pictures of the videos after their resize."""
+VIDEOS = 100
+PICTURES = VIDEOS * 300 * 3 * 256 * 456
+"""Raw bytes of all pictures of so many videos after their resize."""
 
 
 def plan(epochs: int, later: int, number: int = 0, videos: int = 6) -> GenerationPlan:
@@ -82,7 +83,7 @@ def test_nothing_lasts_without_epochs_behind() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.3, 1.0])
 def test_a_longer_look_never_costs_more(share: float) -> None:
     """Over all epochs what is chosen costs no more than the best that ends with its generation."""
-    whole = plan(5, 95)
+    whole = plan(5, 95, videos=VIDEOS)
     found = chosen(whole, int(share * PICTURES))
     assert found is not None
     costs = found.epoch_costs()
@@ -97,7 +98,7 @@ def test_a_longer_look_never_costs_more(share: float) -> None:
 
 def test_costs_fall_with_the_budget() -> None:
     """Budgets of 3, 10, 30 and 100 % of the pictures: each costs less over all epochs than the one before."""
-    whole, costs = plan(5, 95), []
+    whole, costs = plan(5, 95, videos=VIDEOS), []
     for share in (0.03, 0.1, 0.3, 1.0):
         found = chosen(whole, int(share * PICTURES))
         assert found is not None
@@ -117,3 +118,12 @@ def test_the_rivals_look_at_one_generation(rule: str) -> None:
     for budget in (BIG, 10_000_000):
         found = chosen(plan(5, 95), budget, rule)
         assert found is None or not any(found.weighed.ways[each].lasts for each in found.choice.option)
+
+
+def test_a_video_that_half_the_budget_cannot_hold_is_left_out() -> None:
+    """Room is promised for pixels: what fits only packed would be decoded again for each few of its objects."""
+    found = chosen(plan(5, 95), 100_000_000)
+    assert found is None or not any(found.weighed.ways[each].lasts for each in found.choice.option)
+    enough = chosen(plan(5, 95), 230_000_000)
+    assert enough is not None
+    assert any(enough.weighed.ways[each].lasts for each in enough.choice.option)
