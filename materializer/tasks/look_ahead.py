@@ -106,8 +106,11 @@ class LookAhead:
 
     def announce(self) -> None:
         """Tell the dispatcher what is worth making now."""
-        works = [each for _, work in self._planned() if self._keeper.is_decided(work) for each in work.schedules]
-        self._dispatcher().look_ahead([*self._keeper.intermediates(), *works])
+        decided = [work for _, work in self._planned() if self._keeper.is_decided(work)]
+        works = [each for work in decided for each in work.schedules]
+        needed = {work.group_generation for work in decided}  # what was decided for others waits until it is again
+        intermediates = [each for each in self._keeper.intermediates() if each.group_generation in needed]
+        self._dispatcher().look_ahead([*intermediates, *works])
 
     def end_ahead(self, works: "Sequence[Planned]") -> None:
         """Make them no more but for who reads them; harmless when done twice."""
