@@ -11,15 +11,19 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.planning.plan import GenerationPlan
 
-__all__ = ["Reach", "generations_later", "may_last"]
+__all__ = ["Reach", "epochs_left", "generations_later", "may_last"]
+
+
+def epochs_left(plan: GenerationPlan) -> int:
+    """How many epochs of its task come behind a plan's generation."""
+    return max(0, plan.task.epochs - 1 - plan.last_epoch)
 
 
 def generations_later(plans: Sequence[GenerationPlan]) -> float:
     """How many generations like that of some plans come behind it, by the clips that their tasks have left."""
     clips = later = 0.0
     for plan in plans:
-        left = max(0, plan.task.epochs - 1 - plan.last_epoch)
-        if left:
+        if left := epochs_left(plan):
             clips += len(plan)
             later += len(plan) * left / plan.context.epochs
     return later / clips if clips else 0.0
@@ -27,7 +31,7 @@ def generations_later(plans: Sequence[GenerationPlan]) -> float:
 
 def may_last(plans: Sequence[GenerationPlan]) -> bool:
     """Whether something may be of use behind its generation: there are epochs before some plans, or behind."""
-    return any(plan.first_epoch + plan.context.joined or plan.last_epoch + 1 < plan.task.epochs for plan in plans)
+    return any(plan.first_epoch + plan.context.joined or epochs_left(plan) for plan in plans)
 
 
 class Reach:

@@ -35,20 +35,18 @@ from viewcache.materializer.retention.chosen import (
     keepings,
     to_come,
 )
-from viewcache.materializer.retention.horizon import may_last
+from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.workers.encoding import INSTEAD
 
 __all__ = ["Keeper"]
 
 _log = logging.getLogger("viewcache")
-
-FALLBACK = "zstd1"
-"""How pictures are written that could not be written as it was chosen (docs/design/0044)."""
 
 SEVERAL = 4
 """So many tasks may well share a budget."""
@@ -208,7 +206,7 @@ class Keeper:
         there |= self._lying_objects(chosen, objects)
         usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
-        epochs = max(each.plan.task.epochs - 1 - each.plan.last_epoch for each in plans)
+        epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.recipe.key for each in lasting}
         intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names)
@@ -230,10 +228,11 @@ class Keeper:
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
-        decided = list(self._decided.values())
-        for task_id in {work.task_id for each in decided for work, *_ in each.place.values()}:
-            mine = [each for each in decided if any(work.task_id == task_id for work, *_ in each.place.values())]
-            self._lasting_of[task_id] = {object_id: refs for each in mine for object_id, refs in each.expected.items()}
+        fresh: dict[int, dict[int, int]] = {}
+        for decided in self._decided.values():
+            for work, *_ in decided.place.values():
+                fresh.setdefault(work.task_id, {}).update(decided.expected)
+        self._lasting_of |= fresh
         expected = {object_id: refs for of_task in self._lasting_of.values() for object_id, refs in of_task.items()}
         if expected != self._expected:
             self._catalog.expect_uses(expected)
@@ -252,7 +251,7 @@ class Keeper:
         for place, video in enumerate(lasting.videos if written else ()):
             mine = written.get(lasting.video_id(place), set())
             for way in lasting.ways if mine else ():
-                if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, FALLBACK)}):
+                if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, INSTEAD)}):
                     continue
                 recipes = lasting.recipes(place, way)
                 sizes = [self._size_of(each.key) for each in recipes]

@@ -11,6 +11,7 @@ from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind
+from viewcache.materializer.retention.horizon import epochs_left
 
 __all__ = ["INTERMEDIATES", "ClipKind", "Kept", "ToCome", "Way", "kinds_of", "ways_of"]
 
@@ -68,7 +69,7 @@ class ToCome:
     def anew(self) -> "ToCome":
         """A generation like this one of which nothing is made; of a task without further epochs nothing is to come."""
         plan = self.plan
-        rows = np.full(len(plan), plan.last_epoch + 1 < plan.task.epochs)
+        rows = np.full(len(plan), epochs_left(plan) > 0)
         return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
 
 

@@ -7,6 +7,7 @@ objects in the store a run is O((u + o) log b), decisions of what is kept apart 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.horizon import epochs_left
 from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import Demand
@@ -326,7 +328,7 @@ class _Run:
         self._choose_intermediates(old.values(), order)
         objects = [(each, each.needs.video, each.needs.bound) for each in order]
         due = [reading.unkept_due_in_s for reading in readings]
-        later = any(each.plan.task.epochs - 1 > each.plan.last_epoch for each, _ in works)
+        later = any(epochs_left(each.plan) for each, _ in works)
         keys = frozenset[Item](each for each in order if each.needs.way.lasts and later)
         intermediates = IntermediateSchedule[Item](generation, objects, due, decision.free_bytes, keys)
         intermediates.mark_present(ready.__contains__)
@@ -354,14 +356,19 @@ class _Run:
 
     def _whole(self, needs: IntermediateNeeds, readings: list[SimulatedGeneration]) -> SimulatedIntermediate:
         """What lasts: all frames, whichever clips need them, so the video is fed whole."""
-        key, clips = self._trace.videos.keys[needs.video], self._trace.clips
+        key = self._trace.videos.keys[needs.video]
         found = ((each.section, each.section.plan.videos.row_of_key.get(key)) for each in readings)
         section, row = next((section, row) for section, row in found if row is not None)
-        frames = 0
-        for video, mine in zip(clips.video, clips.frames, strict=True):
-            frames |= mine if video == needs.video else 0
         packets = len(section.index_of(row).packet_bytes)
-        return SimulatedIntermediate(needs, frames, ((0, packets),), list(readings))
+        return SimulatedIntermediate(needs, self._all_frames[needs.video], ((0, packets),), list(readings))
+
+    @cached_property
+    def _all_frames(self) -> dict[int, int]:
+        """Video → a bit for each frame that any of its clips needs, worked out once for all videos."""
+        found: dict[int, int] = {}
+        for video, frames in zip(self._trace.clips.video, self._trace.clips.frames, strict=True):
+            found[video] = found.get(video, 0) | frames
+        return found
 
     def _note_intermediates(self, videos: Iterable[int]) -> None:
         for video in self._work.intermediates_of.keys() & set(videos):
