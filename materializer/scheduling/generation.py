@@ -100,6 +100,10 @@ class PlannedClips(Makeable):
         """How a row's object is made."""
         return self.recipes([row])[row]
 
+    def pictures(self, row: int) -> int:
+        """How many source frames a row's clip is made of, or 1 for its audio: known without its recipe."""
+        return self.plan.task.sampling.frames_per_video if row < len(self.plan) else 1
+
     def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
         """How the objects of some rows are made, by row; the frames of clips are found out together."""
         clips, audio = [row for row in rows if row < len(self.plan)], [row for row in rows if row >= len(self.plan)]

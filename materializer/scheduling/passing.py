@@ -91,6 +91,7 @@ class Passing:
             return candidates, {}
         works, asked = self._works(), {choice.work.key(row) for row in choice.rows}
         ahead = not self._is_short()
+        tight = self._free_bytes() < sum(each.bytes_to_come() for each in works)
         stays: list[Candidate[str]] = []
         places: dict[str, Reservation | Passage] = {}
         for candidate in candidates:
@@ -98,7 +99,7 @@ class Passing:
             key = work.key(row)
             way = Handling.STORE
             if key not in places and work.is_unkept(row) and self._board.objects.is_planned(key):
-                way = handling(self._one_use(work, row, key, works, choice), self._cost)
+                way = handling(self._one_use(work, row, works, choice, tight=tight), self._cost)
             if way is Handling.LATER and key not in asked:
                 continue
             stays.append(candidate)
@@ -115,11 +116,13 @@ class Passing:
         for place in places.values():
             place.release()
 
-    def _one_use(self, work: Work[str], row: int, key: str, works: Sequence[Work[str]], choice: NextJob[str]) -> OneUse:
+    def _one_use(
+        self, work: Work[str], row: int, works: Sequence[Work[str]], choice: NextJob[str], *, tight: bool
+    ) -> OneUse:
+        key = work.key(row)
         read = self._board.is_read(work.task_id) or (choice.demanded and choice.work is work)
         uses = sum(each.uses_to_come(key) for each in works)
         soon = work.is_soon(row) or (choice.demanded and work is choice.work and row in choice.rows)
-        tight = self._free_bytes() < sum(each.bytes_to_come() for each in works)
         return OneUse(work.bound(row), True, uses, soon, read, self._pictures_bytes(work, row), tight)
 
     def _pictures_bytes(self, work: Work[str], row: int) -> int | None:
@@ -128,7 +131,7 @@ class Passing:
             return None
         for each in work.intermediates(row):
             if self._ledger.find(each.recipe.key, LOCAL) is not None:
-                return each.recipe.bound // max(1, len(each.recipe.frames)) * len(work.recipe(row).frames)
+                return each.recipe.bound // max(1, len(each.recipe.frames)) * work.pictures(row)
         return None
 
     def _place(self, size: int, due_s: float, *, demanded: bool) -> Passage | None:

@@ -207,6 +207,10 @@ class Makeable(Work[str]):
         """How the objects of some rows are made, by row: one job's, which many works find out together."""
         return {row: self.recipe(row) for row in rows}
 
+    def pictures(self, row: int) -> int:
+        """How many source frames a row's object is made of, one that comes twice counted twice."""
+        return len(self.recipe(row).frames)
+
     @abstractmethod
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
