@@ -5,9 +5,12 @@ is one clock for all processes of a machine: what a worker notes can be laid bes
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["UNKNOWN", "Clock", "Lap", "Span"]
+from viewcache.store.tier import REMOTE
+
+__all__ = ["UNKNOWN", "Clock", "Lap", "Span", "queued_s", "work_clock"]
 
 Lap = tuple[str, float, float]
 """Stage, begin and end, of `time.monotonic`."""
@@ -25,6 +28,20 @@ class Span:
 
 UNKNOWN = Span()
 """Nobody has said when."""
+
+
+def queued_s() -> float:
+    """Seconds for which this thread could have run and had no core, since it began; 0 where the kernel does not say."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def work_clock(tier: str) -> Callable[[], float]:
+    """The clock by which reading from a tier is measured: of this thread's work, or of what a network makes it wait."""
+    return time.perf_counter if tier == REMOTE else time.thread_time
 
 
 class Clock:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -24,7 +24,7 @@ from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.store.tier import REMOTE
 
-__all__ = ["Chosen", "IndexOf", "KeepSettings", "choose", "free_bytes_for", "keepings", "to_come"]
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "Settled", "choose", "free_bytes_for", "keepings", "to_come"]
 
 _NAMES = {None: "nothing", ObjectKind.FRAMES: "decoded frames", ObjectKind.AUG: "resized frames"}
 _WHOLE_NAMES = {ObjectKind.FRAMES: "all decoded frames", ObjectKind.AUG: "all resized frames"}
@@ -33,6 +33,9 @@ _NEVER = np.iinfo(np.int64).max
 
 IndexOf = Callable[[int], MediaIndex]
 """Gives the packet index of a row of a plan's videos."""
+
+STAYS = 0.9
+"""What is so much of the cost of what was chosen before is no reason to choose again: estimates are not better."""
 
 WINDOW_BATCHES = 2
 """Room for so many batches of each task is for clips that are made shortly before they are read."""
@@ -92,6 +95,37 @@ class EpochCosts:
     """Of these, if nothing lasted behind its generation."""
     pays_after: float
     """Epochs after which what lasts has cost less than that; infinite = never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was chosen for other generations: of a video the same lasts for all of them."""
+
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """By the content key of the video; as long as it costs little more than the best, it stays."""
+    later: bool = False
+    """Whether it was chosen for a later generation: nothing is built that the later one does not keep."""
+
+    def seen_in(self, weighed: Weighed) -> Options:
+        """What a rule is to choose among."""
+        options, ways = weighed.options, weighed.ways
+        column = {way: k for k, way in enumerate(ways)}
+        lasting = np.array([way.lasts for way in ways])
+        cost_s = options.cost_s.copy()
+        for video, key in enumerate(weighed.videos):
+            stays = column.get(self.ways[key]) if key in self.ways else None
+            if stays is None:
+                continue
+            if self.later:
+                there = [column[each.way] for each in weighed.lying.get(key, ()) if each.made]
+                built = lasting.copy()
+                built[[stays, *there]] = False
+                cost_s[video, built] = np.inf
+            cost_s[video, stays] *= STAYS
+        return replace(options, cost_s=cost_s)
+
+
+_UNSETTLED = Settled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +226,7 @@ def choose(
     before: Mapping[str, Sequence[Kept]] = MappingProxyType({}),
     refused: Set[str] = frozenset(),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
+    settled: Settled = _UNSETTLED,
 ) -> Chosen | None:
     """Choose what to keep of the clips to come; None = every clip, since the budget holds them and that is best.
 
@@ -203,6 +238,7 @@ def choose(
         before: intermediates that were chosen before, by the content key of the video.
         refused: videos of which no intermediate can be made.
         lying: tells which of what lasts lies in the store, see `weigh`.
+        settled: what was chosen for other generations.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -228,7 +264,9 @@ def choose(
         weighed.options.cost_s[unusable, column] = np.inf
     if settings.rule != KeepRule.CHEAPEST:  # the rivals look at one generation
         weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.lasts]] = np.inf
-    choice = RULES[settings.rule](weighed.options, budget)
+    choice = RULES[settings.rule](settled.seen_in(weighed), budget)
+    cost_s = weighed.options.cost_s[np.arange(len(choice.option)), choice.option].sum()
+    choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
     behind = generations_later(whole) if lasts else 0.0
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule)

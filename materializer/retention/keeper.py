@@ -8,11 +8,10 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 
 import numpy as np
@@ -30,15 +29,17 @@ from viewcache.materializer.retention.chosen import (
     Chosen,
     IndexOf,
     KeepSettings,
+    Settled,
     choose,
     free_bytes_for,
     keepings,
     to_come,
 )
+from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lasting import Lasting
-from viewcache.materializer.retention.ways import Kept, ToCome, Way
+from viewcache.materializer.retention.ways import Kept, ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
@@ -78,8 +79,10 @@ class Keeper:
         self._size_of = size_of
         self._settings = settings
         self._deciding = threading.Lock()
-        self._decided: dict[int, _Decided] = {}
+        self._decided: dict[int, Decided] = {}
         """By generation of the group."""
+        self._settled = Settled()
+        """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
         self._expected: dict[int, int] = {}
@@ -105,11 +108,13 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            for group_generation, mine in together.items():
+            newest = max(together, default=0)
+            for group_generation, mine in sorted(together.items(), reverse=True):
                 place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 before = self._decided.get(group_generation)
                 if before is None or before.differs(place) or cost.moved(before.cost):
                     begun = time.monotonic()
+                    self._settled = replace(self._settled, later=group_generation < newest)
                     self._decided[group_generation] = self._decide_or_not(group_generation, mine, place, cost, guard)
                     self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
@@ -155,10 +160,10 @@ class Keeper:
         self,
         group_generation: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
-        place: "KeptAt",
+        place: KeptAt,
         cost: CostModel,
         guard: Callable[[], AbstractContextManager[object]],
-    ) -> "_Decided":
+    ) -> Decided:
         """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
         try:
             return self._decide(group_generation, mine, place, cost, guard)
@@ -171,16 +176,16 @@ class Keeper:
             with guard():
                 for work, _ in mine:
                     work.keep(None)
-            return _Decided(place, cost)
+            return Decided(place, cost)
 
     def _decide(
         self,
         group_generation: int,
         mine: list[tuple[ActiveGeneration, IndexOf]],
-        place: "KeptAt",
+        place: KeptAt,
         cost: CostModel,
         guard: Callable[[], AbstractContextManager[object]],
-    ) -> "_Decided":
+    ) -> Decided:
         works = [work for work, _ in mine]
         old = self._decided.get(group_generation)
         with guard():
@@ -191,20 +196,22 @@ class Keeper:
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
         before = {key: (was,) for key, was in old.before(self._has).items()} if old is not None else {}
         refused = old.refused() if old is not None else frozenset[str]()
-        chosen = choose(plans, cost, self._settings, free, before, refused, self._lying)
+        chosen = choose(plans, cost, self._settings, free, before, refused, self._lying, self._settled)
         if chosen is None:
             self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:
                 for work in works:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
-            return _Decided(place, cost, failed=refused)
+            return Decided(place, cost, failed=refused)
         ways = chosen.way_of()
+        if not self._settled.later:
+            self._settled = Settled({**self._settled.ways, **ways})
         kept = {key: old.objects[key] for key, (was,) in before.items() if old is not None and ways.get(key) == was.way}
         objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.
         there = old.usable(self._has) if old is not None else {}
         there |= self._lying_objects(chosen, objects)
-        usable = {key: _merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
+        usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
@@ -217,14 +224,14 @@ class Keeper:
             each
             for key, many in there.items()
             for each in many
-            if each.object_id not in _ids(objects.get(key, ())) and each.object_id not in others
+            if each.object_id not in ids_in(objects.get(key, ())) and each.object_id not in others
         ]
         self._record(chosen, works, objects, stale, group_generation)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         made_as = {key: was.way for key, (was,) in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
         expected = {each.object_id: epochs for each in lasting}
-        return _Decided(place, cost, made_as, usable, intermediates, chosen, refused, expected)
+        return Decided(place, cost, made_as, usable, intermediates, chosen, refused, expected)
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
@@ -253,11 +260,12 @@ class Keeper:
             for way in lasting.ways if mine else ():
                 if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, INSTEAD)}):
                     continue
-                recipes = lasting.recipes(place, way)
-                sizes = [self._size_of(each.key) for each in recipes]
-                there = [size for size in sizes if size is not None]
-                if recipes and len(there) == len(sizes):
-                    found.setdefault(video, []).append(Kept(way, sum(there), made=True))
+                sizes = [(self._size_of(each.key), len(each.frames)) for each in lasting.recipes(place, way)]
+                there = [(size, frames) for size, frames in sizes if size is not None]
+                if there:
+                    share = sum(frames for _, frames in there) / sum(frames for _, frames in sizes)
+                    size = round(sum(size for size, _ in there) / share)
+                    found.setdefault(video, []).append(Kept(way, size, len(there) == len(sizes), share))
         return found
 
     def _lying_objects(
@@ -266,7 +274,8 @@ class Keeper:
         """What lasts and lies in the store of videos of which something else is kept from now on."""
         lasting, found = chosen.weighed.lasting, list[tuple[str, int, Recipe]]()
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
-            for kept in () if objects.get(video) else chosen.weighed.lying.get(video, ())[:1]:
+            lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
+            for kept in () if objects.get(video) else lying[:1]:
                 assert lasting is not None
                 found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
         of_video: dict[str, tuple[IntermediateObject, ...]] = {}
@@ -384,61 +393,3 @@ class Keeper:
         detail = f"generation {group_generation}: {chosen.describe()}"
         event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
         self._catalog.add_events([event])
-
-
-KeptAt = dict[int, tuple[ActiveGeneration, int, int]]
-"""Whose plans were weighed, by identity: the generation, the identity of its plan, and how many epochs were read."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """What was decided for one generation of the group."""
-
-    place: KeptAt
-    cost: CostModel
-    ways: Mapping[str, Way] = field(default_factory=dict)
-    """Content key of a video → as what its newest intermediate was chosen."""
-    objects: Mapping[str, tuple[IntermediateObject, ...]] = field(default_factory=dict)
-    """Content key of a video → its intermediates."""
-    intermediates: IntermediateWork | None = None
-    chosen: Chosen | None = None
-    failed: Set[str] = frozenset()
-    """Videos of which no intermediate could be made, so far."""
-    expected: Mapping[int, int] = field(default_factory=dict)
-    """Objects that last behind the generation → epochs that are left there."""
-
-    def flat(self) -> Iterator[IntermediateObject]:
-        """All intermediates."""
-        return chain.from_iterable(self.objects.values())
-
-    def refused(self) -> Set[str]:
-        """Videos of which no intermediate can be made."""
-        return self.failed if self.intermediates is None else self.failed | set(map(str, self.intermediates.failed()))
-
-    def differs(self, place: KeptAt) -> bool:
-        """Whether other plans are to be weighed, or more epochs of them have been read."""
-        return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
-
-    def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
-        """What was chosen, and whether it is there already."""
-        made = self.usable(has)
-        sizes = {key: sum(each.recipe.bound for each in mine) for key, mine in self.objects.items()}
-        return {
-            key: Kept(self.ways[key], size, key in made)
-            for key, size in sizes.items()
-            if key in self.ways and not self.ways[key].lasts  # what lasts is looked for in the store
-        }
-
-    def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[IntermediateObject, ...]]:
-        """The intermediates that are there."""
-        return {key: mine for key, mine in self.objects.items() if all(has(each.recipe.key) for each in mine)}
-
-
-def _merged(
-    first: tuple[IntermediateObject, ...], then: tuple[IntermediateObject, ...]
-) -> tuple[IntermediateObject, ...]:
-    return (*first, *(each for each in then if each.object_id not in _ids(first)))
-
-
-def _ids(intermediates: Iterable[IntermediateObject]) -> set[int]:
-    return {each.object_id for each in intermediates}

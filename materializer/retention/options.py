@@ -56,6 +56,16 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
+class Built:
+    """How far what lasts of each of V videos is made, in one way of writing it down."""
+
+    pictures_s: Floats
+    """(V,) seconds to have all pictures: by decoding, or from what lies there in whichever way."""
+    share: Floats
+    """(V,) part of them that is in the store in this way."""
+
+
+@dataclass(frozen=True, slots=True)
 class Weighed:
     """Options for V videos."""
 
@@ -192,10 +202,14 @@ class _Block:
         seen, cost = needed[0], self._cost
         packets = seen.packets(self._sources)
         once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
+        whole = self._pixels * (np.inf if self._reach is None else self._reach)
+        whole *= cost.decode_s_per_pixel + cost.convert_s_per_pixel
         for k, mine in enumerate(before or ()):
             if any(each.made for each in mine):  # all can be made from what is there
                 there = [each for each in mine if each.made and each.way.lasts]
                 once[k] = self._load_s(k, there, float(seen.frames[k]))
+                if self._reach is not None and any(each.way.intermediate == ObjectKind.AUG for each in there):
+                    whole[k] = self._load_s(k, there, float(self._reach[k]))
         share = packets / np.maximum(1, seen.span_packets(self._sources, by_visit=False))
         clips = [self._clips(number) for number in range(len(self._kinds))]
         missing = np.stack([each.missing for each in clips], axis=1)
@@ -206,7 +220,8 @@ class _Block:
             made = np.array([each is not None and each.made for each in was] or [way.lasts])
             needs = needed[way.kept]
             if way.lasts:
-                found.append(self._lasting(way, needs, clips, size, made))
+                done = np.array([0.0 if each is None else each.share for each in was] or [1.0])
+                found.append(self._lasting(way, needs, clips, size, Built(whole, done)))
             else:
                 found.append(self._way(way, needs, clips, Decode(once, share), size, made))
         size, cost_s, work_s, intermediates = (np.stack(each, axis=1) for each in zip(*found, strict=True))
@@ -328,7 +343,7 @@ class _Block:
         needed: NeededFrames,
         clips: Sequence[ClipCounts],
         intermediate: Floats,
-        made: NDArray[np.bool_],
+        built: "Built",
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """The same of pictures of all frames that clips can have."""
         assert self._reach is not None  # ways that last are weighed with it only
@@ -345,8 +360,9 @@ class _Block:
             np.array([getattr(rung, name) for rung in rungs]) for name in ("pack_s", "unpack_s", "packed", "lead")
         )
         size, cost_s, work_s, missing = self._of_clips(way, clips)
-        decode_s = pixels * reach * (cost.decode_s_per_pixel + (not native) * cost.convert_s_per_pixel)
+        decode_s = pixels * reach * cost.decode_s_per_pixel if native else built.pictures_s
         build_s = decode_s + picture * reach * (pack_s + packed * cost.store_s_per_byte)
+        to_do = 1 - built.share
         read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
         again = picture * read * (unpack_s + packed * cost.load_s_per_byte)
         again += native * pixels * needed.visited * cost.convert_s_per_pixel
@@ -354,9 +370,9 @@ class _Block:
         objects = np.ceil(reach / each_object)
         raw = picture * packed * reach + (objects - 1) * clip_bound(0, 0)
         size += np.where(np.isnan(intermediate), clip_bound(raw, reach), intermediate)
-        cost_s += np.where(made, 0, build_s) + again
+        cost_s += np.where(to_do > 0, to_do * build_s, 0) + again
         cost_s, work_s = (np.where(offered, seconds, np.inf) for seconds in (cost_s, work_s + again))
-        return np.where(offered, size, 0), cost_s, work_s, np.where(offered & ~made, picture * reach, 0)
+        return np.where(offered, size, 0), cost_s, work_s, np.where(offered, to_do * picture * reach, 0)
 
     def _resized_by_all(self, kept: int) -> Floats:
         """Bytes of a frame after the resizes of the kinds that are not kept: each different one is an object."""

@@ -79,9 +79,11 @@ class Kept:
 
     way: Way
     bytes: int
-    """Of its intermediates."""
+    """Of its intermediates, all of them."""
     made: bool
     """Whether they are in the store."""
+    share: float = 1.0
+    """Part of their pictures that is, where not all are."""
 
 
 def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:

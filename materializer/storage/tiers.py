@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import ChunkDamaged, StoreUnreachable
+from viewcache.materializer.clock import work_clock
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
 from viewcache.store.passing import PassingMemory
@@ -112,7 +113,8 @@ class Tiers:
         slots: Slots,
         loaded: Loaded,
     ) -> dict[int, Exception]:
-        begun = time.perf_counter()
+        clock = work_clock(name)
+        begun = clock()
         wrong: dict[int, Exception] = {
             k: ChunkDamaged(f"{copies[k].stored.physical} in {name} has shape {copies[k].stored.shape}, not as planned")
             for k in positions
@@ -128,7 +130,7 @@ class Tiers:
         except StoreUnreachable as error:
             self.mark_unreachable(name, error)
             return wrong | dict.fromkeys(positions, error)
-        seconds = time.perf_counter() - begun
+        seconds = clock() - begun
         total = sum(slots[position].nbytes for position in positions)
         for position, copy in zip(positions, chosen, strict=True):
             size = slots[position].nbytes

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewcache.materializer.clock import Clock
+from viewcache.materializer.clock import Clock, Span, queued_s
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import planes_of, to_rgb
 from viewcache.materializer.ops import FrameOp, NativeOp, get
@@ -21,6 +21,21 @@ class PhaseClock(Clock):
 
     converted = 0
     """Conversions to RGB so far."""
+
+    def __init__(self, *, laps: bool = False) -> None:
+        """Begin now."""
+        super().__init__(laps=laps)
+        self._queued_s = queued_s()
+
+    def take(self) -> tuple[dict[str, float], Span]:
+        """The same without what the thread waited for a core: that says how busy the machine is, not what work costs.
+
+        It is known of all stages together, and taken from each by its share.
+        """
+        seconds, span = super().take()
+        before, self._queued_s = self._queued_s, queued_s()
+        work = max(0.0, 1 - (self._queued_s - before) / max(span.ended - span.begun, 1e-9))
+        return {stage: each * work for stage, each in seconds.items()}, span
 
 
 class Frame:

@@ -1,0 +1,85 @@
+"""What was chosen before stays where another choice would save little, and generations in flight build the same."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.plan.test_horizon import COST, INDEX, PICTURES, VIDEOS, plan
+from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.retention.chosen import STAYS, Chosen, KeepSettings, Settled, choose
+from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.ways import Kept, ToCome, Way
+
+BUDGET = PICTURES // 4
+
+
+def chosen(
+    whole: GenerationPlan, settled: Settled, cost: CostModel = COST, lying: dict[str, list[Kept]] | None = None
+) -> Chosen:
+    """What is kept of a generation of which nothing is made."""
+    rows = np.ones(len(whole), np.bool_)
+    each = ToCome(whole, lambda _: INDEX, rows, ~rows)
+
+    def there(lasting: Lasting) -> dict[str, list[Kept]]:
+        return lying or {}
+
+    found = choose([each], cost, KeepSettings(BUDGET, "cheapest", "auto", 1 << 30), 0, lying=there, settled=settled)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("rate", [0.95, 1.05, 1.15])
+def test_rates_that_move_a_little_change_little(rate: float) -> None:
+    """Loading is measured a few percent dearer or cheaper: most videos stay as they were, and none costs much."""
+    whole = plan(5, 95, videos=VIDEOS)
+    before = chosen(whole, Settled()).way_of()
+    moved = replace(COST, load_s_per_byte=COST.load_s_per_byte * rate, store_s_per_byte=COST.store_s_per_byte * rate)
+    free, stays = chosen(whole, Settled(), moved), chosen(whole, Settled(before), moved)
+    after = stays.way_of()
+    assert sum(before[key] != after[key] for key in before) <= VIDEOS // 20
+    assert stays.choice.cost_s <= free.choice.cost_s / STAYS
+    assert stays.choice.bytes <= BUDGET
+
+
+def test_much_cheaper_is_chosen_again() -> None:
+    """What stood in for the best is left where it costs more than a tenth more."""
+    whole = plan(5, 95, videos=VIDEOS)
+    keys = chosen(whole, Settled()).way_of()
+    stays = chosen(whole, Settled(dict.fromkeys(keys, Way(0, None))))
+    assert stays.choice.cost_s <= chosen(whole, Settled()).choice.cost_s / STAYS
+    assert any(way.lasts for way in stays.way_of().values())
+
+
+@given(st.data())
+def test_an_earlier_generation_builds_what_the_later_one_keeps(data: st.DataObject) -> None:
+    """Of every video nothing lasts but what was settled, or what lies there already."""
+    whole = plan(5, 95, videos=12)
+    weighed = chosen(whole, Settled()).weighed
+    lasting = [way for way in weighed.ways if way.lasts]
+    settled = {key: data.draw(st.sampled_from(weighed.ways)) for key in weighed.videos}
+    made = {key: data.draw(st.sampled_from(lasting)) for key in weighed.videos[:6]}
+    lying = {key: [Kept(way, 10_000_000, made=True)] for key, way in made.items()}
+    found = chosen(whole, Settled(settled, later=True), lying=lying)
+    for key, way in found.way_of().items():
+        assert not way.lasts or way in (settled[key], made.get(key))
+
+
+def test_what_is_half_made_costs_half() -> None:
+    """Pictures that lie there need not be made, whether all of their video do or not."""
+    whole = plan(5, 95, videos=4)
+    way = Way(0, ObjectKind.AUG, "delta-lz4")
+
+    def cost_s(share: float) -> float:
+        keys = chosen(whole, Settled()).weighed.videos
+        lying = {key: [Kept(way, 10_000_000, share == 1, share)] for key in keys} if share else {}
+        weighed = chosen(whole, Settled(), lying=lying).weighed
+        return float(weighed.options.cost_s[:, weighed.ways.index(way)].sum())
+
+    nothing, half, most, everything = map(cost_s, (0.0, 0.5, 0.9, 1.0))
+    assert nothing - half == pytest.approx((nothing - most) * 5 / 9)
+    assert everything < most < half < nothing
