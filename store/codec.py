@@ -178,7 +178,7 @@ _PADDED = ({"name": "zstd", "configuration": {"level": _PADDED_LEVEL, "checksum"
 
 ENCODED: Mapping[str, Codec] = {
     name: Codec(name, _PADDED, _padded_encode, _zstd_decode, _zstd_bound)
-    for name in ("delta-lz4", "delta-zstd1", "h264")
+    for name in ("delta-lz4", "delta-zstd1", "h264", "h264-lossy")
 }
 """How groups of pictures may be encoded, by whoever writes and reads them: each inner chunk is the bytes of one group,
 padded with zeros to the length of the longest, and zstd takes the padding away again."""

@@ -8,6 +8,7 @@ In the order of work:
 - ``diversity``: distinct frames, and frames that come again, beside independent draws
 - ``evidence``: both for all tasks of a cache
 - ``plots``: the same as PNG or HTML
+- ``quality``: what pictures with a loss have reached
 - ``verify``: every byte of every object, each drawn epoch, and the randomness of draws
 """
 

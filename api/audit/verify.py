@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.audit.evidence import Evidence, Recipes, gather
+from viewcache.api.audit.quality import Quality, Reached
 from viewcache.api.audit.recorded import Drawn
 from viewcache.api.config.find import Located
 from viewcache.api.upkeep.owned import owned_cache
@@ -46,6 +47,8 @@ class Verified:
     """Whether damaged copies were dropped."""
     evidence: Evidence
     """What the draws show of their randomness."""
+    quality: tuple[Quality, ...] = ()
+    """What pictures with a loss have reached, by what was asked."""
 
     @property
     def wrong(self) -> bool:
@@ -55,7 +58,10 @@ class Verified:
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        return plain | {"evidence": self.evidence.as_dict()}
+        return plain | {
+            "evidence": self.evidence.as_dict(),
+            "quality": [each.as_dict() for each in self.quality],
+        }
 
 
 def verify(located: Located, *, repair: bool = True, progress: Progress | None = None) -> Verified:
@@ -75,7 +81,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
     with owned_cache(located, writable=repair) as owned:
         catalog, tiers = owned.catalog, owned.tiers
         copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
-        recipes = Recipes(catalog)
+        recipes, reached = Recipes(catalog), Reached()
         damaged: list[str] = []
         gone: dict[str, dict[int, str]] = {name: {} for name in tiers}  # tier → object → place
         for done, row in enumerate(copies, 1):
@@ -83,6 +89,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
             try:
                 found = tier.verify(row["physical"], ChunkTable.from_bytes(row["table_blob"]))
                 recipes.add(row["object_id"], found.meta.attributes)
+                reached.add(found.meta.attributes)
             except ChunkDamaged as damage:
                 damaged.append(str(damage))
                 gone[tier.name][row["object_id"]] = row["physical"]
@@ -108,6 +115,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         draws=tuple(mistake for mistake in epochs if mistake),
         repaired=repair and bool(damaged),
         evidence=evidence,
+        quality=reached.qualities(),
     )
 
 

@@ -79,6 +79,8 @@ def _verify(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
         nothing = "" if found.epochs else ": nothing was drawn yet"
         terminal.show(f"{counted(found.epochs, 'drawn epoch')} checked, {len(found.draws)} with mistakes{nothing}")
+        for quality in found.quality:
+            terminal.say(quality.describe())
         if found.evidence.tasks:
             _show_evidence(found.evidence, terminal)
     if draw is not None:

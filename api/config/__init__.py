@@ -7,6 +7,7 @@ In the order of work:
 - ``eviction_keys``: the keys of `cache.eviction`
 - ``op_worker_keys``: the keys of `cache.op_workers`
 - ``audio_keys``: the keys of `dataset.audio`
+- ``intermediate_keys``: the keys of `dataset.intermediate`
 - ``split_keys``: the keys of `dataset.split`
 - ``dataset_keys``: the keys of a task
 - ``keys``: the one table of keys
@@ -19,6 +20,7 @@ In the order of work:
 - ``sampling``: how many frames a clip has, and how far apart
 - ``mixing``: whether the clips of a task can be mixed
 - ``audio``: the audio of clips, and how many samples that are
+- ``intermediate``: the loss that a task allows
 - ``apart``: where a task's videos may lie
 - ``labels``: the label table, names of classes, columns that come with a batch
 - ``split``: how a dataset is parted, and which part a task has

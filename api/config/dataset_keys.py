@@ -88,6 +88,14 @@ DATASET = KeySection(
             section="audio",
         ),
         Key(
+            "intermediate",
+            "section",
+            "Loss that is allowed, so that less is kept and less is read.",
+            None,
+            "none: every bit is kept",
+            section="intermediate",
+        ),
+        Key(
             "augmentation",
             "sections",
             "Steps from decoded frames to finished clips; without any, clips are the decoded frames.",

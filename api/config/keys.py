@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from viewcache.api.config.audio_keys import AUDIO
 from viewcache.api.config.dataset_keys import DATASET, MOST_SEED
 from viewcache.api.config.eviction_keys import EVICTION
-from viewcache.api.config.kinds import KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
+from viewcache.api.config.intermediate_keys import INTERMEDIATE
+from viewcache.api.config.kinds import DECIBELS, KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
 from viewcache.api.config.split_keys import SPLIT
 from viewcache.materializer.choices import BranchType, Durability, KeepRule, Merge, ServiceMode, WorkerKind
@@ -18,6 +19,7 @@ from viewcache.materializer.sampling import ClipSelection, Coordination
 from viewcache.suggest import did_you_mean
 
 __all__ = [
+    "DECIBELS",
     "KINDS",
     "MODULE",
     "NAME",
@@ -332,7 +334,20 @@ _BRANCH = KeySection(
 
 SECTIONS: dict[str, KeySection] = {
     section.name: section
-    for section in (_DOCUMENT, _CACHE, _TIER, EVICTION, OP_WORKER, DATASET, SPLIT, _SAMPLING, AUDIO, _STEP, _BRANCH)
+    for section in (
+        _DOCUMENT,
+        _CACHE,
+        _TIER,
+        EVICTION,
+        OP_WORKER,
+        DATASET,
+        SPLIT,
+        _SAMPLING,
+        AUDIO,
+        INTERMEDIATE,
+        _STEP,
+        _BRANCH,
+    )
 }
 
 STEP_KEYS: dict[BranchType, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ The table itself is in ``config_keys.py``.
 
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "MODULE", "NAME", "REQUIRED", "SIZE", "Key", "KeySection", "ValueKind"]
+__all__ = ["DECIBELS", "KINDS", "MODULE", "NAME", "REQUIRED", "SIZE", "Key", "KeySection", "ValueKind"]
 
 REQUIRED = object()
 """Stands as the default of a key that must be given."""
@@ -15,6 +15,9 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
 SIZE = r"\s*[0-9]+(?:\.[0-9]+)?\s*(?:[kKmMgGtTpP][iI]?)?[bB]\s*"
 """A size with a unit; kB is 1000 bytes, KiB is 1024."""
+
+DECIBELS = r"\s*([0-9]+(?:\.[0-9]+)?)\s*[dD][bB]\s*"
+"""A number of decibels with its unit."""
 
 MODULE = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 """A dotted module name."""
@@ -67,6 +70,10 @@ KINDS: dict[str, ValueKind] = {
     "size": ValueKind(
         "a size such as 200GB, 1.5TiB or a number of bytes",
         {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{SIZE}$"}]},
+    ),
+    "decibels": ValueKind(
+        "a number of decibels such as 45dB",
+        {"oneOf": [{"type": "number"}, {"type": "string", "pattern": f"^{DECIBELS}$"}]},
     ),
     "url": ValueKind("a path or URL", _TEXT),
     "urls": ValueKind(

@@ -13,6 +13,7 @@ from pathlib import Path
 from viewcache.api.config.apart import check_link_roots, distrusted, keep_apart, trust
 from viewcache.api.config.audio import read_audio
 from viewcache.api.config.eviction import read_eviction
+from viewcache.api.config.intermediate import with_intermediate
 from viewcache.api.config.keys import SECTIONS, hint
 from viewcache.api.config.labels import OF_LABELS, read_labels
 from viewcache.api.config.mixing import check_mixing
@@ -353,6 +354,7 @@ def _task(
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
     problems.part(lambda: check_weighted(entries, sampling.value, dataset.value))
+    lossy = problems.part(lambda: with_intermediate(entries, steps.value))
     audio = problems.part(lambda: read_audio(entries, sampling.value, dataset.value.on_short_video))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: keep_apart(tiers.value[0], dataset.value.uri, entries))
@@ -362,7 +364,7 @@ def _task(
         name=read.pop("tag"),
         dataset=dataset.value,
         sampling=sampling.value,
-        steps=steps.value,
+        steps=lossy.value,
         audio=audio.value,
         place=node.place,
         **read,

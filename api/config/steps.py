@@ -196,6 +196,8 @@ def _operation(node: Node, label: str, problems: Problems) -> OpCall:
         raise node.error(ConfigCode.WRONG_TYPE, message)
     try:
         op = ops.get(name)
+        if op.hidden:
+            raise BadInput(f"op {name!r} stands for dataset.intermediate; write what may be lost there")
     except BadInput as error:
         refusal = error_at(place, ConfigCode.UNKNOWN_OP, f"{label}: {told(error)}")
         if not problems.ops_missing:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote_plus
 
-from viewcache.api.config.keys import KINDS, MODULE, NAME, SECTIONS, SIZE, Key, KeySection, hint
+from viewcache.api.config.keys import DECIBELS, KINDS, MODULE, NAME, SECTIONS, SIZE, Key, KeySection, hint
 from viewcache.api.config.problems import Part, Problems, Refused
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import ConfigCode, ConfigError
@@ -120,9 +120,10 @@ class Entries:
         """The checked value of a key, or its default; a wrong value is reported when it is first asked for.
 
         Returns:
-            By kind: text, url, catalog, choice, name, title → str; integer → int; number → float; flag → bool; size →
-            bytes as int; names, columns, modules, texts, folders, urls → tuple of str; classes → the same, or a file's
-            path; shares → pairs of str and float. Sections, operations and the store are not values: ``child``.
+            By kind: text, url, catalog, choice, name, title → str; integer → int; number, decibels → float; flag →
+            bool; size → bytes as int; names, columns, modules, texts, folders, urls → tuple of str; classes → the
+            same, or a file's path; shares → pairs of str and float. Sections, operations and the store are not values:
+            ``child``.
 
         Raises:
             Refused: the value is wrong, or missing; that was reported.
@@ -335,6 +336,12 @@ def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | flo
     return number
 
 
+def _decibels(node: Node, key: Key, label: str) -> float:
+    if isinstance(node.value, str) and (written := re.fullmatch(DECIBELS, node.value)):
+        return float(_bounded(node, float(written[1]), key, label))
+    return _number(node, key, label)
+
+
 def _flag(node: Node, key: Key, label: str) -> bool:
     if not isinstance(node.value, bool):
         yes_no = isinstance(node.value, str) and node.value.lower() in ("yes", "no", "on", "off")
@@ -433,6 +440,7 @@ READERS = {
     "number": _number,
     "flag": _flag,
     "size": _size,
+    "decibels": _decibels,
     "url": read_url,
     "urls": _urls,
     "catalog": _catalog,

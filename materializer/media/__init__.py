@@ -18,6 +18,8 @@ In the order of work:
 - ``decode``: the needed frames, at the fewest packets
 - ``audio``: stretches of an audio track, out of a decode from its beginning
 - ``lossless``: pictures packed in groups without loss, and unpacked
+- ``loss``: what of its pictures a task may lose
+- ``lossy``: groups of pictures encoded with that loss, and decoded
 - ``pixels``: the one resize that defines the data; planes and back
 """
 

@@ -39,7 +39,9 @@ __all__ = [
     "available",
     "decoder",
     "encoder",
+    "open_h264_decoder",
     "takes",
+    "version_of",
 ]
 
 Bytes = NDArray[np.uint8]
@@ -326,7 +328,7 @@ class H264Encoder:
         if len(packets) != len(pictures):
             raise Broken(f"{ENCODER} gave {len(packets)} packets for {len(pictures)} pictures")
         if self._version == ENCODER:
-            self._version = _version_of(packets[0])
+            self._version = version_of(packets[0])
         return packets
 
     def _frame(self, picture: Bytes) -> "VideoFrame":
@@ -356,7 +358,7 @@ class H264Decoder:
         # The decoder shows grey pictures as 4:2:0 without colours.
         self._expected = ({"gray": "yuv420p", "gray10le": "yuv420p10le"}.get(told, told), *_coded(told, pictures))
         self._out = np.empty(sum(rows * row for rows, row in self._shapes), np.uint8)
-        self._context = _open_h264_decoder()
+        self._context = open_h264_decoder()
 
     def group(self, packets: Sequence[Packet]) -> Iterator[Bytes]:
         """See `Decoder`."""
@@ -406,7 +408,12 @@ def open_h264_encoder(told: str, width: int, height: int) -> "VideoCodecContext"
     return context
 
 
-def _open_h264_decoder() -> "VideoCodecContext":
+def open_h264_decoder() -> "VideoCodecContext":
+    """A decoder that gives each picture as soon as it has its packet; one thread.
+
+    Raises:
+        ChunkDamaged: there is none.
+    """
     import av
     from av.video.codeccontext import VideoCodecContext
 
@@ -420,7 +427,7 @@ def _open_h264_decoder() -> "VideoCodecContext":
     return context
 
 
-def _version_of(packet: bytes) -> str:
+def version_of(packet: bytes) -> str:
     """The encoder's name and version, which it writes into its first packet."""
     found = _VERSION.search(packet)
     return f"{ENCODER} {found[1].decode()}" if found else ENCODER

@@ -15,7 +15,7 @@ import av
 import numpy as np
 from av.filter import Graph
 from av.video.format import VideoFormat
-from av.video.reformatter import Interpolation, VideoReformatter
+from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, BadVideo
@@ -32,7 +32,9 @@ __all__ = [
     "plain",
     "planes_of",
     "resize_rgb",
+    "rgb_of",
     "to_rgb",
+    "yuv_of",
 ]
 
 _EXACT = Interpolation.ACCURATE_RND | Interpolation.BITEXACT
@@ -47,6 +49,7 @@ INTERPOLATIONS = {
 ROTATIONS = (0, 90, 180, 270)
 _RGB_PLANES = (2, 0, 1)
 """Where R, G and B lie among the planes of gbrp."""
+_FULL = {"src_color_range": ColorRange.JPEG, "dst_color_range": ColorRange.JPEG, "threads": 1}
 GRAPHS = 16
 """Kinds of frames (size, format, siting) that a thread keeps a filter for."""
 _local = threading.local()
@@ -156,11 +159,41 @@ def resize_rgb(rgb: NDArray[np.uint8], height: int, width: int, interpolation: s
     Raises:
         BadInput: unknown interpolation.
     """
+    return _convert(_planar(rgb), height, width, _flags(interpolation))
+
+
+def yuv_of(rgb: NDArray[np.uint8], pix_fmt: str) -> "VideoFrame":
+    """An RGB picture as YUV of BT.709, full range; each sample is rounded.
+
+    Args:
+        rgb: uint8 (3, H, W).
+        pix_fmt: FFmpeg's name of the result's format.
+    """
+    return _reformatter().reformat(
+        _planar(rgb), None, None, pix_fmt, interpolation=_flags("bilinear"), dst_colorspace=Colorspace.ITU709, **_FULL
+    )
+
+
+def rgb_of(frame: "VideoFrame", out: NDArray[np.uint8]) -> None:
+    """A picture that `yuv_of` made, or a lossy copy of it, as RGB.
+
+    Args:
+        frame: of the size of ``out``.
+        out: uint8 (3, H, W).
+    """
+    made = _reformatter().reformat(
+        frame, None, None, "gbrp", interpolation=_flags("bilinear"), src_colorspace=Colorspace.ITU709, **_FULL
+    )
+    for channel, number in enumerate(_RGB_PLANES):
+        out[channel] = _rows(made.planes[number])[: out.shape[1], : out.shape[2]]
+
+
+def _planar(rgb: NDArray[np.uint8]) -> "VideoFrame":
     frame = av.VideoFrame(rgb.shape[2], rgb.shape[1], "gbrp")
     for channel, number in enumerate(_RGB_PLANES):
         _rows(frame.planes[number])[: rgb.shape[1], : rgb.shape[2]] = rgb[channel]
-    frame.color_range = 2
-    return _convert(frame, height, width, _flags(interpolation))
+    frame.color_range = ColorRange.JPEG
+    return frame
 
 
 def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> NDArray[np.uint8]:

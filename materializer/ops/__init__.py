@@ -17,6 +17,7 @@ In the order of work:
 - ``time``: order and choice of frames
 - ``read``: normalize and dtype, at read time
 - ``mix``: MixUp and CutMix, at read time
+- ``lossy``: the loss that a task allows, behind its first resize
 - ``transforms``: a function, or another library's transform, as an operation
 """
 

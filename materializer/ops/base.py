@@ -105,6 +105,8 @@ class Op(ABC):
     """True if the size of its output may differ from that of its input."""
     places: ClassVar[int] = 1
     """How many crops, say, a clip has by the number of the sample: further samples begin again with the first."""
+    hidden: ClassVar[bool] = False
+    """True if no configuration names it: it stands for what another key says."""
     out_of_process: ClassVar[bool] = False
     """True if an op worker serves it, which viewcache sets: several frames to a call cost less then."""
 

@@ -83,7 +83,7 @@ ELSEWHERE = {
 }
 """What torchvision, Albumentations and PyTorchVideo call transforms, in lower case → our nearest operation."""
 
-_FAMILIES = ("resize", "crop", "geometry", "color", "auto_augment", "time", "read", "mix")
+_FAMILIES = ("resize", "crop", "geometry", "color", "auto_augment", "time", "read", "mix", "lossy")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -139,12 +139,12 @@ def fingerprints(wanted: Iterable[str]) -> dict[str, str]:
 def names() -> tuple[str, ...]:
     """Return the names of all operations: built in, registered and installed, sorted."""
     installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
-    return tuple(sorted({*_builtins(), *_custom, *installed}))
+    return tuple(sorted({*builtin_names(), *_custom, *installed}))
 
 
 def builtin_names() -> tuple[str, ...]:
-    """Return the names of the built-in operations, sorted."""
-    return tuple(sorted(_builtins()))
+    """Return the names of the built-in operations that a configuration may name, sorted."""
+    return tuple(sorted(name for name, op in _builtins().items() if not op.hidden))
 
 
 def register(op: Op | type[Op]) -> Op:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.lossless import H264, available
 
 __all__ = ["GUESSED", "Ladder", "Rung"]
@@ -42,12 +43,14 @@ GUESSED: Mapping[str, Rung] = MappingProxyType(
         "delta-lz4": Rung(1.7e-9, 0.45e-9, 0.31, 3.5),
         "delta-zstd1": Rung(3.2e-9, 0.85e-9, 0.20, 3.5),
         "h264": Rung(7.0e-9, 3.5e-9, 0.15, 3.5),
+        LOSSY: Rung(5.0e-9, 1.3e-9, 0.02, 3.5),
     }
 )
 """Resized pictures of real clips, before anything was tried here (`python -m benchmarks.rungs`)."""
 
-LADDER = tuple(name for name in GUESSED if name != "zstd1")
-"""What is chosen among: ``zstd1`` takes three times the bytes of ``delta-zstd1`` for the same time."""
+LADDER = tuple(name for name in GUESSED if name not in ("zstd1", LOSSY))
+"""What is chosen among: ``zstd1`` takes three times the bytes of ``delta-zstd1`` for the same time, and what loses
+something is for those tasks that allow it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ import numpy as np
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.facts import Claims
+from viewcache.materializer.media.loss import GROUP as LOSSY_GROUP
+from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
@@ -49,6 +51,8 @@ class Recipe:
     @property
     def chunk_shape(self) -> tuple[int, ...]:
         """Clips and their audio are read whole, pictures that clips are made from one by one or in groups."""
+        if self.codec == LOSSY:
+            return (min(LOSSY_GROUP, self.shape[0]), *self.shape[1:])
         if self.codec in ENCODED:
             picture = math.prod(self.shape[1:])
             return (max(1, min(GROUP, self.shape[0], _GROUP_BYTES // picture)), *self.shape[1:])

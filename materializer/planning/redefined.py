@@ -12,6 +12,7 @@ from typing import Any
 from viewcache.errors import BadInput
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.ops import get
+from viewcache.materializer.ops.lossy import LOSSY_OP
 
 __all__ = ["changed_keys", "keeps_views"]
 
@@ -132,7 +133,19 @@ def _read(definition: str) -> Settings:
         return {"definition": definition}
     epochs = re.search(r"epochs_per_generation=(\d+)", definition[end:])
     found: Settings = _readable(settings | ({"epochs_per_generation": int(epochs[1])} if epochs else {}))
-    return found
+    return _with_intermediate(found)
+
+
+def _with_intermediate(settings: Settings) -> Settings:
+    """The loss that a task allows where it was written, and not among the operations."""
+    steps, dataset = settings.get("steps", []), settings.get("dataset", {})
+    for step in steps:
+        for call in step.get("ops", []):
+            if loss := call.get(LOSSY_OP):
+                written = {"quality": loss["quality_db"], "crf": loss["crf"], "encoder": loss["encoder"]}
+                dataset = dataset | {"intermediate": {name: each for name, each in written.items() if each is not None}}
+    left = [step | {"ops": [each for each in step.get("ops", []) if LOSSY_OP not in each]} for step in steps]
+    return settings | ({"steps": left, "dataset": dataset} if "steps" in settings else {})
 
 
 def _readable(value: Any) -> Any:

@@ -11,21 +11,20 @@ from viewcache.catalog.rows import object_table
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
+from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
+from viewcache.materializer.retention.ways import How
 
 __all__ = ["intermediate_recipe", "intermediate_rows", "picture_order"]
 
 
-def intermediate_recipe(
-    video: str, how: tuple[Instruction, bytes] | None, frames: NDArray[np.int32], index: MediaIndex, codec: str = ""
-) -> Recipe:
-    """Frames of a video, as decoded or after a resize.
+def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: MediaIndex, codec: str = "") -> Recipe:
+    """Frames of a video, as decoded, or after a resize and the loss behind it.
 
     Args:
         video: its content key.
-        how: the resize, None for the decoder's own planes.
+        how: what they have been through; None for the decoder's own planes.
         frames: source frames, in the order in which they are kept: see `picture_order`.
         index: of the video.
         codec: how they are stored, a name of `viewcache.store.CODECS` or ``ENCODED``; empty = it is chosen when they
@@ -38,11 +37,14 @@ def intermediate_recipe(
         key = content_key("frames", bytes.fromhex(video), frames.tobytes())
         program, row, kind = Program(()), np.zeros(0, np.int32), ObjectKind.FRAMES
     else:
-        first, drawn = how
-        row, op = np.frombuffer(drawn, np.int32), get(first.name)
-        assert isinstance(op, NativeOp)  # `Kind.resize` is one
+        steps, drawn = how
+        first, row = steps[0], np.frombuffer(drawn, np.int32)
+        op = get(first.name)
+        assert isinstance(op, NativeOp)  # `ClipKind.resize` is one
         shape = (len(frames), 3, *op.target(first.params, row)[:2])
-        program = Program((Instruction(InstructionKind.OP, (0,), 1, first.name, first.params, 0, first.width),))
+        program = Program(
+            tuple(replace(step, sources=(k,), target=k + 1, column=k * first.width) for k, step in enumerate(steps))
+        )
         key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
         kind = ObjectKind.AUG
     bound = clip_bound(int(np.prod(shape)), len(frames))

@@ -19,10 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow, ObjectKind
+from viewcache.catalog.records import EventRow
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.program import Instruction
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.retention.chosen import (
@@ -39,7 +38,7 @@ from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, me
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lasting import Lasting
-from viewcache.materializer.retention.ways import Kept, ToCome
+from viewcache.materializer.retention.ways import How, Kept, ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
@@ -324,8 +323,8 @@ class Keeper:
             if way.intermediate is None:
                 continue
             objects[key] = () if way.lasts else kept.get(key, ())
-            # First resize → frames of all clips that begin with it; None = as decoded.
-            wanted: dict[tuple[Instruction, bytes] | None, list[NDArray[np.int32]]] = {}
+            # What pictures have been through → frames of all clips that begin with it.
+            wanted: dict[How, list[NDArray[np.int32]]] = {}
             video_id = -1
             for kind in chosen.weighed.kinds[way.kept :]:
                 for work, each in ((works[k], plans[k]) for k in kind.plans):
@@ -335,9 +334,7 @@ class Keeper:
                         plan, row = each.plan, int(each.plan.video[rows[0]])
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
                         sources.setdefault(key, partial(work.source, int(rows[0])))
-                        how = None
-                        if way.intermediate == ObjectKind.AUG and kind.resize is not None:
-                            how = kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes()
+                        how = kind.how(plan, int(rows[0]), way.intermediate)
                         wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:
                 assert chosen.weighed.lasting is not None

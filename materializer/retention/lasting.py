@@ -10,14 +10,14 @@ from dataclasses import replace
 from math import gcd
 
 import numpy as np
+from numpy.typing import NDArray
 
-from viewcache.catalog.records import ObjectKind
-from viewcache.materializer.planning.program import Instruction
+from viewcache.materializer.media.loss import GROUP, LOSSY
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.retention.needs import VideoRows
-from viewcache.materializer.retention.ways import ClipKind, ToCome, Way
+from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way
 
 __all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_pictures"]
 
@@ -30,9 +30,6 @@ PARTS = 16
 
 LEAST_PICTURES = 16
 """Two full groups of a stride of two: with fewer, groups pack badly."""
-
-How = tuple[Instruction, bytes] | None
-"""The resize that pictures have had, with its numbers; None = as decoded."""
 
 
 class Lasting:
@@ -84,9 +81,7 @@ class Lasting:
         for number in kind.plans:
             plan, rows, *_ = self._rows[number].rows(place, place + 1)
             if len(rows):
-                if way.intermediate != ObjectKind.AUG or kind.resize is None:
-                    return [None]
-                return [(kind.resize, plan.resolved.rows[rows[0], : kind.resize.width].tobytes())]
+                return [kind.how(plan, int(rows[0]), way.intermediate)]
         return []
 
     def _parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
@@ -96,15 +91,22 @@ class Lasting:
             key, index = self.videos[place], self._plans[number].index_of(row)
             if how is None and index.native_bytes is None:
                 return ()  # such planes cannot be kept
-            frames = self.reach.frames(place)
+            frames, stride = self.reach.frames(place), self._stride
+            if codec == LOSSY:  # whole groups, as they are encoded
+                frames, stride = whole_groups(frames, index.frames), 1
             one = intermediate_recipe(key, how, frames[:1], index)
             size = part_pictures(int(np.prod(one.shape)), self._part_bytes)
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
-            found = tuple(
-                intermediate_recipe(key, how, picture_order(part, self._stride), index, codec) for part in parts
-            )
+            found = tuple(intermediate_recipe(key, how, picture_order(part, stride), index, codec) for part in parts)
             self._known[place, how, codec] = found
         return found
+
+
+def whole_groups(frames: NDArray[np.int32], end: int) -> NDArray[np.int32]:
+    """All frames of the groups that some are encoded in, of a video of so many frames."""
+    groups = np.unique(frames // GROUP)
+    whole = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
+    return whole[whole < end].astype(np.int32)
 
 
 def part_bytes_for(budget_bytes: int, most_bytes: int) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.media.loss import GROUP, LOSSY
 from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
@@ -200,10 +201,14 @@ class _Block:
         codes.reverse()  # codes[k]: what the kinds from k on need, by epoch use
         needed = [NeededFrames(each, self._epochs, self._most_frames, self._count) for each in codes]
         seen, cost = needed[0], self._cost
-        packets = seen.packets(self._sources)
+        packets, loss_s = seen.packets(self._sources), self._loss_s(0)
         once = self._pixels * (packets * cost.decode_s_per_pixel + seen.frames * cost.convert_s_per_pixel)
+        once += seen.frames * loss_s
         whole = self._pixels * (np.inf if self._reach is None else self._reach)
         whole *= cost.decode_s_per_pixel + cost.convert_s_per_pixel
+        lossless = whole  # what is written down as packets loses something in that
+        if self._reach is not None:
+            whole = whole + self._reach * loss_s
         for k, mine in enumerate(before or ()):
             if any(each.made for each in mine):  # all can be made from what is there
                 there = [each for each in mine if each.made and each.way.lasts]
@@ -221,7 +226,9 @@ class _Block:
             needs = needed[way.kept]
             if way.lasts:
                 done = np.array([0.0 if each is None else each.share for each in was] or [1.0])
-                found.append(self._lasting(way, needs, clips, size, Built(whole, done)))
+                found.append(
+                    self._lasting(way, needs, clips, size, Built(lossless if way.codec == LOSSY else whole, done))
+                )
             else:
                 found.append(self._way(way, needs, clips, Decode(once, share), size, made))
         size, cost_s, work_s, intermediates = (np.stack(each, axis=1) for each in zip(*found, strict=True))
@@ -293,6 +300,7 @@ class _Block:
         if way.intermediate is None:
             packets = needed.span_packets(self._sources, by_visit=True) * decode.share
             again = self._pixels * (packets * cost.decode_s_per_pixel + needed.visited * cost.convert_s_per_pixel)
+            again += needed.visited * self._loss_s(way.kept)
             # The first epoch use's frames come with the decode for the clips that are kept.
             cost_s += np.where(missing > 0, decode.once_s, 0)
             again *= np.where(missing > 0, 1 - 1 / np.maximum(1, needed.visits), 1)
@@ -363,7 +371,10 @@ class _Block:
         decode_s = pixels * reach * cost.decode_s_per_pixel if native else built.pictures_s
         build_s = decode_s + picture * reach * (pack_s + packed * cost.store_s_per_byte)
         to_do = 1 - built.share
-        read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
+        visited = needed.visited
+        if way.codec == LOSSY:  # whose groups have the frames between those of a clip too
+            visited = visited * min(GROUP, max(kind.stride for kind in self._kinds[way.kept :]))
+        read = visited + lead * needed.visits + missing * visited / np.maximum(1, needed.visits)
         again = picture * read * (unpack_s + packed * cost.load_s_per_byte)
         again += native * pixels * needed.visited * cost.convert_s_per_pixel
         each_object = np.array([part_pictures(int(size), self._part_bytes) for size in picture.tolist()])
@@ -374,12 +385,24 @@ class _Block:
         cost_s, work_s = (np.where(offered, seconds, np.inf) for seconds in (cost_s, work_s + again))
         return np.where(offered, size, 0), cost_s, work_s, np.where(offered, to_do * picture * reach, 0)
 
+    def _loss_s(self, kept: int) -> Floats:
+        """Seconds to encode a wanted frame of clips that are not kept with the loss of their tasks, and decode it."""
+        found = np.zeros(self._count)
+        for number in range(kept, len(self._kinds)):
+            kind = self._kinds[number]
+            if kind.loss is not None:
+                size = self._resized(number)
+                size = np.where(np.isfinite(size), size, 0)
+                pack_s = [self._cost.ladder.rung(LOSSY, int(each)).pack_s for each in size.tolist()]
+                found = np.maximum(found, size * np.array(pack_s) * min(GROUP, kind.stride))
+        return found
+
     def _resized_by_all(self, kept: int) -> Floats:
         """Bytes of a frame after the resizes of the kinds that are not kept: each different one is an object."""
         found: dict[tuple[object, ...], Floats] = {}
         for number in range(kept, len(self._kinds)):
             resize = self._kinds[number].resize
             size = self._resized(number)
-            alike = (None,) if resize is None else (resize.name, resize.params)
+            alike = (None,) if resize is None else (resize.name, resize.params, self._kinds[number].loss)
             found[alike] = np.maximum(size, found.get(alike, np.zeros(self._count)))
         return np.asarray(np.sum(list(found.values()), axis=0))

@@ -7,19 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
+from viewcache.materializer.ops.lossy import LOSSY_OP
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.retention.horizon import epochs_left
 
-__all__ = ["INTERMEDIATES", "ClipKind", "Kept", "ToCome", "Way", "kinds_of", "ways_of"]
+__all__ = ["INTERMEDIATES", "ClipKind", "How", "Kept", "ToCome", "Way", "kinds_of", "ways_of"]
 
 INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
 """What may be kept for clips that are not: nothing, decoded frames, resized frames."""
 
 MOST_KINDS = 4
 """With more kinds of clips than this either all are kept or none."""
+
+
+How = tuple[tuple[Instruction, ...], bytes] | None
+"""The resize that pictures have had, and the loss behind it, with the resize's numbers; None = as decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,17 @@ class ClipKind:
     """Most bytes that one takes on disk, with its audio."""
     resize: Instruction | None
     """The resize that every clip begins with."""
+    loss: Instruction | None = None
+    """The loss that its task allows behind that."""
+    stride: int = 1
+    """Of its clips in source frames; 1 where they are sampled by time."""
+
+    def how(self, plan: GenerationPlan, row: int, intermediate: ObjectKind | None) -> "How":
+        """What pictures for the clip of a row have been through."""
+        if self.resize is None or (intermediate != ObjectKind.AUG and self.loss is None):
+            return None
+        steps = (self.resize,) if self.loss is None else (self.resize, self.loss)
+        return steps, plan.resolved.rows[row, : self.resize.width].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +119,12 @@ def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
             plan.room,
         )
         members.setdefault(alike, []).append(number)
-    found = [
-        ClipKind(tuple(each), plans[each[0]].clip_bytes, plans[each[0]].room, _resize(plans[each[0]]))
-        for each in members.values()
-    ]
+    found = []
+    for each in members.values():
+        plan = plans[each[0]]
+        resize, sampling = _resize(plan), plan.task.sampling
+        stride = 1 if sampling.by_time else sampling.frame_stride
+        found.append(ClipKind(tuple(each), plan.clip_bytes, plan.room, resize, _loss(plan), stride))
     return tuple(sorted(found, key=lambda kind: kind.clip_bytes))
 
 
@@ -119,13 +138,25 @@ def _resize(plan: GenerationPlan) -> Instruction | None:
     return None
 
 
+def _loss(plan: GenerationPlan) -> Instruction | None:
+    """The loss behind the resize: it is part of the definition, so all programs have it or none has."""
+    second = next(iter(plan.resolved.programs)).instructions[1:2]
+    return second[0] if second and second[0].name == LOSSY_OP else None
+
+
 def ways_of(kinds: Sequence[ClipKind], codecs: Sequence[str]) -> tuple[Way, ...]:
-    """All ways to keep clips of some kinds; ``codecs`` are those of what lasts, none where no epoch comes behind."""
+    """All ways to keep clips of some kinds; ``codecs`` are those of what lasts, none where no epoch comes behind.
+
+    Where all clips that are not kept have a loss, their packets are one more; where some have, nothing is kept as
+    decoded: the others could be made of it, and these could not.
+    """
     counts = range(len(kinds) + 1) if len(kinds) <= MOST_KINDS else (0, len(kinds))
-    return tuple(
-        Way(kept, each, codec)
-        for kept in counts
-        for each in INTERMEDIATES
-        if kept < len(kinds) or each is None
-        for codec in ("", *(codecs if each is not None else ()))
-    )
+    found = []
+    for kept in counts:
+        lossy = [kind.loss is not None for kind in kinds[kept:]]
+        for each in INTERMEDIATES:
+            if (each is not None and not lossy) or (each == ObjectKind.FRAMES and any(lossy)):
+                continue
+            packets = (LOSSY,) if codecs and all(lossy) else ()
+            found += [Way(kept, each, codec) for codec in ("", *((*codecs, *packets) if each is not None else ()))]
+    return tuple(found)

@@ -4,6 +4,7 @@ In the order of work:
 
 - ``job``: what a worker is asked and what it answers
 - ``encoding``: pictures packed in groups while they are decoded, and checked
+- ``lossy``: the loss that tasks allow, a group of frames at a time
 - ``intermediates``: a worker's view of intermediates
 - ``audio``: the audio of a job's clips, one pass over each track
 - ``remote_steps``: what op workers do of a job, several frames to a call

@@ -61,8 +61,12 @@ class Frame:
             array = self._made[node] = self._apply(node)
         return array
 
+    def has(self, node: FrameStep) -> bool:
+        """Whether what is there after a chain was made, or read."""
+        return node in self._made
+
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
-        """Note what an op worker made of it."""
+        """Note what an op worker made of it, or an encoder."""
         self._made[node] = picture
 
     def planes(self) -> np.ndarray:

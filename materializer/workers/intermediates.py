@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.lossless import decoder
+from viewcache.materializer.media.loss import LOSSY
+from viewcache.materializer.media.lossless import Decoder, decoder
+from viewcache.materializer.media.lossy import LossyDecoder
 from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.recipe import Intermediate
 from viewcache.materializer.workers.encoding import pictures_of
 from viewcache.materializer.workers.job import Target
+from viewcache.materializer.workers.lossy import lossy_step
 from viewcache.store import Stored, aligned_empty, read_group, split_packets
 from viewcache.store.codec import ENCODED
 
@@ -24,7 +27,10 @@ Bytes = NDArray[np.uint8]
 
 
 def root_of(node: FrameStep | None) -> FrameStep | None:
-    """The first operation on the way to a node; None = the frame as decoded."""
+    """What of a node's way may be kept: the first operation, with the loss behind it; None = the frame as decoded."""
+    lossy = lossy_step(node)
+    if lossy is not None:
+        return lossy
     while node is not None and node.parent is not None:
         node = node.parent
     return node
@@ -49,8 +55,12 @@ class _Groups:
 
     def __init__(self, target: Target, stored: Stored, index: VideoIndex) -> None:
         self._target, self._stored = target, stored
-        native = len(stored.shape) == 2
-        self._decoder = decoder(stored.codec, pictures_of(stored.shape, index, native=native))
+        self._decoder: Decoder
+        if stored.codec == LOSSY:
+            self._decoder = LossyDecoder(stored.shape[-1], stored.shape[-2])
+        else:
+            native = len(stored.shape) == 2
+            self._decoder = decoder(stored.codec, pictures_of(stored.shape, index, native=native))
         self._pictures: Iterator[Bytes] = iter(())
         self._row, self._end = -1, -1
         """The row that was read last, and where its group ends."""
@@ -153,10 +163,10 @@ class IntermediateReader:
 
         Returns:
             Pictures by the operation that made them: uint8 (bytes,), the decoder's planes, under None, from which all
-            can be made; else (3,H,W) for each of ``wanted``. They are valid until the next call.
+            can be made that has no loss; else (3,H,W) for each of ``wanted``. They are valid until the next call.
         """
-        if self._sources.get(None):
-            wanted = {None}
+        if self._sources.get(None):  # from which all can be made that has no loss
+            wanted = {node if lossy_step(node) is not None else None for node in wanted}
         found: dict[FrameStep | None, Bytes] = {}
         for node in wanted:
             picture = self._one(number, node)

@@ -14,6 +14,7 @@ from viewcache.errors import BadVideo, Broken, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.loss import GROUP, LOSSY
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.media.source import OutOfReach, shown
@@ -24,6 +25,7 @@ from viewcache.materializer.workers.encoding import Encoding, pictures_of, try_p
 from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
 from viewcache.materializer.workers.remote_steps import RemoteSteps
 from viewcache.store import ENCODED, ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
@@ -41,6 +43,10 @@ class _Leaf:
     array: np.ndarray | None = None
     """uint8 (T,C,H,W), once the first frame says how large; (T, bytes) for native planes."""
 
+    def steps(self) -> Iterator[tuple[int, FrameStep | None]]:
+        """Each frame and what is made of it."""
+        return ((frame, node) for frame, places in self.positions.items() for _, node in places)
+
 
 @dataclass(slots=True)
 class _Clip:
@@ -51,7 +57,7 @@ class _Clip:
     """Source frames still to come."""
     waiting: int
     """How many of them have not been decoded; counted where op workers are to have several at a time."""
-    encoding: Encoding | None = None
+    encoding: Encoding | LossyEncoding | None = None
     """Where its pictures go at once, if they are packed in groups."""
 
 
@@ -76,6 +82,7 @@ class _Maker:
         self.open: dict[str, _Clip] = {}
         self.kept = IntermediateReader(job.target, job.intermediates, index)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
+        self.lossy = LossySteps(index.frames, self._lose)
         self.audio = AudioMaker(job.uri, index)
         self.unheard = {recipe.key: recipe for recipe in job.clips if recipe.audio is not None}
         """What audio is still to be made."""
@@ -94,25 +101,38 @@ class _Maker:
                 positions.setdefault(frame, []).append((t, node))
             leaves.append(_Leaf(leaf, positions))
         missing = {frame for leaf in leaves for frame in leaf.positions}
-        encoding = Encoding(recipe, self.index) if recipe.codec in ENCODED else None
+        encoding: Encoding | LossyEncoding | None = None
+        if recipe.codec == LOSSY:
+            encoding = LossyEncoding(recipe, self.lossy)
+        elif recipe.codec in ENCODED:
+            encoding = Encoding(recipe, self.index)
         clip = _Clip(recipe, tree, leaves, missing, len(missing), encoding)
         self.open[recipe.key] = clip
         for frame in missing:
             self.users.setdefault(frame, []).append(clip)
             self.due[frame] = min(recipe.due, self.due.get(frame, recipe.due))
         for made in leaves:
-            for frame, places in made.positions.items():
-                self.roots.setdefault(frame, set()).update(root_of(node) for _, node in places)
+            for frame, node in made.steps():
+                self.roots.setdefault(frame, set()).add(root_of(node))
+                self.lossy.want(frame, node)
         if recipe.program.is_remote:
             for made in leaves:
-                for frame, places in made.positions.items():
-                    for _, node in places:
-                        self.remote.want(recipe.key, frame, node)
+                for frame, node in made.steps():
+                    self.remote.want(recipe.key, frame, node)
 
     def _drop(self, key: str, failed: OpWorkerFailed) -> None:
         """An op worker failed on a clip: give that up."""
         if self.open.pop(key, None):
             self.failed_by_ops[key] = f"{shown(self.job.uri)}: {failed}"
+
+    def _lose(self, step: FrameStep, numbers: list[int], why: str) -> None:
+        """Some frames cannot be encoded with the loss of a step: give up the clips that need them."""
+        for number in numbers:
+            for clip in self.users.get(number, ()):
+                needs = {lossy_step(node) for leaf in clip.leaves for _, node in leaf.positions.get(number, ())}
+                if step in needs and clip.recipe.key in self.open:
+                    del self.open[clip.recipe.key]
+                    self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: {why}"
 
     def _completes(self, number: int) -> bool:
         """Note that a frame was decoded; whether it was the last one of a clip."""
@@ -138,7 +158,10 @@ class _Maker:
         if self.ended:
             self.returned = self.left()
             return
-        for window in self.remote.windows(self._frames(stop), self.index.width * self.index.height, self._completes):
+        frames = self._frames(stop)
+        if self.lossy:
+            frames = self.lossy.frames(frames, self.stats.failed)
+        for window in self.remote.windows(frames, self.index.width * self.index.height, self._completes):
             if self.remote:
                 self.remote.run(window)
                 self.clock.lap("augment")
@@ -184,7 +207,7 @@ class _Maker:
         """Every wanted frame: what is kept first, the rest decoded."""
         unkept = []
         for number in self.kept.order(self.due):
-            made = self.kept.read(number, self.roots[number])
+            made = {} if self.lossy.must_encode(number) else self.kept.read(number, self.roots[number])
             self.clock.lap("load" if made else "decode")
             if not made:
                 unkept.append(number)
@@ -198,12 +221,17 @@ class _Maker:
                 return
         if not unkept:
             return  # the video is not even opened
-        numbers = np.array(sorted(unkept), np.int64)
-        order = np.array([self.due[number] for number in numbers.tolist()], np.int64)
+        numbers = np.array(sorted(self.lossy.whole(unkept)), np.int64)
+        order = np.array([self.due.get(number, self._due_near(number)) for number in numbers.tolist()], np.int64)
         for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):
             self.clock.lap("decode")
             yield number, Frame(picture, self.index, self.clock)
         self.clock.lap("decode")
+
+    def _due_near(self, number: int) -> int:
+        """When a frame is due that only others of its group need."""
+        first = number // GROUP * GROUP
+        return min(due for each in range(first, first + GROUP) if (due := self.due.get(each)) is not None)
 
     def _take(self, number: int, frame: Frame) -> Iterator[Made]:
         for clip in self.users.pop(number, ()):
@@ -268,12 +296,15 @@ class _Maker:
             index = self.index
             attributes |= {"pix_fmt": index.pix_fmt, "width": index.width, "height": index.height}
             attributes |= {"color_space": index.color_space_name, "color_range": index.color_range_name}
+        psnr_db = self.lossy.psnr_db((frame, node) for leaf in clip.leaves for frame, node in leaf.steps())
+        if psnr_db is not None:
+            attributes["psnr_db"] = round(psnr_db, 2)
         if clip.encoding is not None:
             return self._store_packed(clip.encoding, recipe.key, attributes)
         assert array is not None  # of all others it is made
         return self._store(recipe, array, attributes)
 
-    def _store_packed(self, encoding: Encoding, key: str, attributes: dict[str, object]) -> Made:
+    def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         packed = encoding.finished(attributes)
         if encoding.failure:
@@ -352,7 +383,7 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         maker.failed,
         returned,
         damaged,
-        tuple(maker.trials),
+        (*maker.trials, *maker.lossy.trials),
         error,
         kind,
         span,

@@ -134,6 +134,7 @@ class ConfigCode(StrEnum):
     UNREAD_STREAM = "unread_stream"
     READ_OP_ORDER = "read_op_order"
     PLAN_TOO_LARGE = "plan_too_large"
+    MISSING_ENCODER = "missing_encoder"
 
 
 class ConfigError(BadInput):

@@ -41,6 +41,11 @@ def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
         "dataset": {"dataset": task(**entries)},
         "sampling": {"dataset": task(sampling=task()["sampling"] | entries)},
         "audio": {"dataset": task(audio={"rate": 16_000, "seconds": 1.0} | entries)},
+        "intermediate": {
+            "dataset": task(
+                augmentation=[single("frame", "a", {"resize": {"shape": [32, 32]}})], intermediate={"crf": 18} | entries
+            )
+        },
         "split": {"dataset": task(split={"val": 0.1} | entries, part="val")},
         "step": {"dataset": task(augmentation=[step | entries])},
         "branch": {
@@ -72,6 +77,7 @@ def wrong_values(key: Key) -> list[Any]:
         "integer": ["5", 1.5, True, "five", [5]],
         "number": ["0.5", True, [0.5]],
         "flag": ["yes", "true", 0, 1],
+        "decibels": ["45", "dB", True, [45], "-45dB"],
         "size": ["200G", "GB", -1, 0, 1.5, True],
         "url": [5, True, "", "~/x", "a\tb"],
         "urls": [5, True, "", "~/x", [], [5], ["a", "a"], ["~/x"], [["a"]]],
@@ -146,7 +152,7 @@ def test_the_table_is_whole() -> None:
     assert {key for keys in STEP_KEYS.values() for key in keys} < {key.name for key in SECTIONS["step"].keys}
     for _, key in ALL_KEYS:
         assert key.doc.endswith(".")
-        assert key.kind != "choice" or len(key.choices) > 1
+        assert key.kind != "choice" or key.choices
         assert key.default is REQUIRED or not key.choices or key.default is None or key.default in key.choices
 
 

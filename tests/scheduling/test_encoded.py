@@ -86,7 +86,7 @@ class Video:
         else:
             clip = self.clip(frames, key)
             instruction, row = clip.program.instructions[0], clip.row.tobytes()
-            recipe = intermediate_recipe(VIDEO, (instruction, row), frames, self.index, codec)
+            recipe = intermediate_recipe(VIDEO, ((instruction,), row), frames, self.index, codec)
         return replace(recipe, key=key)
 
     def clip(self, frames: np.ndarray, key: str) -> Recipe:

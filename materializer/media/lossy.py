@@ -1,0 +1,194 @@
+"""Groups of resized pictures with a loss that a task has allowed: H.264, each group encoded for itself.
+
+A group is the same few frames of a video whatever else is planned, and nothing of one group's encoding reaches the
+next: so what comes out depends on the pictures, the `Loss` and the encoder's version alone, and a group that is lost is
+made again to the bit. The trade-off: an encoder is opened for each group, which costs a tenth of encoding it.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.errors import Broken, ChunkDamaged
+from viewcache.materializer.media.loss import Loss
+from viewcache.materializer.media.lossless import DECODER, ENCODER, open_h264_decoder, version_of
+
+if TYPE_CHECKING:
+    from av.video.codeccontext import VideoCodecContext
+
+__all__ = ["Group", "LossyDecoder", "encode", "encoder_version", "luma_psnr_db"]
+
+Bytes = NDArray[np.uint8]
+
+_FORMAT = "yuv444p"
+"""No colour is left out, so that any size will do."""
+EXACT_DB = 99.0
+"""What is said of a picture that has lost nothing."""
+
+_OPTIONS = {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "cpu-independent=1"}
+"""The cheapest to encode and to decode; the same bits on every kind of CPU."""
+_NEVER = 1 << 20
+_NEAR = 18.0, 46.0
+"""At this factor real clips have so many decibels, and half a decibel more for each less (docs/design/0047)."""
+_LUMA = np.array([0.2126, 0.7152, 0.0722], np.float32)
+"""BT.709."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as it was encoded."""
+
+    packets: list[bytes]
+    """One a picture."""
+    pictures: Bytes
+    """uint8 (n,3,H,W): what comes out of them again."""
+    psnr_db: NDArray[np.float64]
+    """(n,) luma PSNR of each."""
+    crf: int
+    """With which it was encoded."""
+    pack_s: float
+    """Core seconds of encoding it, of all tries."""
+    unpack_s: float
+    """Of decoding it once."""
+
+
+class LossyDecoder:
+    """Unpacks groups, see `viewcache.materializer.media.lossless.Decoder`."""
+
+    def __init__(self, width: int, height: int) -> None:
+        """Open what FFmpeg has; for pictures of this size."""
+        self._out = np.empty((3, height, width), np.uint8)
+        self._context = open_h264_decoder()
+
+    def group(self, packets: Sequence[bytes | memoryview]) -> Iterator[Bytes]:
+        """The pictures, uint8 (bytes,), one after another; each is valid until the next is asked for.
+
+        Raises:
+            ChunkDamaged: a packet does not give a picture.
+        """
+        import av
+
+        from viewcache.materializer.media.pixels import rgb_of  # loads the decoder's libraries
+
+        height, width = self._out.shape[1:]
+        for packet in packets:
+            try:
+                frames = self._context.decode(av.Packet(bytes(packet)))
+            except (av.error.FFmpegError, ValueError) as failed:
+                raise ChunkDamaged(f"a packet of {len(packet)} bytes does not give a picture: {failed}") from failed
+            found = [(each.format.name, each.width, each.height, each.is_corrupt) for each in frames]
+            if found != [(_FORMAT, width, height, False)]:
+                raise ChunkDamaged(f"a packet of {len(packet)} bytes gives {found}, not a picture of {width}x{height}")
+            rgb_of(frames[0], self._out)
+            yield self._out.reshape(-1)
+
+
+def encode(pictures: Bytes, loss: Loss) -> Group:
+    """Encode one group.
+
+    With a wanted quality the factor begins where real clips have that quality, and is lowered by what is missing until
+    every picture has it; pictures that are easy to encode keep more than was asked.
+
+    Args:
+        pictures: uint8 (n,3,H,W), RGB.
+        loss: what is allowed.
+
+    Raises:
+        Broken: the encoder is missing, fails, or gives what cannot be decoded.
+    """
+    if loss.quality_db is None:
+        assert loss.crf is not None  # one of them is given
+        return _encode(pictures, loss.crf)
+    begun = time.thread_time()
+    factor, usual_db = _NEAR
+    crf = int(np.clip(round(factor - 2 * (loss.quality_db - usual_db)), 0, 40))
+    while True:
+        group = _encode(pictures, crf)
+        missing_db = loss.quality_db - float(group.psnr_db.min())
+        if missing_db <= 0:
+            return replace(group, pack_s=time.thread_time() - begun - group.unpack_s)
+        if crf == 0:
+            raise Broken(f"{ENCODER} reaches {group.psnr_db.min():.1f} dB at its best, not {loss.quality_db:g} dB")
+        crf = max(0, crf - max(1, int(np.ceil(2 * missing_db))))
+
+
+def luma_psnr_db(pictures: Bytes, exact: Bytes) -> NDArray[np.float64]:
+    """Peak signal-to-noise ratio of the luma of each picture; `EXACT_DB` where nothing was lost.
+
+    Args:
+        pictures: uint8 (n,3,H,W).
+        exact: the same.
+    """
+    found = np.full(len(pictures), EXACT_DB)
+    for k, (one, other) in enumerate(zip(pictures, exact, strict=True)):
+        change = np.tensordot(_LUMA, one.astype(np.float32) - other, 1).reshape(-1)
+        error = float(change @ change) / change.size
+        if error:
+            found[k] = min(EXACT_DB, 10 * np.log10(255**2 / error))
+    return found
+
+
+@cache
+def encoder_version() -> str:
+    """Name and version of the encoder: other versions give other pixels. Asked once.
+
+    Raises:
+        Broken: there is none.
+    """
+    return version_of(_encode(np.zeros((1, 3, 16, 16), np.uint8), 18).packets[0])
+
+
+def _encode(pictures: Bytes, crf: int) -> Group:
+    import av
+    from av.video.frame import PictureType
+
+    from viewcache.materializer.media.pixels import yuv_of
+
+    height, width = pictures.shape[2:]
+    begun = time.thread_time()
+    context = _open(width, height, crf)
+    packets: list[bytes] = []
+    try:
+        for number, each in enumerate(pictures):
+            frame = yuv_of(each, _FORMAT)
+            frame.pts, frame.pict_type = number, PictureType.NONE if number else PictureType.I
+            packets += map(bytes, context.encode(frame))
+        packets += map(bytes, context.encode(None))
+    except (av.error.FFmpegError, ValueError) as failed:
+        raise Broken(f"{ENCODER} failed on pictures of {width}x{height}: {failed}") from failed
+    if len(packets) != len(pictures):
+        raise Broken(f"{ENCODER} gave {len(packets)} packets for {len(pictures)} pictures")
+    out, halfway = np.empty_like(pictures, order="C"), time.thread_time()
+    try:
+        for picture, flat in zip(out, LossyDecoder(width, height).group(packets), strict=True):
+            picture.reshape(-1)[:] = flat
+    except ChunkDamaged as failed:
+        raise Broken(f"{DECODER} does not decode what {ENCODER} gave: {failed}") from failed
+    ended = time.thread_time()
+    return Group(packets, out, luma_psnr_db(out, pictures), crf, halfway - begun, ended - halfway)
+
+
+def _open(width: int, height: int, crf: int) -> "VideoCodecContext":
+    import av
+    from av.video.codeccontext import VideoCodecContext
+
+    try:
+        context = av.CodecContext.create(ENCODER, "w")
+        assert isinstance(context, VideoCodecContext)
+        context.width, context.height, context.pix_fmt = width, height, _FORMAT
+        context.time_base, context.thread_count = Fraction(1, 1000), 1
+        context.gop_size, context.max_b_frames = _NEVER, 0
+        context.options = _OPTIONS | {"crf": str(crf)}
+        context.open()
+    except (av.error.FFmpegError, ValueError) as failed:
+        raise Broken(
+            f"pictures with a loss are encoded by FFmpeg's {ENCODER}, which is not there or does not take {width}x"
+            f"{height} {_FORMAT} ({failed}); PyAV's own wheels have it"
+        ) from failed
+    return context
