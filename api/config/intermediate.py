@@ -13,17 +13,19 @@ from viewcache.materializer.choices import BranchType
 from viewcache.materializer.media.loss import Loss
 from viewcache.materializer.ops.lossy import LOSSY_OP, lossy_params
 from viewcache.materializer.planning.graph import SOURCE
+from viewcache.materializer.sampling import SamplingSpec
 from viewcache.materializer.spec import OpCall, StepSpec
 
 __all__ = ["with_intermediate"]
 
 
-def with_intermediate(entries: Entries, steps: Sequence[StepSpec]) -> tuple[StepSpec, ...]:
+def with_intermediate(entries: Entries, steps: Sequence[StepSpec], sampling: SamplingSpec) -> tuple[StepSpec, ...]:
     """The steps of a task, with the loss that its ``intermediate`` allows.
 
     Args:
         entries: the task's mapping.
         steps: in the order of work.
+        sampling: of the task.
 
     Raises:
         ConfigError: no quality is given or two are; the steps do not begin with a resize; there is no encoder.
@@ -50,8 +52,9 @@ def with_intermediate(entries: Entries, steps: Sequence[StepSpec]) -> tuple[Step
     # Imported here because it loads the decoder's libraries, which reading a configuration does not need.
     from viewcache.materializer.media.lossy import encoder_version
 
+    stride = 1 if sampling.by_time else sampling.frame_stride
     try:
-        params = lossy_params(Loss(read["crf"], read["quality"]), encoder_version())
+        params = lossy_params(Loss(read["crf"], read["quality"]), encoder_version(), stride)
     except Broken as missing:
         raise error_at(place, ConfigCode.MISSING_ENCODER, f"{own.label}: {told(missing)}") from missing
     resize, *others = first.ops

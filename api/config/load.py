@@ -354,7 +354,7 @@ def _task(
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
     problems.part(lambda: check_weighted(entries, sampling.value, dataset.value))
-    lossy = problems.part(lambda: with_intermediate(entries, steps.value))
+    lossy = problems.part(lambda: with_intermediate(entries, steps.value, sampling.value))
     audio = problems.part(lambda: read_audio(entries, sampling.value, dataset.value.on_short_video))
     problems.part(partial(_check_tag, entries, tags))
     problems.part(lambda: keep_apart(tiers.value[0], dataset.value.uri, entries))

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-__all__ = ["GROUP", "LOSSY", "Loss"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["GROUP", "LOSSY", "Loss", "encoding_order"]
 
 GROUP = 8
-"""Frames of a video that are encoded together: 0 to 7, 8 to 15 and so on. It is part of what a path means."""
+"""Frames of a video that are encoded together. It is part of what a path means."""
 
 LOSSY = "h264-lossy"
 """The codec of such groups, a name of `viewcache.store.ENCODED`."""
@@ -19,3 +22,12 @@ class Loss:
     """Constant rate factor of x264: 0 is exact but for rounding, 18 hardly visible, 51 the most."""
     quality_db: float | None
     """Least luma PSNR of every picture, in decibels."""
+
+
+def encoding_order(frames: int, stride: int) -> NDArray[np.int32]:
+    """All frames of a video in the order in which they are encoded, `GROUP` at a time.
+
+    By a stride of two all even frames come first, then all odd ones: a clip needs the groups of one class only.
+    """
+    numbers = np.arange(frames, dtype=np.int32)
+    return numbers[np.lexsort((numbers, numbers % stride))]

@@ -14,7 +14,7 @@ from viewcache.materializer.media.loss import GROUP, Loss
 from viewcache.materializer.ops.base import FrameOp
 from viewcache.materializer.ops.fields import Params
 
-__all__ = ["LOSSY_OP", "loss_of", "lossy_params"]
+__all__ = ["LOSSY_OP", "loss_of", "lossy_params", "stride_of"]
 
 LOSSY_OP = "lossy"
 """The operation's name, which no configuration can write."""
@@ -36,12 +36,13 @@ class Lossy(FrameOp):
         raise Broken("a picture with a loss is made together with its neighbours, not alone")
 
 
-def lossy_params(loss: Loss, encoder: str) -> Params:
+def lossy_params(loss: Loss, encoder: str, stride: int) -> Params:
     """The operation's parameters.
 
     Args:
         loss: what is allowed.
         encoder: name and version of the encoder, which decide the pixels too.
+        stride: of the task's clips, see `viewcache.materializer.media.loss.encoding_order`.
     """
     return (
         ("codec", "h264"),
@@ -49,7 +50,13 @@ def lossy_params(loss: Loss, encoder: str) -> Params:
         ("encoder", encoder),
         ("group", GROUP),
         ("quality_db", loss.quality_db),
+        ("stride", stride),
     )
+
+
+def stride_of(params: Params) -> int:
+    """By which frames are put in groups."""
+    return cast(int, dict(params)["stride"])
 
 
 def loss_of(params: Params) -> Loss:

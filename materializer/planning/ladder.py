@@ -34,6 +34,14 @@ class Rung:
     lead: float = 0.0
     """Pictures that must be unpacked before the first that is wanted, on average."""
 
+    @property
+    def promised(self) -> float:
+        """Bytes that are promised to one raw byte: more than groups of pictures take, but for odd ones.
+
+        Other objects are promised what they take as pixels.
+        """
+        return min(1.0, 1.6 * self.packed + 0.02) if self.lead else 1.0
+
 
 GUESSED: Mapping[str, Rung] = MappingProxyType(
     {

@@ -63,12 +63,12 @@ class KeepSettings:
 
     @property
     def part_bytes(self) -> int:
-        """Most raw bytes of one object of pictures that last."""
+        """Most bytes that are promised to one object of pictures that last."""
         return part_bytes_for(self.local_bytes(), self.most_bytes)
 
     @property
     def whole_bytes(self) -> int:
-        """Most raw bytes of all pictures of a video that last: room for them is promised before they are packed."""
+        """The same for all pictures of a video: one decode makes them, and they are promised before they are packed."""
         return self.local_bytes() // 2
 
     def local_bytes(self) -> int:
@@ -139,7 +139,7 @@ class Chosen:
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
     part_bytes: int = 0
-    """Most raw bytes of an object of what lasts; 0 = nothing does."""
+    """Most bytes that are promised to an object of what lasts; 0 = nothing does."""
     later: float = 0.0
     """Generations like this one that come behind it; costs count them."""
     epochs: int = 1
@@ -227,6 +227,7 @@ def choose(
     refused: Set[str] = frozenset(),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     settled: Settled = _UNSETTLED,
+    bulky: Set[str] = frozenset(),
 ) -> Chosen | None:
     """Choose what to keep of the clips to come; None = every clip, since the budget holds them and that is best.
 
@@ -239,6 +240,7 @@ def choose(
         refused: videos of which no intermediate can be made.
         lying: tells which of what lasts lies in the store, see `weigh`.
         settled: what was chosen for other generations.
+        bulky: videos of which less was promised than they took.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -258,6 +260,7 @@ def choose(
         lying=lying,
         part_bytes=parts,
         whole_bytes=settings.whole_bytes,
+        bulky=bulky,
     )
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):

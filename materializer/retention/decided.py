@@ -30,7 +30,7 @@ class Decided:
     intermediates: IntermediateWork | None = None
     chosen: Chosen | None = None
     failed: Set[str] = frozenset()
-    """Videos of which no intermediate could be made, so far."""
+    """Videos of which no intermediate is to be made."""
     expected: Mapping[int, int] = field(default_factory=dict)
     """Objects that last behind the generation → epochs that are left there."""
 
@@ -38,9 +38,9 @@ class Decided:
         """All intermediates."""
         return chain.from_iterable(self.objects.values())
 
-    def refused(self) -> Set[str]:
-        """Videos of which no intermediate can be made."""
-        return self.failed if self.intermediates is None else self.failed | set(map(str, self.intermediates.failed()))
+    def just_failed(self) -> Set[str]:
+        """Videos of which an intermediate could not be made, since this was decided."""
+        return frozenset() if self.intermediates is None else frozenset(map(str, self.intermediates.failed()))
 
     def differs(self, place: KeptAt) -> bool:
         """Whether other plans are to be weighed, or more epochs of them have been read."""

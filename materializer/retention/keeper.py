@@ -8,7 +8,7 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -80,6 +80,8 @@ class Keeper:
         self._deciding = threading.Lock()
         self._decided: dict[int, Decided] = {}
         """By generation of the group."""
+        self._bulky: Set[str] = frozenset()
+        """Videos whose pictures took more than was promised."""
         self._settled = Settled()
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
@@ -194,8 +196,11 @@ class Keeper:
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
         before = {key: (was,) for key, was in old.before(self._has).items()} if old is not None else {}
-        refused = old.refused() if old is not None else frozenset[str]()
-        chosen = choose(plans, cost, self._settings, free, before, refused, self._lying, self._settled)
+        # What failed once is promised more; what fails again is not tried any more.
+        failed = old.just_failed() if old is not None else frozenset[str]()
+        refused = (old.failed if old is not None else frozenset[str]()) | failed & self._bulky
+        self._bulky |= failed
+        chosen = choose(plans, cost, self._settings, free, before, refused, self._lying, self._settled, self._bulky)
         if chosen is None:
             self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:

@@ -5,21 +5,24 @@ videos have several, one behind the other: a worker holds one while it makes it,
 before it is known how well they pack.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.media.loss import GROUP, LOSSY
+from viewcache.materializer.media.loss import GROUP, LOSSY, encoding_order
+from viewcache.materializer.ops.lossy import stride_of
+from viewcache.materializer.planning.ladder import GUESSED, Ladder
 from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.retention.needs import VideoRows
 from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way
 
-__all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_pictures"]
+__all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_of", "part_pictures"]
 
 PART_BYTES = (128 << 20, 32 << 20, 8 << 20, 2 << 20)
 """Raw bytes that one object may have: a worker holds so many, and one damaged byte costs so much to make again. There
@@ -42,6 +45,8 @@ class Lasting:
         ways: Sequence[Way],
         videos: Mapping[str, tuple[int, int]],
         part_bytes: int,
+        ladder: Ladder,
+        bulky: Set[str] = frozenset(),
     ) -> None:
         """Look at the videos' items.
 
@@ -50,7 +55,9 @@ class Lasting:
             kinds: of their clips.
             ways: all that are weighed.
             videos: content key → the number of a plan that has the video, and the video's row in it.
-            part_bytes: most raw bytes of one object.
+            part_bytes: most bytes that are promised to one object.
+            ladder: what packing does.
+            bulky: videos whose pictures took more than was promised; they are promised what they take as pixels.
         """
         place = {key: k for k, key in enumerate(videos)}
         self.reach = Reach([each.plan for each in plans], place)
@@ -59,7 +66,7 @@ class Lasting:
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
-        self._part_bytes = part_bytes
+        self._part_bytes, self._ladder, self._bulky = part_bytes, ladder, bulky
         strides = (each.plan.task.sampling for each in plans)
         self._stride = gcd(*(1 if sampling.by_time else sampling.frame_stride for sampling in strides))
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
@@ -91,28 +98,42 @@ class Lasting:
             key, index = self.videos[place], self._plans[number].index_of(row)
             if how is None and index.native_bytes is None:
                 return ()  # such planes cannot be kept
-            frames, stride = self.reach.frames(place), self._stride
-            if codec == LOSSY:  # whole groups, as they are encoded
-                frames, stride = whole_groups(frames, index.frames), 1
+            frames = self.reach.frames(place)
+            if codec == LOSSY:
+                assert how is not None  # there is a loss behind the resize only
+                frames = whole_groups(frames, encoding_order(index.frames, stride_of(how[0][-1].params)))
             one = intermediate_recipe(key, how, frames[:1], index)
-            size = part_pictures(int(np.prod(one.shape)), self._part_bytes)
+            picture = int(np.prod(one.shape))
+            size = part_pictures(picture, part_of(codec, self._part_bytes))
+            promised = 1.0 if key in self._bulky else self._ladder.rung(codec, picture).promised
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
-            found = tuple(intermediate_recipe(key, how, picture_order(part, stride), index, codec) for part in parts)
+            ordered = (part if codec == LOSSY else picture_order(part, self._stride) for part in parts)
+            made = (intermediate_recipe(key, how, part, index, codec) for part in ordered)
+            found = tuple(
+                replace(each, bound=clip_bound(int(np.prod(each.shape) * promised), len(each.frames))) for each in made
+            )
             self._known[place, how, codec] = found
         return found
 
 
-def whole_groups(frames: NDArray[np.int32], end: int) -> NDArray[np.int32]:
-    """All frames of the groups that some are encoded in, of a video of so many frames."""
-    groups = np.unique(frames // GROUP)
-    whole = (groups[:, None] * GROUP + np.arange(GROUP)).reshape(-1)
-    return whole[whole < end].astype(np.int32)
+def whole_groups(frames: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """All frames that are encoded together with some of a video, in the order in which they are."""
+    wanted = np.isin(order, frames)
+    starts = np.arange(0, len(order), GROUP)
+    whole: NDArray[np.int32] = order[np.repeat(np.logical_or.reduceat(wanted, starts), GROUP)[: len(order)]]
+    return whole
 
 
 def part_bytes_for(budget_bytes: int, most_bytes: int) -> int:
     """Most raw bytes of one object under a budget, where a worker can hold ``most_bytes``."""
     most = min(budget_bytes // PARTS, most_bytes)
     return next((size for size in PART_BYTES if size <= most), PART_BYTES[-1])
+
+
+def part_of(codec: str, part_bytes: int) -> int:
+    """Most raw bytes of one object in a codec, where so many may be promised to it."""
+    promised = GUESSED[codec].promised  # not as measured: parts must be found again
+    return next((size for size in PART_BYTES if size * promised <= part_bytes), part_bytes)
 
 
 def part_pictures(picture_bytes: int, part_bytes: int) -> int:

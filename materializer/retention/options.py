@@ -5,7 +5,7 @@ frames after their resize, from which those clips are made shortly before they a
 generation, or all that clips can ever have: these pay over all epochs to come. Numbers are arrays over videos.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.arrays import distinct
-from viewcache.materializer.media.loss import GROUP, LOSSY
+from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.cost import CostModel
@@ -22,7 +22,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.horizon import generations_later, may_last
-from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, part_pictures
+from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, part_of, part_pictures
 from viewcache.materializer.retention.needs import ClipCounts, Decode, NeededFrames, Rows, VideoRows
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
@@ -54,6 +54,18 @@ class Once:
     """(V, kinds) clips that are not in the store."""
     intermediate_bytes: Floats
     """(V, ways) raw bytes of what is kept to make clips from, where it is not in the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one object, or one video, may take."""
+
+    most_bytes: int
+    part_bytes: int
+    whole_bytes: int
+    """As for `weigh`."""
+    bulky: NDArray[np.bool_]
+    """(V,) of the videos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,7 @@ def weigh(
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     part_bytes: int = 0,
     whole_bytes: int = 1 << 62,
+    bulky: Set[str] = frozenset(),
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -104,8 +117,9 @@ def weigh(
         most_bytes: raw bytes of the largest object that a worker can hold in memory.
         before: intermediates that were chosen before, by the content key of the video.
         lying: tells which of what lasts lies in the store already, in the same way.
-        part_bytes: most raw bytes of an object of what lasts behind its generation; 0 = nothing does.
-        whole_bytes: most raw bytes of all of it of one video.
+        part_bytes: most bytes that are promised to an object of what lasts behind its generation; 0 = nothing does.
+        whole_bytes: the same for all of it of one video.
+        bulky: videos of which less was promised than they took.
     """
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
@@ -120,7 +134,7 @@ def weigh(
     place = {name: k for k, name in enumerate(names)}
     uses = [VideoRows(each, place) for each in plans]
     fresh = [VideoRows(each.anew(), place) for each in plans] if later else []
-    lasting = Lasting(plans, kinds, ways, videos, part_bytes) if lasts else None
+    lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, bulky) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
     found, once, later_s = [], [], []
@@ -130,12 +144,13 @@ def weigh(
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
-        weighing = _Block(kinds, rows_of, sources, cost, most_bytes, reached, part_bytes, whole_bytes)
+        limits = Limits(most_bytes, part_bytes, whole_bytes, np.array([name in bulky for name in block]))
+        weighing = _Block(kinds, rows_of, sources, cost, limits, reached)
         columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
         once.append(weighing.once)
         if later:
             again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
-            behind = _Block(kinds, again, sources, cost, most_bytes, reached, part_bytes, whole_bytes).columns(ways)
+            behind = _Block(kinds, again, sources, cost, limits, reached).columns(ways)
             columns = columns[0], columns[1] + later * behind[1], columns[2] + later * behind[2]
             later_s.append(behind[1])
         found.append(columns)
@@ -168,15 +183,14 @@ class _Block:
         rows: list[list[Rows]],
         sources: Sources,
         cost: CostModel,
-        most_bytes: int,
+        limits: "Limits",
         reach: Floats | None = None,
-        part_bytes: int = 0,
-        whole_bytes: int = 0,
     ) -> None:
         """Take the rows of the plans of each kind; ``reach`` has how many frames clips of each video can have."""
-        self._reach, self._part_bytes, self._whole_bytes = reach, part_bytes, whole_bytes
+        self._reach, self._part_bytes, self._whole_bytes = reach, limits.part_bytes, limits.whole_bytes
+        self._bulky, self._most_bytes = limits.bulky, limits.most_bytes
         self._kinds, self._rows, self._sources = kinds, rows, sources
-        self._cost, self._most_bytes, self._count = cost, most_bytes, len(sources.frames)
+        self._cost, self._count = cost, len(sources.frames)
         self._most_frames = int(sources.frames.max()) + 1
         epochs = [self._epoch(plan, mine).max(initial=0) for kind in rows for plan, mine, *_ in kind]
         self._epochs = int(max(epochs)) + 1
@@ -359,11 +373,11 @@ class _Block:
         native = way.intermediate == ObjectKind.FRAMES
         each = self._native if native else self._resized_by_all(way.kept)
         offered = np.isfinite(each) & (each > 0) & (each * LEAST_PICTURES <= self._most_bytes) & (needed.frames > 0)
-        with np.errstate(invalid="ignore"):
-            offered &= each * reach <= self._whole_bytes  # else it would be decoded for each few of its objects again
         picture = np.where(offered, each, 0)
         known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
         rungs = [known[size] for size in picture.tolist()]
+        promised = np.where(self._bulky, 1.0, [rung.promised for rung in rungs])
+        offered &= picture * reach * promised <= self._whole_bytes  # else it is decoded for each few objects again
         pack_s, unpack_s, packed, lead = (
             np.array([getattr(rung, name) for rung in rungs]) for name in ("pack_s", "unpack_s", "packed", "lead")
         )
@@ -371,13 +385,11 @@ class _Block:
         decode_s = pixels * reach * cost.decode_s_per_pixel if native else built.pictures_s
         build_s = decode_s + picture * reach * (pack_s + packed * cost.store_s_per_byte)
         to_do = 1 - built.share
-        visited = needed.visited
-        if way.codec == LOSSY:  # whose groups have the frames between those of a clip too
-            visited = visited * min(GROUP, max(kind.stride for kind in self._kinds[way.kept :]))
-        read = visited + lead * needed.visits + missing * visited / np.maximum(1, needed.visits)
+        read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
         again = picture * read * (unpack_s + packed * cost.load_s_per_byte)
         again += native * pixels * needed.visited * cost.convert_s_per_pixel
-        each_object = np.array([part_pictures(int(size), self._part_bytes) for size in picture.tolist()])
+        part = part_of(way.codec, self._part_bytes)
+        each_object = np.array([part_pictures(int(size), part) for size in picture.tolist()])
         objects = np.ceil(reach / each_object)
         raw = picture * packed * reach + (objects - 1) * clip_bound(0, 0)
         size += np.where(np.isnan(intermediate), clip_bound(raw, reach), intermediate)
@@ -394,7 +406,7 @@ class _Block:
                 size = self._resized(number)
                 size = np.where(np.isfinite(size), size, 0)
                 pack_s = [self._cost.ladder.rung(LOSSY, int(each)).pack_s for each in size.tolist()]
-                found = np.maximum(found, size * np.array(pack_s) * min(GROUP, kind.stride))
+                found = np.maximum(found, size * np.array(pack_s))
         return found
 
     def _resized_by_all(self, kept: int) -> Floats:

@@ -60,8 +60,6 @@ class ClipKind:
     """The resize that every clip begins with."""
     loss: Instruction | None = None
     """The loss that its task allows behind that."""
-    stride: int = 1
-    """Of its clips in source frames; 1 where they are sampled by time."""
 
     def how(self, plan: GenerationPlan, row: int, intermediate: ObjectKind | None) -> "How":
         """What pictures for the clip of a row have been through."""
@@ -122,9 +120,7 @@ def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:
     found = []
     for each in members.values():
         plan = plans[each[0]]
-        resize, sampling = _resize(plan), plan.task.sampling
-        stride = 1 if sampling.by_time else sampling.frame_stride
-        found.append(ClipKind(tuple(each), plan.clip_bytes, plan.room, resize, _loss(plan), stride))
+        found.append(ClipKind(tuple(each), plan.clip_bytes, plan.room, _resize(plan), _loss(plan)))
     return tuple(sorted(found, key=lambda kind: kind.clip_bytes))
 
 

@@ -16,11 +16,12 @@ from viewcache.errors import Broken
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.lossless import RGB, Pictures, decoder, encoder, takes
 from viewcache.materializer.planning.recipe import GROUP, Recipe
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.store import ArrayMeta, bound_bytes, join_packets
 from viewcache.store.codec import ENCODED
 from viewcache.store.codec_trial import Trial
 
-__all__ = ["INSTEAD", "Encoding", "Packed", "pictures_of", "try_pictures"]
+__all__ = ["INSTEAD", "Encoding", "Packed", "as_pixels", "pictures_of", "try_pictures"]
 
 Bytes = NDArray[np.uint8]
 
@@ -95,8 +96,8 @@ class Encoding:
         if not missing:
             self._pack(group, array)
 
-    def finished(self, attributes: dict[str, object]) -> Packed:
-        """What to write, once all pictures were put.
+    def finished(self, attributes: dict[str, object]) -> Packed | None:
+        """What to write, once all pictures were put; None if that takes more than was promised.
 
         Args:
             attributes: of the object, whose length counts.
@@ -104,13 +105,13 @@ class Encoding:
         if self._raw is None:
             packed = self._packed()
             meta = packed.meta(attributes)
-            # What was reserved is enough for pixels: groups of pure noise, or of pictures like stamps, may take more.
+            # Groups of pure noise, or of pictures like stamps, may take more than pixels.
             fits = packed.width <= self._rows * self._size and bound_bytes(meta, self._recipe.key) <= self._recipe.bound
             if fits:
                 return packed
             self._unpack_all()
         assert self._raw is not None  # since `_unpack_all`
-        return Packed(replace(self._recipe, codec=INSTEAD), self._raw.reshape(self._recipe.shape), 0, {})
+        return as_pixels(self._recipe, self._raw)
 
     def measured(self) -> tuple[Trial, ...]:
         """What packing it and checking that cost, and unpacking it; empty where it was given up."""
@@ -158,6 +159,13 @@ class Encoding:
         for group, (array, _) in self._pending.items():
             raw[group * self._rows :][: len(array)] = array
         self._groups, self._pending, self._raw = {}, {}, raw
+
+
+def as_pixels(recipe: Recipe, pictures: Bytes) -> Packed | None:
+    """Pictures that were to be packed in groups, as pixels, where so much was promised."""
+    if recipe.bound < clip_bound(pictures.size, recipe.shape[0]):
+        return None
+    return Packed(replace(recipe, codec=INSTEAD), pictures.reshape(recipe.shape), 0, {})
 
 
 def try_pictures(pictures: Pictures, run: Bytes) -> tuple[Trial, ...]:

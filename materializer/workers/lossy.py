@@ -4,20 +4,20 @@ A clip needs some frames of a group; for the encoder all of them are decoded. So
 clips ask for it, and a clip that is made alone has the pixels of one that is made with all others (law 3).
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Broken
-from viewcache.materializer.media.loss import GROUP, LOSSY
+from viewcache.materializer.media.loss import GROUP, LOSSY, encoding_order
 from viewcache.materializer.media.lossy import Group, encode
-from viewcache.materializer.ops.lossy import LOSSY_OP, loss_of
+from viewcache.materializer.ops.lossy import LOSSY_OP, loss_of, stride_of
 from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.recipe import Recipe
-from viewcache.materializer.workers.encoding import INSTEAD, Packed
+from viewcache.materializer.workers.encoding import Packed, as_pixels
 from viewcache.store import bound_bytes, join_packets
 from viewcache.store.codec_trial import Trial
 
@@ -49,6 +49,32 @@ def lossy_step(node: FrameStep | None) -> FrameStep | None:
     return node
 
 
+@dataclass(slots=True)
+class _Step:
+    """One step, and what is wanted of it."""
+
+    order: NDArray[np.int32]
+    """All frames as they are encoded."""
+    place: NDArray[np.int64]
+    """Frame → where it is in that."""
+    wanted: dict[int, set[int]] = field(default_factory=dict)
+    """Group → frames that are wanted."""
+    packed: set[int] = field(default_factory=set)
+    """Groups of which packets are stored."""
+
+    @classmethod
+    def of(cls, step: FrameStep, frames: int) -> "_Step":
+        order = encoding_order(frames, stride_of(step.params))
+        return cls(order, np.argsort(order))
+
+    def group(self, number: int) -> int:
+        return int(self.place[number]) // GROUP
+
+    def members(self, group: int) -> list[int]:
+        found: list[int] = self.order[group * GROUP : (group + 1) * GROUP].tolist()
+        return found
+
+
 class LossySteps:
     """Of one job."""
 
@@ -60,70 +86,102 @@ class LossySteps:
             lost: told of a step that cannot be done on some frames, and why.
         """
         self._end, self._lost = frames, lost
-        self._wanted: dict[int, dict[FrameStep, set[int]]] = {}
-        """Group → step → frames that are wanted behind it."""
-        self._packed: dict[FrameStep, set[int]] = {}
-        """Steps of which packets are stored, and the groups."""
+        self._steps: dict[FrameStep, _Step] = {}
         self._groups: dict[tuple[FrameStep, int], Group] = {}
-        """Those groups, until they are asked for."""
+        """Those whose packets are stored, until they are asked for."""
         self._psnr_db: dict[tuple[FrameStep, int], float] = {}
         self.trials: list[Trial] = []
         """What encoding and decoding took."""
 
     def __bool__(self) -> bool:
         """Whether anything is wanted."""
-        return bool(self._wanted)
+        return bool(self._steps)
 
     def want(self, number: int, node: FrameStep | None) -> None:
         """What a chain makes of a source frame is wanted."""
         step = lossy_step(node)
         if step is not None:
-            self._wanted.setdefault(number // GROUP, {}).setdefault(step, set()).add(number)
+            of = self._step(step)
+            of.wanted.setdefault(of.group(number), set()).add(number)
 
     def keep_packets(self, step: FrameStep, frames: Iterable[int]) -> None:
         """The packets of these frames are to be stored."""
-        self._packed.setdefault(step, set()).update(number // GROUP for number in frames)
+        of = self._step(step)
+        of.packed.update(map(of.group, frames))
 
     def must_encode(self, number: int) -> bool:
         """Whether packets of a frame are to be stored: pictures that were read have none."""
-        return any(number // GROUP in groups for groups in self._packed.values())
+        return any(of.packed and of.group(number) in of.packed for of in self._steps.values())
 
-    def whole(self, numbers: Iterable[int]) -> set[int]:
-        """The frames that must be decoded so that some of them can be had."""
-        found = set(numbers)
-        for group in {number // GROUP for number in found} & self._wanted.keys():
-            found.update(self._members(group))
+    def whole(self, due: Mapping[int, int]) -> dict[int, int]:
+        """The frames that must be decoded so that some of them can be had.
+
+        Args:
+            due: frame → its priority; lower first.
+
+        Returns:
+            The same with those that are encoded together with them, which are as urgent.
+        """
+        found = dict(due)
+        for number, urgency in due.items():
+            for of in self._steps.values():
+                group = of.group(number)
+                for other in of.members(group) if group in of.wanted else ():
+                    found[other] = min(urgency, found.get(other, urgency))
         return found
 
-    def frames(self, given: Iterable[tuple[int, AFrame]], failed: dict[int, str]) -> Iterator[tuple[int, AFrame]]:
+    def frames(self, given: Iterable[tuple[int, AFrame]], failed: Mapping[int, str]) -> Iterator[tuple[int, AFrame]]:
         """The same frames, each when all its steps are made.
 
         Args:
             given: source frames and their numbers.
             failed: frames that cannot be decoded, and why, as far as is known by then.
         """
-        held: dict[int, dict[int, AFrame]] = {}
+        held: dict[tuple[FrameStep, int], dict[int, AFrame]] = {}
+        parked: dict[int, tuple[AFrame, set[FrameStep]]] = {}
+        """Frames of which steps are still to be made."""
+
+        def done(step: FrameStep, numbers: Iterable[int]) -> Iterator[tuple[int, AFrame]]:
+            for number in sorted(numbers):
+                frame, missing = parked[number]
+                missing.discard(step)
+                if not missing:
+                    del parked[number]
+                    yield number, frame
+
         for number, frame in given:
-            group = number // GROUP
-            steps = self._wanted.get(group, {})
-            mine = [step for step, wanted in steps.items() if number in wanted]
-            if not steps or (mine and all(map(frame.has, mine))):
-                yield number, frame  # it has no loss, or was read
-                continue
-            held.setdefault(group, {})[number] = frame
-            if len(held[group]) == len(self._members(group)):
-                yield from self._encoded(group, held.pop(group))
-        for group, there in held.items():
-            missing = [number for number in self._members(group) if number in failed]
-            if missing:  # otherwise the job was ended before them
-                why = f"frame {missing[0]}, which is encoded with it, {failed[missing[0]]}"
-                for step, wanted in self._wanted[group].items():
-                    self._lost(step, sorted(wanted), why)
-                yield from sorted(there.items())
+            missing: set[FrameStep] = set()
+            whole: list[FrameStep] = []
+            for step, of in self._steps.items():
+                group = of.group(number)
+                if group not in of.wanted or frame.has(step):
+                    continue  # or it was read
+                there = held.setdefault((step, group), {})
+                there[number] = frame
+                if number in of.wanted[group]:
+                    missing.add(step)
+                if len(there) == len(of.members(group)):
+                    whole.append(step)
+            if missing:
+                parked[number] = frame, missing
+            for step in whole:
+                of = self._steps[step]
+                group = of.group(number)
+                self._encode(step, group, held.pop((step, group)))
+                yield from done(step, of.wanted[group])
+            if not missing:
+                yield number, frame
+        for (step, group), there in held.items():
+            of = self._steps[step]
+            lost = [number for number in of.members(group) if number in failed]
+            if lost:  # otherwise the job was ended before them
+                why = f"frame {lost[0]}, which is encoded with it, {failed[lost[0]]}"
+                self._lost(step, sorted(of.wanted[group]), why)
+                yield from done(step, of.wanted[group] & there.keys())
 
     def taken(self, step: FrameStep, number: int) -> Group:
         """The group of a frame, for whoever stores its packets; once."""
-        return self._groups.pop((step, number // GROUP))
+        return self._groups.pop((step, self._steps[step].group(number)))
 
     def psnr_db(self, nodes: Iterable[tuple[int, FrameStep | None]]) -> float | None:
         """The least luma PSNR of some frames at nodes behind a loss; None if not all of them were encoded here."""
@@ -131,27 +189,27 @@ class LossySteps:
         known = [each for each in found if each is not None]
         return min(known) if known and len(known) == len(found) else None
 
-    def _members(self, group: int) -> range:
-        return range(group * GROUP, min((group + 1) * GROUP, self._end))
+    def _step(self, step: FrameStep) -> _Step:
+        if step not in self._steps:
+            self._steps[step] = _Step.of(step, self._end)
+        return self._steps[step]
 
-    def _encoded(self, group: int, frames: dict[int, AFrame]) -> Iterator[tuple[int, AFrame]]:
-        members = self._members(group)
-        for step, wanted in self._wanted[group].items():
-            pictures = np.stack([frames[number].at(step.parent) for number in members])
-            try:
-                made = encode(pictures, loss_of(step.params))
-            except Broken as failed:
-                self._lost(step, sorted(wanted), str(failed))
-                continue
-            for number, picture, psnr_db in zip(members, made.pictures, made.psnr_db.tolist(), strict=True):
-                frames[number].put(step, picture)
-                self._psnr_db[step, number] = psnr_db
-            packed = sum(map(len, made.packets))
-            size = pictures[0].size
-            self.trials.append(Trial(LOSSY, size, pictures.size, packed, made.pack_s, made.unpack_s))
-            if group in self._packed.get(step, ()):
-                self._groups[step, group] = made
-        yield from sorted(frames.items())
+    def _encode(self, step: FrameStep, group: int, frames: Mapping[int, AFrame]) -> None:
+        of = self._steps[step]
+        members = of.members(group)
+        pictures = np.stack([frames[number].at(step.parent) for number in members])
+        try:
+            made = encode(pictures, loss_of(step.params))
+        except Broken as failed:
+            self._lost(step, sorted(of.wanted[group]), str(failed))
+            return
+        for number, picture, psnr_db in zip(members, made.pictures, made.psnr_db.tolist(), strict=True):
+            frames[number].put(step, picture)
+            self._psnr_db[step, number] = psnr_db
+        size, packed = pictures[0].size, sum(map(len, made.packets))
+        self.trials.append(Trial(LOSSY, size, pictures.size, packed, made.pack_s, made.unpack_s))
+        if group in of.packed:
+            self._groups[step, group] = made
 
 
 class LossyEncoding:
@@ -164,7 +222,7 @@ class LossyEncoding:
         """Take nothing yet.
 
         Args:
-            recipe: of whole groups, the first frame first.
+            recipe: of whole groups, in the order in which they are encoded.
             steps: of the job.
         """
         self._recipe, self._steps = recipe, steps
@@ -179,7 +237,7 @@ class LossyEncoding:
         if place // GROUP not in self._groups:
             self._groups[place // GROUP] = self._steps.taken(self._step, int(self._recipe.frames[place]))
 
-    def finished(self, attributes: dict[str, object]) -> Packed:
+    def finished(self, attributes: dict[str, object]) -> Packed | None:
         """What to write, once all pictures were put; see `Encoding.finished`."""
         groups = [self._groups[number] for number in sorted(self._groups)]
         parts = [join_packets(group.packets) for group in groups]
@@ -198,8 +256,7 @@ class LossyEncoding:
             and bound_bytes(packed.meta(attributes), self._recipe.key) <= self._recipe.bound
         ):
             return packed
-        pictures = np.concatenate([group.pictures for group in groups])
-        return Packed(replace(self._recipe, codec=INSTEAD), pictures, 0, {})
+        return as_pixels(self._recipe, np.concatenate([group.pictures for group in groups]))
 
     def measured(self) -> tuple[Trial, ...]:
         """Nothing more than `LossySteps.trials` has."""

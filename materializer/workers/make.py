@@ -14,7 +14,7 @@ from viewcache.errors import BadVideo, Broken, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.loss import GROUP, LOSSY
+from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.media.source import OutOfReach, shown
@@ -221,17 +221,13 @@ class _Maker:
                 return
         if not unkept:
             return  # the video is not even opened
-        numbers = np.array(sorted(self.lossy.whole(unkept)), np.int64)
-        order = np.array([self.due.get(number, self._due_near(number)) for number in numbers.tolist()], np.int64)
+        due = self.lossy.whole({number: self.due[number] for number in unkept})
+        numbers = np.array(sorted(due), np.int64)
+        order = np.array([due[number] for number in numbers.tolist()], np.int64)
         for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):
             self.clock.lap("decode")
             yield number, Frame(picture, self.index, self.clock)
         self.clock.lap("decode")
-
-    def _due_near(self, number: int) -> int:
-        """When a frame is due that only others of its group need."""
-        first = number // GROUP * GROUP
-        return min(due for each in range(first, first + GROUP) if (due := self.due.get(each)) is not None)
 
     def _take(self, number: int, frame: Frame) -> Iterator[Made]:
         for clip in self.users.pop(number, ()):
@@ -247,7 +243,9 @@ class _Maker:
                 continue
             if not clip.missing:
                 del self.open[clip.recipe.key]
-                yield self._store_clip(clip, array)
+                made = self._store_clip(clip, array)
+                if made is not None:
+                    yield made
 
     def _fill(self, clip: _Clip, number: int, frame: Frame) -> None:
         for leaf in clip.leaves:
@@ -284,7 +282,7 @@ class _Maker:
             return OpWorkerFailed(f"{self.job.name}: an op worker made {made}", of_clip=True)
         return Broken(f"{self.job.name}: made {made}")
 
-    def _store_clip(self, clip: _Clip, array: np.ndarray | None) -> Made:
+    def _store_clip(self, clip: _Clip, array: np.ndarray | None) -> Made | None:
         self.clock.lap("augment")
         recipe = clip.recipe
         attributes: dict[str, object] = {
@@ -304,13 +302,16 @@ class _Maker:
         assert array is not None  # of all others it is made
         return self._store(recipe, array, attributes)
 
-    def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made:
+    def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made | None:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         packed = encoding.finished(attributes)
         if encoding.failure:
             self.unpacked[key] = encoding.failure
-        written = self.job.target.write(key, packed.parts, packed.meta(attributes))
         self.trials += encoding.measured()
+        if packed is None:
+            self.failed[key] = f"{shown(self.job.uri)}: its pictures take more room than was promised to them"
+            return None
+        written = self.job.target.write(key, packed.parts, packed.meta(attributes))
         self.clock.lap("store")
         return Made(key, written, *self.clock.take())
 

@@ -31,6 +31,7 @@ from viewcache.materializer.media.probe import probe
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import GROUP, Intermediate, Recipe
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention import keeper
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.storage.codecs import rates, trial_rows
@@ -284,13 +285,17 @@ def test_an_encoder_that_fails_costs_room_only(tmp_path: Path, monkeypatch: pyte
 def test_what_gets_no_smaller_is_stored_as_pixels(tmp_path: Path) -> None:
     """Pictures like stamps take more room as H.264 than as pixels: no complaint, and the room that was reserved."""
     video = Video(smooth(tmp_path / "v", 1) / "v0.mp4", tmp_path / "store")
-    recipe = Recipe(
-        "ee" * 16, RESIZE, np.array([4, 4], np.int32), np.arange(9, dtype=np.int32), (9, 3, 4, 4), 0, 20_000
-    )
+    size = np.array([4, 4], np.int32)
+    bound = clip_bound(9 * 3 * 4 * 4, 9)
+    recipe = Recipe("ee" * 16, RESIZE, size, np.arange(9, dtype=np.int32), (9, 3, 4, 4), 0, bound)
     made, report = run(video.job(replace(recipe, codec=H264, kind=ObjectKind.AUG)))
     assert (report.error, report.unpacked) == ("", {})
     assert made[recipe.key].written.codec == "zstd1"
     assert made[recipe.key].written.bytes <= recipe.bound
+    less = replace(recipe, codec=H264, kind=ObjectKind.AUG, key="ff" * 16, bound=bound // 2)
+    made, report = run(video.job(less))
+    assert not made, "nothing is written that is larger than was promised"
+    assert "more room than was promised" in report.failed[less.key]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -406,7 +411,9 @@ def test_pictures_come_in_any_order(tmp_path: Path) -> None:
         encoding = Encoding(recipe, video.index)
         for place in order.tolist():
             encoding.put(place, array[place])
-        parts.append([bytes(part) for part in encoding.finished({}).parts])
+        packed = encoding.finished({})
+        assert packed is not None
+        parts.append([bytes(part) for part in packed.parts])
     assert parts[0] == parts[1]
 
 
