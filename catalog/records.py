@@ -169,6 +169,8 @@ class ObjectKind(StrEnum):
     """Frames of a video after some steps."""
     AUDIO = "audio"
     """The audio of a clip."""
+    SOURCE = "source"
+    """The encoded bytes of a video's file, kept near because it lies far away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,13 @@ class Clock:
             self._laps.append((stage, last, now))
         return seconds
 
+    def move(self, seconds: float, stage: str, to: str) -> None:
+        """Charge some of what a stage was charged with since the last `take` to another one; laps stay."""
+        moved = min(seconds, self._seconds.get(stage, 0.0))
+        if moved > 0:
+            self._seconds[stage] -= moved
+            self._seconds[to] = self._seconds.get(to, 0.0) + moved
+
     def skip(self) -> None:
         """Charge the time since the last lap to nobody: other work had it."""
         self._last = time.monotonic()

@@ -181,6 +181,8 @@ class DatasetSpec:
     on_low_fps: OnLowFps = OnLowFps.REPEAT
     max_pixels: int = 8192 * 4320
     """A larger frame is a bad video, refused before it is decoded."""
+    remote: bool | None = None
+    """Whether the videos lie far away; None = as their URLs and file systems say. Decides no view."""
     probe: ProbeMode = ProbeMode.LAZY
     """Decides no view, so it may change from run to run."""
     follow_links: bool = False

@@ -73,6 +73,15 @@ DATASET = KeySection(
             "none",
         ),
         Key(
+            "remote",
+            "flag_or_auto",
+            "Whether the videos lie far away, so that their encoded files may be kept near as far as that saves time. "
+            "`auto`: those behind a URL, and on network file systems (NFS, CIFS, Lustre, FUSE and their like). Decides "
+            "no view. May change from run to run. See docs/keeping.md.",
+            None,
+            "`auto`",
+        ),
+        Key(
             "sampling",
             "section",
             "Which frames make a clip, and how many clips make a batch.",

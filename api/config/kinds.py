@@ -67,6 +67,7 @@ KINDS: dict[str, ValueKind] = {
     "integer": ValueKind("a whole number", {"type": "integer"}),
     "number": ValueKind("a number", {"type": "number"}),
     "flag": ValueKind("true or false", {"type": "boolean"}),
+    "flag_or_auto": ValueKind("auto, true or false", {"oneOf": [{"type": "boolean"}, {"const": "auto"}]}),
     "size": ValueKind(
         "a size such as 200GB, 1.5TiB or a number of bytes",
         {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{SIZE}$"}]},

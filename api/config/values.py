@@ -337,9 +337,8 @@ def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | flo
 
 
 def _decibels(node: Node, key: Key, label: str) -> float:
-    if isinstance(node.value, str) and (written := re.fullmatch(DECIBELS, node.value)):
-        return float(_bounded(node, float(written[1]), key, label))
-    return _number(node, key, label)
+    written = re.fullmatch(DECIBELS, node.value) if isinstance(node.value, str) else None
+    return float(_bounded(node, float(written[1]), key, label)) if written else _number(node, key, label)
 
 
 def _flag(node: Node, key: Key, label: str) -> bool:
@@ -439,6 +438,7 @@ READERS = {
     "integer": _integer,
     "number": _number,
     "flag": _flag,
+    "flag_or_auto": lambda node, *of: None if node.value == "auto" else _flag(node, *of),
     "size": _size,
     "decibels": _decibels,
     "url": read_url,

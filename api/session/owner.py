@@ -41,6 +41,7 @@ from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
 from viewcache.materializer.tasks.missing import has_gone
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
+from viewcache.materializer.tasks.scanned_files import keeps_scanned
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.snapshot import Snapshot, counter_tracks
@@ -321,6 +322,7 @@ class Owner:
                 tasks=self.config.tasks,
                 listed=listed,
                 grown=self._grown,
+                keep=keeps_scanned(self.config.cache, self.catalog, self.tier, self.ledger),
             )
         return Reader(
             task,
@@ -362,7 +364,8 @@ class Owner:
                 pool = start_pool(cache, self.observer)
                 target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE)
                 most, reserve, cost = job_bytes(memory, workers), self._reserve(), self.keeper.cost
-                settings = DispatcherSettings(target, self._codecs, most, reserve, memory, cost)
+                near_of = self.keeper.files.near_of
+                settings = DispatcherSettings(target, self._codecs, most, reserve, memory, cost, near_of)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves = Moves()
                 on_bad, found = self._on_bad, self._on_scanned

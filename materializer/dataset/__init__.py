@@ -37,6 +37,7 @@ In the order of work:
 - ``annotations``: all that is said of a dataset's videos beside their pixels
 - ``fit``: which videos fit a task in size, rate and length
 - ``dataset``: a task's items: what may be drawn, and what stands in for bad ones
+- ``far``: whether the bytes of a video lie far away
 """
 
 __all__: list[str] = []

@@ -21,6 +21,7 @@ from viewcache.materializer.dataset.clock import even_pace, frames_before_even, 
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.headers import Headers, Looked
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
+from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
@@ -79,6 +80,7 @@ class Files:
         workers: int = 0,
         missing: Set[str] = frozenset(),
         changes: FileChanges = UNCHANGED,
+        keep: Keep | None = None,
     ) -> None:
         """Take the rows of the files that are there, sorted by name, and what else a listing finds.
 
@@ -95,6 +97,7 @@ class Files:
             workers: processes that read headers; 0 = one per core.
             missing: URIs of rows whose file went away; they are kept because they are drawn.
             changes: what happened to files since the dataset was listed last.
+            keep: given the files that lie far away and that reading headers had to read whole.
         """
         self.uri = uri
         self.dataset_id = dataset_id
@@ -138,7 +141,7 @@ class Files:
         for row in unread.tolist():  # which may have been replaced since it was recorded
             stamp = listed[row].stamp
             self._bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
-        self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers)
+        self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers, keep)
         """Reads those that are left."""
         self._errors = {row: error for row, error in enumerate(rows["error"].to_pylist()) if not left[row]}
         self._index_at = _numbers(rows, "index_at", -1)

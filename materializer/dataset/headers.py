@@ -17,7 +17,7 @@ from viewcache.errors import Broken, Closed, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.recording import Batches
-from viewcache.materializer.dataset.scan import AT_ONCE, scan_queue
+from viewcache.materializer.dataset.scan import AT_ONCE, Keep, scan_queue
 from viewcache.materializer.media.facts import Scanned
 
 __all__ = ["Headers", "Looked"]
@@ -43,6 +43,7 @@ class Headers:
         max_pixels: int,
         probe: ProbeMode,
         workers: int,
+        keep: Keep | None = None,
     ) -> None:
         """Read nothing yet.
 
@@ -54,6 +55,7 @@ class Headers:
             max_pixels: a frame with more makes a video bad.
             probe: how thoroughly files are looked into, not ``full``.
             workers: processes that read; 0 = one per core.
+            keep: given the files that lie far away and were read whole.
         """
         self._file_of = file_of
         self._learn = learn
@@ -61,6 +63,7 @@ class Headers:
         self._max_pixels = max_pixels
         self._probe = probe
         self._workers = workers
+        self._keep = keep
         self._changed = threading.Condition()
         self._left = set(unread.tolist())
         """Rows that are not read yet."""
@@ -162,7 +165,12 @@ class Headers:
 
     def _read(self) -> None:
         running = scan_queue(
-            self._take, self._max_pixels, probe=self._probe, workers=self._workers, over=lambda: self._closed
+            self._take,
+            self._max_pixels,
+            probe=self._probe,
+            workers=self._workers,
+            over=lambda: self._closed,
+            keep=self._keep,
         )
         with Batches(self._record, TAKE_IN_EVERY_S) as batches, contextlib.closing(running) as answers:
             for answer in answers:

@@ -31,7 +31,7 @@ from viewcache.materializer.dataset.links import links_of
 from viewcache.materializer.dataset.names import names_for
 from viewcache.materializer.dataset.recording import Batches, record_found, video_key, write_found_indexes
 from viewcache.materializer.dataset.replaced import ReplacedFiles
-from viewcache.materializer.dataset.scan import scan
+from viewcache.materializer.dataset.scan import Keep, scan
 from viewcache.materializer.dataset.versions import path_of
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.facts import Scanned
@@ -103,6 +103,7 @@ def list_files(
     policies: Mapping[str, OnChangedVideo] | None = None,
     whole: bool = True,
     tells: bool = True,
+    keep: Keep | None = None,
 ) -> Files:
     """List a dataset's files, look into the new and changed ones, and record what is found.
 
@@ -115,6 +116,7 @@ def list_files(
             is only told.
         whole: all of them; else the headers of a large dataset's new files are left to `Files.headers`.
         tells: whether somebody is told of `Files.changes`; else the next listing has them too.
+        keep: given the files that lie far away and that looking into them had to read whole.
 
     Raises:
         DatasetNotFound: no folder, or no videos; of a dataset that grows, none that is complete.
@@ -128,7 +130,7 @@ def list_files(
         if spec.grows:
             found = _complete(spec, known, found, workers)
         replaced = ReplacedFiles(catalog, dataset_id, policies or {})
-        listing = _Listing(spec, catalog, dataset_id, known, found, replaced, tells)
+        listing = _Listing(spec, catalog, dataset_id, known, found, replaced, tells, keep=keep)
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
@@ -254,6 +256,7 @@ class _Listing:
     found: list[Found]
     replaced: ReplacedFiles
     tells: bool = False
+    keep: Keep | None = None
     changes: dict[FileChange, dict[int, str]] = field(default_factory=dict)
     """What is to be told of all files."""
 
@@ -338,9 +341,9 @@ class _Listing:
                 yield each, Scanned(error=f"{each.uri}: {each.problem}")
         # What was indexed before may have been replaced: only the packets tell whether it was, so these come first.
         seen = [each for each in todo if not each.problem and self.known.was_indexed(each.uri)]
-        yield from scan(seen, self.spec.max_pixels, probe=ProbeMode.FULL, workers=workers)
+        yield from scan(seen, self.spec.max_pixels, probe=ProbeMode.FULL, workers=workers, keep=self.keep)
         fresh = [each for each in todo if not each.problem and not self.known.was_indexed(each.uri)]
-        yield from scan(fresh, self.spec.max_pixels, probe=self.spec.probe, workers=workers)
+        yield from scan(fresh, self.spec.max_pixels, probe=self.spec.probe, workers=workers, keep=self.keep)
 
     def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
         changed = self.replaced.among(part, self.known)
@@ -374,6 +377,7 @@ class _Listing:
             workers=workers,
             missing=held.keys(),
             changes=FileChanges(self.changes),
+            keep=self.keep,
         )
 
     def _still_needed(self, gone: Mapping[int, str]) -> dict[str, Found]:

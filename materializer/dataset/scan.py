@@ -11,7 +11,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 
 from viewcache.errors import Full
@@ -21,7 +21,7 @@ from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import shown
 
-__all__ = ["AT_ONCE", "Request", "ScanProcess", "look_at", "scan", "scan_queue"]
+__all__ = ["AT_ONCE", "Keep", "Request", "ScanProcess", "look_at", "scan", "scan_queue"]
 
 LIMIT_S = 60.0
 """Seconds for one file, and one more for each `BYTES_PER_S` of it."""
@@ -47,6 +47,12 @@ class Request:
     max_pixels: int
     probe: ProbeMode
     """How thoroughly."""
+    brings: bool = False
+    """Whether files that lie far away and are read whole are handed over with what is found of them."""
+
+
+Keep = Callable[[Found, Scanned], None]
+"""Given a file that lies far away and was read whole, with its ``content``."""
 
 
 def scan(
@@ -57,6 +63,7 @@ def scan(
     workers: int = 0,
     memory_bytes: int = MEMORY_BYTES,
     limit_s: float = LIMIT_S,
+    keep: Keep | None = None,
 ) -> Generator[tuple[Found, Scanned]]:
     """Look into some files.
 
@@ -67,6 +74,7 @@ def scan(
         workers: processes; 0 = one per core.
         memory_bytes: private memory of each process.
         limit_s: seconds for a file, plus one for every 5 MB.
+        keep: given the files that lie far away and were read whole.
 
     Yields:
         Each file as it is ready.
@@ -84,13 +92,21 @@ def scan(
         def take() -> list[Found]:
             return parts.popleft() if parts else []
 
-        with contextlib.closing(_Scan(take, max_pixels, probe, processes, memory_bytes, limit_s)) as running:
+        with contextlib.closing(
+            _Scan(take, max_pixels, probe, processes, memory_bytes, limit_s, None, keep)
+        ) as running:
             for answer in running.run():
                 yield from answer
 
 
 def scan_queue(
-    take: Callable[[], list[Found]], max_pixels: int, *, probe: ProbeMode, workers: int, over: Callable[[], bool]
+    take: Callable[[], list[Found]],
+    max_pixels: int,
+    *,
+    probe: ProbeMode,
+    workers: int,
+    over: Callable[[], bool],
+    keep: Keep | None = None,
 ) -> Generator[list[tuple[Found, Scanned]]]:
     """Read the headers of files whose order may still change.
 
@@ -100,6 +116,7 @@ def scan_queue(
         probe: how thoroughly.
         workers: processes; 0 = one per core.
         over: whether to stop, though there are more.
+        keep: given the files that lie far away and were read whole.
 
     Yields:
         What a process found of some files, as it is ready.
@@ -108,7 +125,7 @@ def scan_queue(
         Full: a scanning process may open no more files; no video is called bad for that.
     """
     processes = workers or os.cpu_count() or 1
-    with contextlib.closing(_Scan(take, max_pixels, probe, processes, MEMORY_BYTES, LIMIT_S, over)) as running:
+    with contextlib.closing(_Scan(take, max_pixels, probe, processes, MEMORY_BYTES, LIMIT_S, over, keep)) as running:
         yield from running.run()
 
 
@@ -133,12 +150,14 @@ class ScanProcess:
         self.files: list[Found] = []
         self.until = 0.0
 
-    def give(self, files: list[Found], max_pixels: int, limit_s: float, probe: ProbeMode) -> None:
+    def give(
+        self, files: list[Found], max_pixels: int, limit_s: float, probe: ProbeMode, *, brings: bool = False
+    ) -> None:
         """Start on some files. A process that has died breaks the pipe here; its end is read as an answer later."""
         self.files = files
         self.until = time.monotonic() + limit_s + sum(file.stamp.size for file in files) / BYTES_PER_S
         with contextlib.suppress(OSError):
-            self.connection.send(Request(tuple(file.uri for file in files), max_pixels, probe))
+            self.connection.send(Request(tuple(file.uri for file in files), max_pixels, probe, brings))
 
     def kill(self) -> str:
         """End the process for certain and say how it ended."""
@@ -164,8 +183,10 @@ class _Scan:
         memory_bytes: int,
         limit_s: float,
         over: Callable[[], bool] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._take = take
+        self._keep = keep
         self._again: deque[list[Found]] = deque()
         """Files of which one has ended its process."""
         self._max_pixels = max_pixels
@@ -205,7 +226,7 @@ class _Scan:
             if idle is None:
                 idle = ScanProcess(self._memory_bytes)
                 self._workers.append(idle)
-            idle.give(files, self._max_pixels, self._limit_s, self._probe)
+            idle.give(files, self._max_pixels, self._limit_s, self._probe, brings=self._keep is not None)
 
     def _answer(self, worker: ScanProcess) -> list[tuple[Found, Scanned]]:
         files = worker.files
@@ -217,7 +238,14 @@ class _Scan:
         for answer in answers:
             if not answer.of_video:
                 raise Full(answer.error)
-        return list(zip(files, answers, strict=True))
+        return [(file, self._without_content(file, answer)) for file, answer in zip(files, answers, strict=True)]
+
+    def _without_content(self, file: Found, answer: Scanned) -> Scanned:
+        if not answer.content:
+            return answer
+        if self._keep is not None:
+            self._keep(file, answer)
+        return replace(answer, content=b"")
 
     def _give_up(self, worker: ScanProcess, why: Callable[[str], str]) -> list[tuple[Found, Scanned]]:
         """End a process. Of several files it is not known which one it was, so each gets a process to itself."""

@@ -5,7 +5,9 @@ of FD closes.
 """
 
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -15,13 +17,24 @@ from viewcache.materializer.dataset.scan import Request
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.header import read_header
-from viewcache.materializer.media.probe import probe
-from viewcache.materializer.media.source import SMALL_BLOCK, OutOfReach, is_local, open_source
+from viewcache.materializer.media.probe import probe_source
+from viewcache.materializer.media.source import (
+    SMALL_BLOCK,
+    BlockSource,
+    OutOfReach,
+    Source,
+    is_local,
+    open_source,
+    stamp_now,
+)
 
 __all__ = ["main"]
 
 REMOTE_AT_ONCE = 8
 """Remote files whose headers a process reads at the same time: each is a few round trips of waiting."""
+
+MOST_CONTENT = 64 << 20
+"""Bytes of files that an answer brings at most: they are in the memory of both processes."""
 
 
 def serve(connection: Connection) -> None:
@@ -32,12 +45,31 @@ def serve(connection: Connection) -> None:
                 request: Request = connection.recv()
             except (EOFError, OSError):
                 return
-            look_into = partial(look, max_pixels=request.max_pixels, how=request.probe)
+            baggage = _Baggage(MOST_CONTENT if request.brings else 0)
+            look_into = partial(look, max_pixels=request.max_pixels, how=request.probe, baggage=baggage)
             several = len(request.uris) > 1 and not is_local(request.uris[0])
             connection.send(list((threads.map if several else map)(look_into, request.uris)))
 
 
-def look(uri: str, max_pixels: int, how: ProbeMode) -> Scanned:
+class _Baggage:
+    """How many bytes of files an answer may still bring."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._lock = threading.Lock()
+
+    def content(self, source: Source) -> bytes:
+        """A file that was read whole, in one version, if there is room for it in the answer."""
+        size = source.stamp.size
+        with self._lock:
+            if size > self._left or not isinstance(source, BlockSource):
+                return b""
+            self._left -= size
+        now = stamp_now(source.uri)
+        return source.held() if now is not None and now.same(source.stamp) else b""
+
+
+def look(uri: str, max_pixels: int, how: ProbeMode, baggage: _Baggage | None = None) -> Scanned:
     """What is found of one file."""
     try:
         if how != ProbeMode.FULL:
@@ -45,7 +77,9 @@ def look(uri: str, max_pixels: int, how: ProbeMode) -> Scanned:
                 facts = read_header(source, max_pixels)
             if facts is not None and (facts.times is not None or how == ProbeMode.LAZY):
                 return Scanned(facts)
-        return Scanned.of(uri, probe(uri, max_pixels))
+        with open_source(uri) as source:
+            found = Scanned.of(uri, probe_source(source, max_pixels))
+            return found if baggage is None else replace(found, content=baggage.content(source))
     except ViewcacheError as bad:
         return Scanned(error=str(bad), of_video=not isinstance(bad, Full), lasting=not isinstance(bad, OutOfReach))
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from viewcache.materializer.media.source import Source
 
-__all__ = ["AudioTrack", "NoTrack", "Stretch", "read_stretches"]
+__all__ = ["AudioTrack", "NoTrack", "Stretch", "read_stretches", "read_stretches_from"]
 
 GAP_S = 0.1
 """A jump of a track's times that is longer is a hole, or goes back; shorter ones are rounding of the container's."""
@@ -146,18 +146,29 @@ def read_stretches(
         BadVideo: the file cannot be opened, or has changed.
         NoTrack: it has no such track.
     """
+    with open_source(uri) as source:
+        yield from read_stretches_from(source, same, wanted, stretches, stop)
+
+
+def read_stretches_from(
+    source: "Source",
+    same: Callable[["Source"], bool],
+    wanted: AudioTrack,
+    stretches: Sequence[Stretch],
+    stop: Callable[[], bool],
+) -> Iterator[Stretch]:
+    """`read_stretches` of an open source, which stays open."""
     from av.stream import Discard
 
     left = deque(sorted(stretches, key=lambda each: each.start_s))
-    with open_source(uri) as source:
-        if not same(source):
-            raise BadVideo(f"{shown(uri)}: the file has changed since it was scanned; scan the dataset again")
-        with open_container(source) as container:
-            stream = _track(container, wanted.track)
-            for each in container.streams:
-                if each.index != stream.index:
-                    each.discard = Discard.all  # their bytes are not even read
-            yield from _Reading(container, stream, wanted, left).run(stop)
+    if not same(source):
+        raise BadVideo(f"{shown(source.uri)}: the file has changed since it was scanned; scan the dataset again")
+    with open_container(source) as container:
+        stream = _track(container, wanted.track)
+        for each in container.streams:
+            if each.index != stream.index:
+                each.discard = Discard.all  # their bytes are not even read
+        yield from _Reading(container, stream, wanted, left).run(stop)
 
 
 def _track(container: "InputContainer", track: int | str | None) -> "AudioStream":

@@ -14,7 +14,7 @@ from av.stream import Discard
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.index import NO_TIME, VideoIndex
-from viewcache.materializer.media.source import LocalSource, Source, open_container, shown
+from viewcache.materializer.media.source import RemoteSource, Source, open_container, shown
 from viewcache.store.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class RangeFeed:
     def __init__(self, source: Source, index: VideoIndex, threads: int) -> None:
         self._source = source
         self._index = index
-        self._gap = LOCAL_GAP if isinstance(source, LocalSource) else REMOTE_GAP
+        self._gap = REMOTE_GAP if isinstance(source, RemoteSource) else LOCAL_GAP
         self.context = cast("VideoCodecContext", CodecContext.create(index.decoder, "r"))
         self.context.extradata = index.extradata or None
         configure(self.context, index.codec, _most_pixels(index), threads)

@@ -152,10 +152,12 @@ class Scanned:
     """Whether the error says something about the file, and not about the process that read it."""
     lasting: bool = True
     """Whether the error would be there the next time too."""
+    content: bytes = b""
+    """All bytes of a file that lies far away and was read whole, for who wants to keep it; else empty."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """By position: by name, as dataclasses with slots do it, takes five times as long."""
-        return Scanned, (self.facts, self.index, self.error, self.of_video, self.lasting)
+        return Scanned, (self.facts, self.index, self.error, self.of_video, self.lasting, self.content)
 
     @classmethod
     def of(cls, uri: str, index: VideoIndex) -> "Scanned":

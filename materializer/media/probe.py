@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from av.packet import PktSideDataT
     from av.video.codeccontext import VideoCodecContext
 
-__all__ = ["DEFAULT_MAX_PIXELS", "probe"]
+__all__ = ["DEFAULT_MAX_PIXELS", "probe", "probe_source"]
 
 DEFAULT_MAX_PIXELS = 8192 * 4320
 ORDER_CHECKED = 32
@@ -65,12 +65,17 @@ def probe(uri: str, max_pixels: int = DEFAULT_MAX_PIXELS) -> VideoIndex:
         Full: this process has too many files open, which says nothing about the file.
     """
     with open_source(uri) as source:
-        try:
-            return _Probe(source, max_pixels).run()
-        except (BadVideo, Full):
-            raise
-        except Exception as bad:  # hostile files raise nearly anything out of the bindings
-            raise BadVideo(f"{shown(uri)}: cannot be read as a video ({type(bad).__name__}: {bad})") from bad
+        return probe_source(source, max_pixels)
+
+
+def probe_source(source: Source, max_pixels: int) -> VideoIndex:
+    """`probe` of an open source, which stays open."""
+    try:
+        return _Probe(source, max_pixels).run()
+    except (BadVideo, Full):
+        raise
+    except Exception as bad:  # hostile files raise nearly anything out of the bindings
+        raise BadVideo(f"{shown(source.uri)}: cannot be read as a video ({type(bad).__name__}: {bad})") from bad
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import io
 import os
 import re
 import stat
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_FILE",
     "SMALL_BLOCK",
+    "BlockSource",
     "LocalSource",
     "OutOfReach",
     "RemoteSource",
@@ -45,8 +47,8 @@ FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,flv,ogg,asf"
 """FFmpeg demuxers that may run. All of them read one file; none follows a reference to another."""
 BLOCK = 1 << 20
 """Bytes that a remote source fetches at once."""
-SMALL_BLOCK = 64 << 10
-"""The same, for who wants the header alone."""
+SMALL_BLOCK = 16 << 10
+"""The same, for who wants the header alone: of most files it fits."""
 BLOCKS = 32
 """Remote blocks kept: a scan looks at most packets twice, and is to fetch most files once."""
 
@@ -121,6 +123,8 @@ class Source:
         self.stamp = stamp
         self.bytes_read = 0
         """Bytes fetched through `read` and `read_many` so far."""
+        self.waited_s = 0.0
+        """Seconds that a network was waited for so far."""
 
     def read(self, start: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``start``; fewer only at the end of the file."""
@@ -187,21 +191,13 @@ class LocalSource(Source):
             self._fd = -1
 
 
-class RemoteSource(Source):
-    """A file behind an fsspec URL, read in ranges; nothing is downloaded whole."""
+class BlockSource(Source):
+    """A file that is read in blocks, of which the last ones are kept for who looks at the same bytes again."""
 
-    def __init__(self, uri: str, block: int = BLOCK) -> None:
-        from fsspec.core import url_to_fs
-
-        quiet_requests()
-        self._block = block
-        self._fs, self._path = url_to_fs(uri)
-        info = self._fs.info(self._path)
-        if info.get("type") == "directory":
-            raise BadVideo(f"{shown(uri)}: a folder, not a file")
-        if info.get("size") is None:
-            raise BadVideo(f"{shown(uri)}: the server does not say how large it is, so it cannot be read in ranges")
-        super().__init__(uri, stamp_of(info))
+    def __init__(self, uri: str, stamp: Stamp, block: int) -> None:
+        """Fetch nothing yet; ``block`` is how many bytes a block has."""
+        super().__init__(uri, stamp)
+        self.block_bytes = block
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def read(self, start: int, size: int) -> bytes:
@@ -210,13 +206,12 @@ class RemoteSource(Source):
 
     def read_near(self, start: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``start``, by blocks if these are not much more."""
-        if size <= self._block:
-            for number in range(start // self._block, -(-min(start + size, self.stamp.size) // self._block)):
-                self.block(number)
+        if size <= 4 * self.block_bytes:
+            self._bring(self._numbers(start, min(start + size, self.stamp.size)))
         return self.read(start, size)
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of several ranges: out of the blocks that a demuxer had, the rest fetched in parallel."""
+        """The bytes of several ranges: out of the blocks that are kept, the rest fetched in parallel."""
         clipped = [(start, min(start + size, self.stamp.size)) for start, size in ranges]
         kept = [self._kept(start, end) for start, end in clipped]
         fetched = iter(self._fetch([each for each, part in zip(clipped, kept, strict=True) if part is None]))
@@ -226,34 +221,86 @@ class RemoteSource(Source):
         """As many bytes as a block has from ``number`` blocks on, fewer at the end; the last `BLOCKS` are kept."""
         block = self._blocks.get(number)
         if block is None:
-            start, end = number * self._block, min((number + 1) * self._block, self.stamp.size)
-            block = self._blocks[number] = self._fetch([(start, end)])[0] if start < end else b""
-            if len(self._blocks) > BLOCKS:
-                self._blocks.popitem(last=False)
+            start, end = number * self.block_bytes, min((number + 1) * self.block_bytes, self.stamp.size)
+            block = self._fetch([(start, end)])[0] if start < end else b""
+            self._keep(number, block)
         else:
             self._blocks.move_to_end(number)
         return block
+
+    def held(self) -> bytes:
+        """The whole file, if all of its blocks are kept; else nothing."""
+        return self._kept(0, self.stamp.size) or b""
+
+    def target(self) -> "RangeFile":
+        """A file object over the kept blocks."""
+        return RangeFile(self)
+
+    def _bring(self, numbers: range) -> None:
+        """Have blocks that follow each other, with one request for those that are not kept."""
+        missing = [number for number in numbers if number not in self._blocks]
+        if missing:
+            start, end = missing[0] * self.block_bytes, min((missing[-1] + 1) * self.block_bytes, self.stamp.size)
+            data = self._fetch([(start, end)])[0]
+            for at in range(0, len(data), self.block_bytes):
+                self._keep(missing[0] + at // self.block_bytes, data[at : at + self.block_bytes])
+
+    def _keep(self, number: int, block: bytes) -> None:
+        self._blocks[number] = block
+        if len(self._blocks) > BLOCKS:
+            self._blocks.popitem(last=False)
+
+    def _numbers(self, start: int, end: int) -> range:
+        """The blocks that hold a range."""
+        return range(start // self.block_bytes, -(-end // self.block_bytes))
 
     def _kept(self, start: int, end: int) -> bytes | None:
         """The bytes of a range whose blocks are all kept."""
         if end <= start:
             return b""
-        numbers = range(start // self._block, (end - 1) // self._block + 1)
+        numbers = self._numbers(start, end)
         if any(number not in self._blocks for number in numbers):
             return None
+        return self._of_blocks(start, end)
+
+    def _of_blocks(self, start: int, end: int) -> bytes:
+        numbers = self._numbers(start, end)
         whole = b"".join(map(self.block, numbers)) if len(numbers) > 1 else self.block(numbers[0])
-        first = numbers[0] * self._block
+        first = numbers[0] * self.block_bytes
         return whole[start - first : end - first]
+
+    def _fetch(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of (start, end) ranges."""
+        raise NotImplementedError
+
+
+class RemoteSource(BlockSource):
+    """A file behind an fsspec URL, read in ranges; nothing is downloaded whole."""
+
+    def __init__(self, uri: str, block: int = BLOCK) -> None:
+        from fsspec.core import url_to_fs
+
+        quiet_requests()
+        self._fs, self._path = url_to_fs(uri)
+        info = self._fs.info(self._path)
+        if info.get("type") == "directory":
+            raise BadVideo(f"{shown(uri)}: a folder, not a file")
+        if info.get("size") is None:
+            raise BadVideo(f"{shown(uri)}: the server does not say how large it is, so it cannot be read in ranges")
+        super().__init__(uri, stamp_of(info), block)
 
     def _fetch(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of (start, end) ranges, in parallel by file systems that can."""
         if not ranges:
             return []
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        begun = time.monotonic()
         try:
             parts = self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise")
         except Exception as failed:  # as in open_source
             raise OutOfReach(f"{shown(self.uri)}: cannot be read ({type(failed).__name__}: {failed})") from failed
+        finally:
+            self.waited_s += time.monotonic() - begun
         self.bytes_read += sum(map(len, parts))
         return [self._exactly(part, start, end) for part, start, end in zip(parts, starts, ends, strict=True)]
 
@@ -265,17 +312,13 @@ class RemoteSource(Source):
             raise BadVideo(f"{shown(self.uri)}: {len(part)} bytes came for {end - start} from byte {start}")
         return bytes(part)
 
-    def target(self) -> "RangeFile":
-        """A file object over the kept blocks."""
-        return RangeFile(self, self._block)
-
 
 class RangeFile(io.RawIOBase):
-    """A seekable read-only file over a remote source's blocks."""
+    """A seekable read-only file over a source's blocks."""
 
-    def __init__(self, source: RemoteSource, block: int) -> None:
+    def __init__(self, source: BlockSource) -> None:
         self._source = source
-        self._block = block
+        self._block = source.block_bytes
         self._at = 0
 
     def readable(self) -> bool:

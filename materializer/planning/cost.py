@@ -41,6 +41,8 @@ class CostModel:
     """Reading an object, checksums and unpacking included, per raw byte."""
     pass_s_per_byte: float = 0.4e-9
     """A clip from the worker to its one reader through memory, instead of storing and loading it, per raw byte."""
+    fetch_s_per_byte: float = 1.2e-8
+    """Bringing a byte of a file that lies far away: waiting for a network, and the work that this takes."""
     ladder: Ladder = field(default_factory=Ladder)
     """What each way of writing pictures down takes beside that."""
 

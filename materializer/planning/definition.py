@@ -16,7 +16,16 @@ __all__ = ["canonical", "graph_of", "places_of", "seed_of", "stage_of"]
 # What may change between two runs without changing what any path means, so it is no part of a task's definition.
 _NOT_DEFINING = {
     TaskSpec: ("name", "epochs", "layout"),
-    DatasetSpec: ("fields", "follow_links", "link_roots", "on_changed_video", "on_missing_video", "probe", "settle"),
+    DatasetSpec: (
+        "fields",
+        "follow_links",
+        "link_roots",
+        "on_changed_video",
+        "on_missing_video",
+        "probe",
+        "remote",
+        "settle",
+    ),
     StepSpec: ("name",),
 }
 _LEFT_OUT: dict[type, dict[str, object]] = {
@@ -50,7 +59,7 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 
     It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
     name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
-    ``epochs``, ``fields``, ``layout``, ``on_changed_video``, ``on_missing_video``, ``probe`` and ``settle``.
+    ``epochs``, ``fields``, ``layout``, ``on_changed_video``, ``on_missing_video``, ``probe``, ``remote``, ``settle``.
     """
     values = _plain(replace(task, seed=seed_of(cache, task)))
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

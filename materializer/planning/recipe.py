@@ -1,19 +1,23 @@
 """How an object is made: values that pickle, for plans and for the jobs that workers get."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.facts import Claims
+from viewcache.materializer.media.kept import CHUNK_BYTES
 from viewcache.materializer.media.loss import GROUP as LOSSY_GROUP
 from viewcache.materializer.media.loss import LOSSY
+from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
 
-__all__ = ["GROUP", "Intermediate", "IntermediateObject", "Recipe", "VideoSource"]
+__all__ = ["GROUP", "Far", "Intermediate", "IntermediateObject", "KeptFile", "Recipe", "VideoSource"]
 
 GROUP = 8
 """Pictures that are packed together: a clip reads half of so many for nothing, and longer groups save little."""
@@ -33,7 +37,7 @@ class Recipe:
     frames: np.ndarray
     """int32 (F,): source frames in clip order."""
     shape: tuple[int, ...]
-    """(T,C,H,W), or (V,T,C,H,W) after ``stack``."""
+    """(T,C,H,W), or (V,T,C,H,W) after ``stack``; (bytes,) of a file."""
     due: int
     """Order of need; lower first."""
     bound: int
@@ -50,7 +54,12 @@ class Recipe:
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
-        """Clips and their audio are read whole, pictures that clips are made from one by one or in groups."""
+        """Clips and their audio are read whole, pictures that clips are made from one by one or in groups.
+
+        The bytes of a file are read in pieces.
+        """
+        if self.kind == ObjectKind.SOURCE:
+            return (min(CHUNK_BYTES, self.shape[0]),)
         if self.codec == LOSSY:
             return (min(LOSSY_GROUP, self.shape[0]), *self.shape[1:])
         if self.codec in ENCODED:
@@ -74,6 +83,20 @@ class VideoSource:
     frames: int
     claims: Claims | None = None
     """What is taken for granted where there is no index."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A copy of a video's file that may lie in the store."""
+
+    key: str
+    """Content key of the object."""
+    stamp: Stamp
+    """The version of the file that it is of."""
+
+
+Far = Callable[[Any, int], Stamp | None]
+"""Tells the version of the file of a row of the videos of a `GenerationPlan`, if it lies far away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ In the order of work:
 - ``intermediates``: recipes and rows of the intermediates that are kept
 - ``lasting``: intermediates of all frames that clips can have, of use in later generations too
 - ``decided``: what was decided for one generation, and what became of it
+- ``near``: the encoded files of videos that lie far away, beside each way
+- ``near_files``: which of them are kept
 - ``keeper``: what is kept of a generation, decided again when that changes
 """
 

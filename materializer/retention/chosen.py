@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -16,6 +17,7 @@ from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.choice import RULES, Options, WayChoice
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
+from viewcache.materializer.retention.near import FarFile, far_files, with_files
 from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -28,6 +30,8 @@ __all__ = ["Chosen", "IndexOf", "KeepSettings", "Settled", "choose", "free_bytes
 
 _NAMES = {None: "nothing", ObjectKind.FRAMES: "decoded frames", ObjectKind.AUG: "resized frames"}
 _WHOLE_NAMES = {ObjectKind.FRAMES: "all decoded frames", ObjectKind.AUG: "all resized frames"}
+
+_FILE = "the encoded file"
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -60,6 +64,11 @@ class KeepSettings:
     def lets_last(self) -> bool:
         """Whether pictures may last: workers read them from the local tier only, which moves to a remote one."""
         return not self.remote_bytes
+
+    @property
+    def keeps_files(self) -> bool:
+        """Whether the encoded files of videos that lie far away may be kept, which workers read likewise."""
+        return self.lets_last and self.rule == KeepRule.CHEAPEST
 
     @property
     def part_bytes(self) -> int:
@@ -109,17 +118,19 @@ class Settled:
     def seen_in(self, weighed: Weighed) -> Options:
         """What a rule is to choose among."""
         options, ways = weighed.options, weighed.ways
-        column = {way: k for k, way in enumerate(ways)}
+        columns: dict[Way, list[int]] = {}  # with and without its file a video has each way twice
+        for k, way in enumerate(ways):
+            columns.setdefault(way, []).append(k)
         lasting = np.array([way.lasts for way in ways])
         cost_s = options.cost_s.copy()
         for video, key in enumerate(weighed.videos):
-            stays = column.get(self.ways[key]) if key in self.ways else None
+            stays = columns.get(self.ways[key]) if key in self.ways else None
             if stays is None:
                 continue
             if self.later:
-                there = [column[each.way] for each in weighed.lying.get(key, ()) if each.made]
+                there = [k for each in weighed.lying.get(key, ()) if each.made for k in columns[each.way]]
                 built = lasting.copy()
-                built[[stays, *there]] = False
+                built[[*stays, *there]] = False
                 cost_s[video, built] = np.inf
             cost_s[video, stays] *= STAYS
         return replace(options, cost_s=cost_s)
@@ -146,6 +157,8 @@ class Chosen:
     """Of the generation."""
     rule: str = KeepRule.CHEAPEST
     """By which it was chosen."""
+    files: Mapping[str, FarFile] = field(default_factory=dict)
+    """Of the videos those that lie far away, by content key; kept or not."""
 
     def epoch_costs(self) -> EpochCosts | None:
         """What an epoch costs now and later; None where no epoch comes behind the generation."""
@@ -153,7 +166,8 @@ class Chosen:
         if again_s is None or not len(self.choice.option):
             return None
         video, options = np.arange(len(self.choice.option)), self.weighed.options
-        passing = [k for k, way in enumerate(self.weighed.ways) if not way.lasts]
+        plain = self.weighed.plain or len(self.weighed.ways)
+        passing = [k for k, way in enumerate(self.weighed.ways[:plain]) if not way.lasts]
         others = Options(
             options.bytes[:, passing],
             options.cost_s[:, passing],
@@ -175,7 +189,14 @@ class Chosen:
     def lasts(self) -> bool:
         """Whether something is kept, or lies in the store, that is of use behind its generation."""
         chosen = (self.weighed.ways[each] for each in np.unique(self.choice.option).tolist())
-        return bool(self.weighed.lying) or any(way.lasts for way in chosen)
+        return bool(self.weighed.lying or self.kept_files()) or any(way.lasts for way in chosen)
+
+    def kept_files(self) -> dict[str, FarFile]:
+        """The encoded files that are kept near, by the content key of the video."""
+        if not self.weighed.plain:
+            return {}
+        kept = zip(self.weighed.videos, (self.choice.option >= self.weighed.plain).tolist(), strict=True)
+        return {video: self.files[video] for video, is_kept in kept if is_kept}
 
     def rivals(self) -> dict[str, WayChoice]:
         """What each rule would choose, this one's among them; worked out now."""
@@ -199,6 +220,8 @@ class Chosen:
     def ways(self) -> dict[str, int]:
         """What is kept of a video → of how many; the videos of which all clips are kept first."""
         names = [_named(way, len(self.weighed.kinds)) for way in self.weighed.ways]
+        for k in range(self.weighed.plain, len(names) if self.weighed.plain else 0):
+            names[k] = _FILE if names[k] == _NAMES[None] else f"{names[k]} and {_FILE}"
         order = [self.weighed.options.leaf, *range(len(names))]
         counts = np.bincount(self.choice.option, minlength=len(names)).tolist()
         return {names[each]: counts[each] for each in order if counts[each]}
@@ -228,6 +251,7 @@ def choose(
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     settled: Settled = _UNSETTLED,
     bulky: Set[str] = frozenset(),
+    has: Callable[[str], bool] = lambda _: False,
 ) -> Chosen | None:
     """Choose what to keep of the clips to come; None = every clip, since the budget holds them and that is best.
 
@@ -241,6 +265,7 @@ def choose(
         lying: tells which of what lasts lies in the store, see `weigh`.
         settled: what was chosen for other generations.
         bulky: videos of which less was promised than they took.
+        has: whether an object lies in the store, by its content key.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -267,18 +292,24 @@ def choose(
         weighed.options.cost_s[unusable, column] = np.inf
     if settings.rule != KeepRule.CHEAPEST:  # the rivals look at one generation
         weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.lasts]] = np.inf
+    behind = generations_later(whole) if lasts else 0.0
+    files = far_files(plans) if settings.keeps_files else {}
+    if files:
+        weighed = with_files(weighed, plans, behind, cost, files, has)
     choice = RULES[settings.rule](settled.seen_in(weighed), budget)
     cost_s = weighed.options.cost_s[np.arange(len(choice.option)), choice.option].sum()
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
-    behind = generations_later(whole) if lasts else 0.0
-    chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule)
+    chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
     return None if total <= budget and not chosen.lasts else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
     """How far some generations are; their lock is held."""
-    return [ToCome(work.plan, index_of, work.to_come(), work.ready()) for work, index_of in works]
+    return [
+        ToCome(work.plan, index_of, work.to_come(), work.ready(), partial(work.far, work.plan))
+        for work, index_of in works
+    ]
 
 
 def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:

@@ -59,7 +59,7 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
     missing, once, intermediates = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
     if chosen is not None:
         options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))
-        option = np.array([options[video] for video in weighed.videos])
+        option = np.array([options[video] for video in weighed.videos]) % len(weighed.ways)
         kept = np.array([way.kept for way in weighed.ways])[option]
         missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
         intermediates = once.intermediate_bytes[np.arange(len(option)), option]

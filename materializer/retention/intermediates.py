@@ -84,7 +84,7 @@ def intermediate_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
                 cost_s=0.0,
                 keep=True,
                 shape="x".join(map(str, recipe.shape)),
-                frame_list=recipe.frames.tolist(),
+                frame_list=recipe.frames.tolist() or None,
             )
             for object_id, (_, video_id, recipe) in fresh.items()
         ]

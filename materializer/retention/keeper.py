@@ -38,6 +38,7 @@ from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, me
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.ways import How, Kept, ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
@@ -77,6 +78,8 @@ class Keeper:
         self._catalog = catalog
         self._size_of = size_of
         self._settings = settings
+        self.files = NearFiles(catalog, settings, self._has, self._named)
+        """The encoded files that are kept near."""
         self._deciding = threading.Lock()
         self._decided: dict[int, Decided] = {}
         """By generation of the group."""
@@ -120,6 +123,7 @@ class Keeper:
                     self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
+                self.files.forget(group_generation)
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
@@ -145,7 +149,8 @@ class Keeper:
 
     def intermediates(self) -> list[IntermediateWork]:
         """What clips are made from, to be made ahead."""
-        return [each.intermediates for each in list(self._decided.values()) if each.intermediates is not None]
+        pictures = [each.intermediates for each in list(self._decided.values()) if each.intermediates is not None]
+        return [*self.files.works(), *pictures]
 
     def is_decided(self, work: ActiveGeneration) -> bool:
         """Whether a generation was among those that were weighed."""
@@ -200,7 +205,9 @@ class Keeper:
         failed = old.just_failed() if old is not None else frozenset[str]()
         refused = (old.failed if old is not None else frozenset[str]()) | failed & self._bulky
         self._bulky |= failed
-        chosen = choose(plans, cost, self._settings, free, before, refused, self._lying, self._settled, self._bulky)
+        choosing = partial(choose, plans, cost, self._settings, free, before, refused)
+        chosen = choosing(self._lying, self._settled, self._bulky, self._has)
+        expected = self.files.decide(group_generation, chosen, plans, works, free)
         if chosen is None:
             self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:
@@ -234,7 +241,7 @@ class Keeper:
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         made_as = {key: was.way for key, (was,) in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
-        expected = {each.object_id: epochs for each in lasting}
+        expected |= {each.object_id: epochs for each in lasting}
         return Decided(place, cost, made_as, usable, intermediates, chosen, refused, expected)
 
     def _expect(self) -> None:

@@ -96,6 +96,8 @@ class Weighed:
     """What of it lies in the store, by the content key of the video."""
     again_s: Floats | None = None
     """(V, ways) of the seconds those of one generation like this behind it; None where there is none."""
+    plain: int = 0
+    """From this column on the ways come once more, with the encoded file kept besides; 0 = they do not."""
 
 
 def weigh(

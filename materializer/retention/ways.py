@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.ops.lossy import LOSSY_OP
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -80,6 +81,8 @@ class ToCome:
     """(n,) clips that are still to be read."""
     ready: NDArray[np.bool_]
     """(n,) clips that are in the store."""
+    far: Callable[[int], Stamp | None] | None = None
+    """Tells the version of the file of a row of the plan's videos, if it lies far away; None = none does."""
 
     def anew(self) -> "ToCome":
         """A generation like this one of which nothing is made; of a task without further epochs nothing is to come."""

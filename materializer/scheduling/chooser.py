@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.recipe import KeptFile
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.pressure import Pace, Pressure, allowance, in_use
 from viewcache.materializer.scheduling.rules import NextJob, Patience, abandoned, next_job, preempt, preemptible
@@ -33,6 +34,8 @@ class DispatcherSettings:
     """Most raw bytes that all jobs hold in memory, and the clips that pass through it."""
     cost: Callable[[], CostModel] = CostModel
     """Says what work costs, as far as it was measured."""
+    near_of: Callable[[str], KeptFile | None] = lambda _: None
+    """Tells the copy of a video's file, by the video's content key; None if none is kept."""
 
 
 class Chooser:

@@ -328,7 +328,8 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         codecs, urgent = self._settings.codecs, missing_keys(self._board)
         trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
         target_of, codec_of = partial(self.passing.target, self._settings.target), codecs.for_recipe
-        running = begin(self._jobs, wanted, promises, self._ledger, target_of, codec_of, urgent, trial=trial)
+        rooms = wanted, promises, self._ledger
+        running = begin(self._jobs, *rooms, target_of, codec_of, urgent, self._settings.near_of, trial=trial)
         self._running[self._jobs] = running
         return self._jobs
 

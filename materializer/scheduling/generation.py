@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import Far, IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.scheduling.schedule import Keeping, Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
@@ -131,14 +131,26 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         task_id: int,
         object_ids: NDArray[np.int64],
         source: Callable[[GenerationPlan, int], VideoSource],
+        far: Far = lambda plan, video: None,
     ) -> None:
-        """Take the plan, its order, the id of each row's object, and who gives the video of a row to a worker."""
+        """Take the plan, its order and the id of each row's object.
+
+        Args:
+            plan: of the clips.
+            order: in which they are needed.
+            task_id: whose they are.
+            object_ids: of each row.
+            source: gives the video of a row to a worker.
+            far: tells the version of the file of a row of the plan's videos, if it lies far away.
+        """
         sampling = plan.task.sampling
         PlannedClips.__init__(self, task_id, source)
         Schedule.__init__(
             self, order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
         )
         self.group_generation = plan.context.group_generation
+        self.far = far
+        """Tells the version of the file of a row of a plan's videos, if it lies far away."""
         self.policies: dict[int, list[SubstitutionRow]] = {}
         """Planned index of a video → uses of policies that are recorded once its position is settled."""
         self.audio: AudioSchedule | None = None

@@ -7,9 +7,10 @@ from viewcache.materializer.planning.recipe import Intermediate, IntermediateObj
 from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import Made
+from viewcache.materializer.workers.near import PIECE_BYTES
 from viewcache.store.tier import LOCAL
 
-__all__ = ["LATER_S", "IntermediateSchedule", "IntermediateWork", "hold_intermediates"]
+__all__ = ["LATER_S", "FileWork", "IntermediateSchedule", "IntermediateWork", "hold_intermediates"]
 
 
 LATER_S = 1e12
@@ -174,6 +175,26 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
         return Copy(self._intermediates[row].object_id, made.key, made.stored, made.written.bytes)
+
+
+class FileWork(IntermediateWork):
+    """Encoded files of videos that lie far away, to be kept near; each row is one.
+
+    None is made for its own sake: it rides on whatever decodes the video, and so fetches its file anyway.
+    """
+
+    def next_planned(self) -> int | None:
+        """Nothing."""
+        return None
+
+    def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
+        """The file of a video, as long as it is not there."""
+        rows = [row for row in self._of_video.get(video, ()) if self._states[row] == RowState.PLANNED]
+        return [(self._due_in_s(video) or 0.0, row, False) for row in rows]
+
+    def held(self, row: int) -> int:
+        """Most raw bytes that a worker holds while it makes a row: a piece of the file, and what it looks at then."""
+        return min(self.bound(row), 2 * PIECE_BYTES)
 
 
 def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Intermediate], list[Copy]]:

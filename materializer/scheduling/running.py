@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import BadVideo, Full
-from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, KeptFile, Recipe
 from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.rules import Wanted, in_order_of_need
 from viewcache.materializer.scheduling.work import SECONDS_PER_FRAME, Makeable, Work
 from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
-from viewcache.materializer.workers.job import Job, Made, Report, Target
+from viewcache.materializer.workers.job import Job, Made, Near, Report, Target
 from viewcache.store import LocalTier, Reservation, Written, find_written
 from viewcache.store.passing import Passage
+from viewcache.store.tier import LOCAL
 
 __all__ = ["Running", "Tally", "begin", "by_work", "describe", "makeable", "no_room", "salvaged", "sweep"]
 
@@ -46,6 +48,7 @@ class Running:
     passed: set[str] = field(default_factory=set)
     """Keys of what it has made that is not stored."""
     made: list[Written] = field(default_factory=list)
+    """What it made of frames and of audio: a file that it kept says nothing of what these cost."""
     seconds: Counter[str] = field(default_factory=Counter)
     """Busy seconds by stage."""
     given: float = field(default_factory=time.monotonic)
@@ -70,7 +73,8 @@ class Running:
 
     def took(self, made: Made) -> Arrival:
         """Note an object that was made; returns how it came to be, for who waited for it."""
-        self.made.append(made.written)
+        if self.job.to_keep is None or made.key != self.job.to_keep.key:
+            self.made.append(made.written)
         self.seconds.update(made.seconds)
         if made.span.ended:  # else the worker died before it could say
             self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
@@ -92,6 +96,18 @@ class Running:
     def left(self) -> list[tuple[Work[str], list[int]]]:
         """All rows that still wait for the job."""
         return by_work(each for same in self.wanted.values() for each in same)
+
+
+FAR = "source"
+"""What stands for the tier of files that lie far away."""
+
+
+def _fetched(frames: Mapping[str, int]) -> list[IoSampleRow]:
+    """What a job brought from far away, as measured work."""
+    size = frames.get("fetched_bytes", 0)
+    return (
+        [IoSampleRow("fetch", size.bit_length() - 1, "raw", FAR, 1, frames["fetched_us"] / 1e6, size)] if size else []
+    )
 
 
 class Tally:
@@ -120,7 +136,7 @@ class Tally:
         self.busy.update(report.seconds)
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
-        trials = trial_rows(report.trials)
+        trials = [*trial_rows(report.trials), *_fetched(report.frames)]
         loads = running.job.loads
         ledger.add_samples(dict(running.seconds), report.frames, running.made, loads, trials, running.passed)
 
@@ -184,10 +200,14 @@ def begin(
     target_of: Callable[[Mapping[str, Passage]], Target],
     codec_of: Callable[[Recipe], str],
     urgent: Set[str],
+    near_of: Callable[[str], KeptFile | None] = lambda _: None,
     *,
     trial: bool,
 ) -> Running:
-    """A job, see `describe`, with what was promised to its objects and the holds on what it starts from."""
+    """A job, see `describe`, with what was promised to its objects and the holds on what it starts from.
+
+    ``near_of`` tells the copy of a video's file, by the video's content key.
+    """
     intermediates, held = hold_intermediates(ledger, map(makeable, wanted.values()))
     places = {key: each for key, each in promises.items() if isinstance(each, Passage)}
     rooms = {key: each for key, each in promises.items() if isinstance(each, Reservation)}
@@ -196,6 +216,10 @@ def begin(
         return "raw" if recipe.key in places else codec_of(recipe)  # packing saves nothing of what lies so shortly
 
     job = describe(number, wanted, target_of(places), codec_unless_passing, intermediates, urgent, trial=trial)
+    if kept := near_of(job.video_key):
+        for copy in ledger.hold([kept.key], LOCAL) or ():
+            job = replace(job, near=Near(kept.key, kept.stamp, copy.stored))
+            held.append(copy)
     return Running(job, wanted, rooms, held, places)
 
 

@@ -17,6 +17,7 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files, needs_headers, policies_among
 from viewcache.materializer.dataset.past import Past
+from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.order import iterations
@@ -46,6 +47,7 @@ def open_task(
     listed: MutableMapping[DatasetSpec, Files] | None = None,
     grown: MutableMapping[DatasetSpec, Growing] | None = None,
     whole: bool = False,
+    keep: Keep | None = None,
 ) -> Task:
     """List a task's dataset and register the task in a catalog; nothing is planned yet, nor shared: see `share_among`.
 
@@ -60,6 +62,7 @@ def open_task(
         listed: datasets that were listed a moment ago, for tasks that are opened together; this one's is added.
         grown: datasets that grow, for all tasks of a cache; this one's is added.
         whole: read the headers of all files now, also of many.
+        keep: given the files that lie far away and that looking into them had to read whole.
 
     Raises:
         BadInput: the catalog has draws of another definition under this name, a file of its draws was replaced, or no
@@ -74,10 +77,11 @@ def open_task(
         if same in growing:
             listed[same] = growing[same].files
         if same not in listed:
-            over = (each.dataset for each in (spec, *tasks) if files_of(each) == same)
+            over = [each.dataset for each in (spec, *tasks) if files_of(each) == same]
             whole = whole or any(map(needs_headers, over))
+            keep = None if all(each.remote is False for each in over) else keep
             listed[same] = list_files(
-                same, catalog, workers=cache.workers, progress=progress, policies=policies, whole=whole
+                same, catalog, workers=cache.workers, progress=progress, policies=policies, whole=whole, keep=keep
             )
         if spec.dataset.grows and same not in growing:
             growing[same] = Growing(same, catalog, listed[same], cache.workers)

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.far import far_stamp
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.draws import short_uses, stand_ins, with_substitutes
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
@@ -98,9 +100,12 @@ class Planner:
             used += more
             object_ids = self.numbering.generation(plan, self.index_of(plan))
         tell_of_missing(self.catalog, self.task_id, spec.name, used, self.dataset, positions=order.positions)
-        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source)
+        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source, self._far)
         record_policies(self.catalog, active, [*used, *short_uses(plan, self.task_id)], known)
         return active
+
+    def _far(self, plan: GenerationPlan, video: int) -> Stamp | None:
+        return far_stamp(self.dataset, int(plan.videos.ids[video]))
 
     def _without_missing(
         self, plan: GenerationPlan, order: Order, *, together: bool

@@ -16,6 +16,7 @@ __all__ = ["CAUSES", "NOTICED_S", "Arrival", "Reading", "Stretch", "Times", "exp
 CAUSES = {
     "decode": "decoding",
     "audio": "decoding and resampling audio",
+    "fetch": "fetching files from far away",
     "convert": "conversion to RGB and resize",
     "augment": "augmentation",
     "store": "writing to the store",

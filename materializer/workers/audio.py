@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.choices import OnBadAudio, OnNoAudio
-from viewcache.materializer.media.audio import AudioTrack, NoTrack, Stretch, read_stretches
+from viewcache.materializer.media.audio import AudioTrack, NoTrack, Stretch, read_stretches_from
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.source import shown
+from viewcache.materializer.media.source import Source, shown
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.spec import AudioSpec
 
@@ -30,10 +30,11 @@ MadeAudio = tuple[Recipe, NDArray[np.uint8], dict[str, object]]
 class AudioMaker:
     """The audio of one job."""
 
-    def __init__(self, uri: str, index: VideoIndex) -> None:
-        """Read of a file, whose frames are where the index says."""
+    def __init__(self, uri: str, index: VideoIndex, opened: Callable[[], Source]) -> None:
+        """Read of a file, whose frames are where the index says; ``opened`` gives it, and keeps it open."""
         self._uri = uri
         self._index = index
+        self._opened = opened
         self.failed: dict[str, str] = {}
         """Key → why, for audio that this video cannot give."""
         self.silenced: dict[str, str] = {}
@@ -58,8 +59,8 @@ class AudioMaker:
         recipe_of = {id(stretch): recipe for stretch, recipe in of}
         wanted, index = AudioTrack(audio.rate, audio.channels, audio.track), self._index
         try:
-            for stretch in read_stretches(
-                self._uri, lambda source: source.stamp.same(index.stamp), wanted, [each for each, _ in of], stop
+            for stretch in read_stretches_from(
+                self._opened(), lambda source: source.stamp.same(index.stamp), wanted, [each for each, _ in of], stop
             ):
                 made = self._judged(recipe_of.pop(id(stretch)), stretch)
                 if made is not None:

@@ -3,22 +3,24 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from viewcache.catalog.records import ObjectKind
 from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
+from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
 from viewcache.store.passing import Place
 
-__all__ = ["FolderTarget", "Job", "Made", "OnScanned", "PassingTarget", "Report", "Target"]
+__all__ = ["FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
 
 OnScanned = Callable[[str, Scanned], None]
 """Told the content key of a video, and what a worker found of it."""
@@ -27,7 +29,7 @@ OnScanned = Callable[[str, Scanned], None]
 class Target(Protocol):
     """Where a worker writes objects, and finds the intermediates that it starts from. A value that pickles."""
 
-    def write(self, key: str, array: np.ndarray | list[np.ndarray], meta: ArrayMeta) -> Written:
+    def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Publish an object under its content key; see `write_object`."""
         ...
 
@@ -44,7 +46,7 @@ class FolderTarget:
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
 
-    def write(self, key: str, array: np.ndarray | list[np.ndarray], meta: ArrayMeta) -> Written:
+    def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Write into the folder; raises as `write_object` does."""
         return write_object(self.root, key, array, meta, durable=self.durable)
 
@@ -65,7 +67,7 @@ class PassingTarget:
     places: dict[str, Place]
     """Content key → where it goes."""
 
-    def write(self, key: str, array: np.ndarray | list[np.ndarray], meta: ArrayMeta) -> Written:
+    def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Write where the object belongs; raises as `write_object` and `Place.write` do."""
         place = self.places.get(key)
         return self.folder.write(key, array, meta) if place is None else place.write(self.memory, key, array, meta)
@@ -73,6 +75,17 @@ class PassingTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is stored; raises as `viewcache.store.read_into` does."""
         self.folder.read_into(stored, out, chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A copy of a video's file in the local tier, from which it is decoded."""
+
+    key: str
+    """Content key of the object."""
+    stamp: Stamp
+    """The version of the file that it is of."""
+    stored: Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,18 @@ class Job:
     """Try all codecs on the first object."""
     claims: Claims | None = None
     """What its clips were planned from, where there is no index."""
+    near: Near | None = None
+    """Where the file need not be fetched."""
+
+    @property
+    def pictures(self) -> tuple[Recipe, ...]:
+        """What is made of frames, and audio."""
+        return tuple(clip for clip in self.clips if clip.kind != ObjectKind.SOURCE)
+
+    @property
+    def to_keep(self) -> Recipe | None:
+        """The copy of the file that it makes on the way."""
+        return next((clip for clip in self.clips if clip.kind == ObjectKind.SOURCE), None)
 
     @property
     def bound(self) -> int:
@@ -142,14 +167,15 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
-    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``, ``converted``; ``loaded`` and
-    ``loaded_bytes`` of intermediates; ``frame_bytes``, of one frame at 4:2:0."""
+    """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``, ``converted``; ``loaded`` and ``loaded_bytes`` of
+    intermediates; ``frame_bytes``, of one frame at 4:2:0; ``fetched_bytes`` from far away, and ``fetched_us`` that it
+    took."""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects that this video cannot give (bad frames)."""
     returned: tuple[str, ...] = ()
     """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
     damaged: tuple[str, ...] = ()
-    """Keys of intermediates that could not be read; their frames were decoded."""
+    """Keys of intermediates that could not be read; their frames were decoded. Or of the copy of the file."""
     trials: tuple[Trial, ...] = ()
     """What other codecs would have done, and what packing in groups took."""
     error: str = ""

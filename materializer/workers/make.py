@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from viewcache.errors import BadVideo, Broken, OpWorkerFailed, ViewcacheError
-from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode
+from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode_from
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.pixels import frame_from_planes
-from viewcache.materializer.media.probe import probe
+from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.source import OutOfReach, shown
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
@@ -26,6 +26,7 @@ from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
+from viewcache.materializer.workers.near import JobSource
 from viewcache.materializer.workers.remote_steps import RemoteSteps
 from viewcache.store import ENCODED, ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
@@ -64,8 +65,10 @@ class _Clip:
 class _Maker:
     """The state of one job."""
 
-    def __init__(self, job: Job, index: VideoIndex) -> None:
+    def __init__(self, job: Job, index: VideoIndex, source: JobSource) -> None:
         self.job = job
+        self.source = source
+        source.waited_s()  # what looking at the packets took is not decoding
         self.clock = PhaseClock(laps=job.laps)
         self.index = index
         self.stats = DecodeStats()
@@ -83,12 +86,12 @@ class _Maker:
         self.kept = IntermediateReader(job.target, job.intermediates, index)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
         self.lossy = LossySteps(index.frames, self._lose)
-        self.audio = AudioMaker(job.uri, index)
-        self.unheard = {recipe.key: recipe for recipe in job.clips if recipe.audio is not None}
+        self.audio = AudioMaker(job.uri, index, source.opened)
+        self.unheard = {recipe.key: recipe for recipe in job.pictures if recipe.audio is not None}
         """What audio is still to be made."""
         self.ended = False
         """Whether the rest was given up in the middle of the audio."""
-        for recipe in job.clips:
+        for recipe in job.pictures:
             if recipe.audio is None:
                 self._want(recipe)
 
@@ -145,7 +148,7 @@ class _Maker:
         """Decode, and yield each object when it is in its place."""
 
         def stop() -> bool:
-            self.clock.lap("decode")
+            self._decoded()
             try:
                 return pause()
             finally:
@@ -178,6 +181,11 @@ class _Maker:
                     self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: frame {number}: {why}"
         self.returned = self.left()
 
+    def _decoded(self) -> None:
+        """Charge the time to decoding, but for what was spent waiting for a network."""
+        self.clock.lap("decode")
+        self.clock.move(self.source.waited_s(), "decode", "fetch")
+
     def left(self) -> list[str]:
         """Keys of what is not made and has not failed."""
         return [*self.open, *(key for key in self.unheard if key not in self.failed)]
@@ -201,6 +209,7 @@ class _Maker:
             if self.ended:
                 break
         self.clock.lap("audio")
+        self.clock.move(self.source.waited_s(), "audio", "fetch")
         self.failed |= self.audio.failed
 
     def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, Frame]]:
@@ -224,10 +233,11 @@ class _Maker:
         due = self.lossy.whole({number: self.due[number] for number in unkept})
         numbers = np.array(sorted(due), np.int64)
         order = np.array([due[number] for number in numbers.tolist()], np.int64)
-        for number, picture in decode(self.job.uri, self.index, numbers, order=order, stats=self.stats, stop=stop):
-            self.clock.lap("decode")
+        file = self.source.opened()
+        for number, picture in decode_from(file, self.index, numbers, order=order, stats=self.stats, stop=stop):
+            self._decoded()
             yield number, Frame(picture, self.index, self.clock)
-        self.clock.lap("decode")
+        self._decoded()
 
     def _take(self, number: int, frame: Frame) -> Iterator[Made]:
         for clip in self.users.pop(number, ()):
@@ -339,28 +349,39 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         pause: called between groups of pictures and after each object; it may do other work meanwhile. True ends the
             job early, with the rest in ``Report.returned``.
     """
+    with JobSource(job) as source:
+        yield from _make(job, source, pause)
+
+
+def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     error = kind = ""
     maker = scanned = None
     try:
+        yield from source.keep(pause)
+        if source.ended:
+            yield Report(returned=tuple(recipe.key for recipe in job.pictures), frames=source.counts())
+            return
         if not job.index:
-            scanned = _look(job)
+            scanned = _look(job, source)
             if scanned.error:
                 raise BadVideo(scanned.error)
             if _contradicted(job, scanned):
-                yield Report(returned=job.keys, scanned=scanned)  # its clips are planned again
+                # Its clips are planned again.
+                yield Report(returned=job.keys, scanned=scanned, frames=source.counts(), damaged=source.damaged())
                 return
         index = VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
-        last = max(int(recipe.frames.max()) for recipe in job.clips)
+        last = max((int(recipe.frames.max()) for recipe in job.pictures), default=0)
         if last >= index.frames:  # its header promised more, and the policy for short videos cannot help
             raise BadVideo(f"{shown(job.uri)}: has {index.frames} frames; a clip was planned up to frame {last}")
-        maker = _Maker(job, index)
+        maker = _Maker(job, index, source)
         yield from maker.run(pause)
     except ViewcacheError as known:
         error, kind = str(known), known.kind
     except Exception:  # a worker outlives a job that fails, and says what it was
         error, kind = f"{job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
     if maker is None:
-        yield Report(error=error, error_kind=kind, scanned=scanned)
+        counts, damaged = source.counts(), source.damaged()
+        yield Report(error=error, error_kind=kind, scanned=scanned, frames=counts, damaged=damaged)
         return
     stats = maker.stats
     counts = {
@@ -372,10 +393,11 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         "converted": maker.clock.converted,
         "loaded": maker.kept.loaded,
         "loaded_bytes": maker.kept.loaded_bytes,
+        **source.counts(),
     }
     if error:
         maker.returned = [key for key in maker.left() if key not in maker.failed]
-    damaged = tuple(maker.kept.damaged)
+    damaged = (*maker.kept.damaged, *source.damaged())
     seconds, span = maker.clock.take()
     returned = tuple(maker.returned)
     yield Report(
@@ -395,7 +417,7 @@ def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     )
 
 
-def _look(job: Job) -> Scanned:
+def _look(job: Job, source: JobSource) -> Scanned:
     """Look at every packet of a video that came without its index.
 
     Raises:
@@ -406,7 +428,7 @@ def _look(job: Job) -> Scanned:
     if claims.error:
         raise BadVideo(claims.error)
     try:
-        index = probe(job.uri, claims.max_pixels)
+        index = probe_source(source.opened(), claims.max_pixels)
     except OutOfReach:
         raise
     except BadVideo as bad:

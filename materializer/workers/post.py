@@ -18,7 +18,7 @@ from typing import Any
 from viewcache.materializer.clock import Span
 from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
-from viewcache.materializer.workers.job import FolderTarget, Job, Made, PassingTarget, Report
+from viewcache.materializer.workers.job import FolderTarget, Job, Made, Near, PassingTarget, Report
 from viewcache.store import MemoryHandle, Stored, Written
 from viewcache.store.format import ChunkTable
 from viewcache.store.passing import Place
@@ -37,6 +37,7 @@ VALUES = (
     Job,
     Made,
     MemoryHandle,
+    Near,
     PassingTarget,
     Place,
     Program,

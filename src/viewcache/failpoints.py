@@ -7,9 +7,9 @@ and one comparison stay in the released code, so that crash tests exercise the c
 
 Places: ``store.temp-made`` · ``store.shard-written`` · ``store.before-rename`` · ``store.after-rename`` ·
 ``store.mid-delete``, ``dataset.listed`` · ``dataset.found``, ``uses.before-move``, ``catalog.…`` around commits,
-checkpoints and the snapshot, and ``service.before-fetch`` · ``service.after-fetch``, so for every verb: before and
-after what a client asked is done, of which it knows nothing yet. This module imports nothing of viewcache: every folder
-may use it.
+checkpoints and the snapshot, ``worker.source-piece``, and ``service.before-fetch`` · ``service.after-fetch``, so for
+every verb: before and after what a client asked is done, of which it knows nothing yet. This module imports nothing of
+viewcache: every folder may use it.
 """
 
 import errno

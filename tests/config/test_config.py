@@ -319,3 +319,17 @@ def test_a_task_knows_its_places_but_does_not_compare_by_them() -> None:
     assert other.tasks[0].place == Place("<string>", 4, 3)
     assert isinstance(one, Config)
     assert one.graph(one.tasks[0]).final == "augmented_frame_2"
+
+
+@pytest.mark.parametrize(("written", "read"), [("auto", None), (True, True), (False, False)])
+def test_whether_videos_lie_far_away(written: object, read: bool | None) -> None:
+    """Three words, and whichever it is a task's definition stays: it decides no view."""
+    with_it, without = (load({"dataset": task(**more)}) for more in ({"remote": written}, {}))
+    assert with_it.tasks[0].dataset.remote is read
+    assert without.tasks[0].dataset.remote is None
+    assert with_it.canonical(with_it.tasks[0]) == without.canonical(without.tasks[0])
+
+
+def test_another_word_for_it_is_refused() -> None:
+    """The message says which there are."""
+    assert "auto, true or false" in refused({"dataset": task(remote="far")}).reason

@@ -61,7 +61,9 @@ def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
 
 def wrong_values(key: Key) -> list[Any]:
     """Values that a key must refuse, by its kind and bounds."""
-    never: list[Any] = [{"a": 1}] if key.kind in ("integer", "number", "flag", "size") or key.choices else []
+    never: list[Any] = (
+        [{"a": 1}] if key.kind in ("integer", "number", "flag", "flag_or_auto", "size") or key.choices else []
+    )
     by_kind: dict[str, list[Any]] = {
         "text": [5, True, ["x"], "", " "],
         "title": [5, "x" * 129],
@@ -78,6 +80,7 @@ def wrong_values(key: Key) -> list[Any]:
         "number": ["0.5", True, [0.5]],
         "flag": ["yes", "true", 0, 1],
         "decibels": ["45", "dB", True, [45], "-45dB"],
+        "flag_or_auto": ["yes", "true", 0, 1, "Auto"],
         "size": ["200G", "GB", -1, 0, 1.5, True],
         "url": [5, True, "", "~/x", "a\tb"],
         "urls": [5, True, "", "~/x", [], [5], ["a", "a"], ["~/x"], [["a"]]],

@@ -100,11 +100,11 @@ def test_one_of_several_that_kills_its_process(dataset: Path, monkeypatch: pytes
     """Of the files that a process had together only the one that kills it is bad."""
     give = ScanProcess.give
 
-    def give_and_kill(self: ScanProcess, files: list[Found], *limits: Any) -> None:
+    def give_and_kill(self: ScanProcess, files: list[Found], *limits: Any, brings: bool = False) -> None:
         if any(file.path.endswith(GOOD[1]) for file in files):
             self.process.kill()
             self.process.wait()
-        give(self, files, *limits)
+        give(self, files, *limits, brings=brings)
 
     monkeypatch.setattr(ScanProcess, "give", give_and_kill)
     found = looked(dataset / "sub", full=False, workers=1)
@@ -152,13 +152,13 @@ def test_too_many_open_files_are_no_bad_video(dataset: Path, monkeypatch: pytest
     """A scanning process that may open no more files says nothing about a video: no policy may take another for it."""
     give, given = ScanProcess.give, 0
 
-    def give_and_limit(self: ScanProcess, *which: Any) -> None:
+    def give_and_limit(self: ScanProcess, *which: Any, brings: bool = False) -> None:
         nonlocal given
         given += 1
         if given == 2:  # by then it has loaded what it needs
             open_now = len(os.listdir(f"/proc/{self.process.pid}/fd"))
             resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (open_now, open_now))
-        give(self, *which)
+        give(self, *which, brings=brings)
 
     monkeypatch.setattr(ScanProcess, "give", give_and_limit)
     with pytest.raises(Full, match="ulimit -n"):
