@@ -227,6 +227,8 @@ def choose(
     refused: Set[str] = frozenset(),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     settled: Settled = _UNSETTLED,
+    *,
+    tells: bool = False,
 ) -> Chosen | None:
     """Choose what to keep of the clips to come; None = every clip, since the budget holds them and that is best.
 
@@ -239,6 +241,7 @@ def choose(
         refused: videos of which no intermediate can be made.
         lying: tells which of what lasts lies in the store, see `weigh`.
         settled: what was chosen for other generations.
+        tells: say what it costs too where every clip is kept, as long as epochs come behind.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -270,7 +273,7 @@ def choose(
     epochs = max(plan.context.epochs for plan in whole)
     behind = generations_later(whole) if lasts else 0.0
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule)
-    return None if total <= budget and not chosen.lasts else chosen
+    return None if total <= budget and not chosen.lasts and not tells else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
