@@ -48,6 +48,17 @@ class Leaving(ABC):
         asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
         return set(self._reading().query("wanted_among", None, asked)["object_id"].to_pylist())
 
+    def outlived(self, going: Sequence[tuple[int, int | None, bool]]) -> pa.Table:
+        """(object_id, key, tier, last_epoch) of copies of generations that are over while training goes on.
+
+        Args:
+            going: the tasks that are open: id, the first epoch that a reader is in, if there is one, and whether it is
+                known which pictures their epochs to come need.
+        """
+        ids, epochs, weighed = zip(*going, strict=True) if going else ((), (), ())
+        columns = {"task_id": pa.array(ids, pa.int64()), "epoch": pa.array(epochs, pa.int64())}
+        return self._reading().query("outlived", None, pa.table(columns | {"weighed": pa.array(weighed, pa.bool_())}))
+
     def set_policies(self, rows: Sequence[PolicyRow]) -> None:
         """Record the eviction policies that there are, in place of earlier ones.
 

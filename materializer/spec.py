@@ -281,6 +281,8 @@ class EvictionSpec:
     """Share of a tier's budget above which making ahead evicts, in (0, 1]."""
     low_water: float = 0.9
     """Share of the budget down to which it does, at most ``high_water``."""
+    trim: bool = True
+    """Whether what nothing wants any more leaves while there is room, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _less(saving: "Saving") -> str:
 
 WHAT_IF_HEADS = (
     "budget", "kept of the first generation", "hits, epoch 0", "hits, later", "decoding", "all work", "read", "stall",
-    "warm-up",
+    "warm-up", "an epoch", "the 10th", "the 100th",
 )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def what_if_rows(found: "WhatIf") -> list[tuple[object, ...]]:
 
 def _budget_row(outlook: "BudgetOutlook") -> tuple[object, ...]:
     if outlook.error:
-        return size(outlook.budget_bytes), outlook.error, *[None] * 7
+        return size(outlook.budget_bytes), outlook.error, *[None] * 10
     later = outlook.hits_later
     return (
         size(outlook.budget_bytes),
@@ -142,6 +142,7 @@ def _budget_row(outlook: "BudgetOutlook") -> tuple[object, ...]:
         size(outlook.read_bytes),
         f"{outlook.stall:.1%}",
         "never" if outlook.warm_up_s is None else duration(outlook.warm_up_s),
+        *(duration(outlook.epoch_s[epoch]) if epoch in outlook.epoch_s else None for epoch in (1, 10, 100)),
     )
 
 
@@ -159,13 +160,15 @@ def what_if_lines(found: "WhatIf") -> list[str]:
         least += "" if found.searched else ", of the budgets above"
     else:
         least = "something is decoded twice under every budget above"
-    return [f"{part}, {found.uses} clips read; pace: {paces}; rates of work: {rates}", least]
+    errors = [f"{size(each.budget_bytes)}: {each.error}" for each in found.budgets if each.error]
+    return [f"{part}, {found.uses} clips read; pace: {paces}; rates of work: {rates}", least, *errors]
 
 
 def status_tables(found: Status) -> list[Table]:
     """A table for each part."""
     return [
         _status_tasks(found),
+        _status_epochs(found),
         _status_objects(found),
         _status_tiers(found),
         _status_passing(found),
@@ -212,6 +215,30 @@ def _next_of(row: Mapping[str, object]) -> str:
     if as_number(row["epoch"]) >= as_number(row["epochs"]):
         return f"ended: all {row['epochs']} epochs read" if row["ended"] else f"all {row['epochs']} epochs read"
     return f"{'ended at ' if row['ended'] else ''}epoch {row['epoch']}, iteration {row['iteration']}"
+
+
+def _status_epochs(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = []
+    for row in found.parts["epochs"]:
+        last, expected, ratio = ("" if row[name] is None else row[name] for name in _LAST)
+        rows.append(
+            (
+                row["task"],
+                row["epochs"],
+                duration(as_number(row["epoch_s"])),
+                last if last == "" else duration(as_number(last)),
+                expected if expected == "" else duration(as_number(expected)),
+                ratio if ratio == "" else f"{as_number(ratio):.2f}",
+            )
+        )
+    return (
+        "core seconds of an epoch",
+        ("task", "epochs read", "measured, all", "measured, last generation", "expected of it", "measured ÷ expected"),
+        rows,
+    )
+
+
+_LAST = ("generation_epoch_s", "expected_s", "ratio")
 
 
 def _status_objects(found: Status) -> Table:

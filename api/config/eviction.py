@@ -35,7 +35,7 @@ def read_eviction(cache: Entries, folder: str) -> EvictionSpec:
     own = cache.problems.part(partial(_folder, entries, folder))
     marks = cache.problems.part(partial(_marks, entries))
     policy = cache.problems.part(partial(_policy, entries, own))
-    return EvictionSpec(policy.value, own.value, *marks.value)
+    return EvictionSpec(policy.value, own.value, *marks.value, entries.value("trim"))
 
 
 def _marks(entries: Entries) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The keys of ``cache.eviction``: what leaves a tier that is full."""
+"""The keys of ``cache.eviction``: what leaves a tier, and when."""
 
 from viewcache.api.config.kinds import Key, KeySection
 
@@ -7,7 +7,7 @@ __all__ = ["EVICTION"]
 EVICTION = KeySection(
     "eviction",
     "cache.eviction",
-    "What leaves a tier that is full, and when.",
+    "What leaves a tier, and when.",
     (
         Key(
             "policy",
@@ -25,5 +25,12 @@ EVICTION = KeySection(
             most=1.0,
         ),
         Key("low_water", "number", "Share of the budget down to which it does.", 0.9, least=0.05, most=1.0),
+        Key(
+            "trim",
+            "flag",
+            "Whether clips of generations that are over leave while training goes on, though there is room. `false` "
+            "keeps them until room is short, for a training that begins again from its first epoch.",
+            True,
+        ),
     ),
 )

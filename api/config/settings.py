@@ -69,7 +69,8 @@ def _tiers(cache: CacheSpec) -> dict[str, str]:
 
 def _eviction(eviction: EvictionSpec) -> str:
     where = f" of {eviction.folder}" if eviction.folder else ""
-    return f"{eviction.policy}{where}, from {eviction.high_water:g} down to {eviction.low_water:g}"
+    trim = "" if eviction.trim else ", no trim"
+    return f"{eviction.policy}{where}, from {eviction.high_water:g} down to {eviction.low_water:g}{trim}"
 
 
 def differing(given: Collection[str], more: Config, running: Mapping[str, str]) -> list[Differing]:

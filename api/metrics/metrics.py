@@ -116,7 +116,7 @@ METRICS = (
     Metric("viewcache_passed_bytes_total", "Raw bytes of these.", _work("passed_bytes"), (), "By"),
     Metric(
         "viewcache_evictions_total",
-        "Objects that left a tier: `evict` for room, `rebuild` for damage.",
+        "Objects that left a tier: `evict` for room or of no use any more, `rebuild` for damage.",
         lambda now: now.evictions.items(),
         ("tier", "reason"),
     ),

@@ -31,7 +31,17 @@ from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["Keep", "KindPreview", "Outlook", "Preview", "generations_of", "graph_lines", "planned_tasks", "previews"]
+__all__ = [
+    "Keep",
+    "KindPreview",
+    "Outlook",
+    "Preview",
+    "generations_of",
+    "graph_lines",
+    "horizon_of",
+    "planned_tasks",
+    "previews",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +191,12 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals().items())
                 ways = tuple(chosen.ways().items())
                 sizes = chosen.clip_bytes, chosen.budget_bytes
-                epoch_s, without_s, pays_after = _horizon(chosen, having)
+                epoch_s, without_s, pays_after = horizon_of(chosen, having)
                 yield Keep(number, config.cache.keep, *sizes, ways, rules, epoch_s, without_s, pays_after)
 
 
-def _horizon(chosen: Chosen, tasks: Sequence[Task]) -> tuple[tuple[tuple[int, float], ...], float, float]:
-    """What an epoch costs by and by, as `Keep` has it."""
+def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> tuple[tuple[tuple[int, float], ...], float, float]:
+    """What an epoch costs by and by, as `Keep` has it: `epoch_s`, `without_s` and `pays_after`."""
     costs = chosen.epoch_costs()
     if costs is None:
         return (), 0.0, 0.0

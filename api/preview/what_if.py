@@ -4,21 +4,21 @@ Nothing is made: a simulation uses the same planner and the same rule of what is
 order of work and of eviction, with the seconds that work was measured to take, or is guessed to.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from viewcache.api.config.load import Config
 from viewcache.api.config.values import parse_size
-from viewcache.api.preview.plan import planned_tasks
+from viewcache.api.preview.plan import horizon_of, planned_tasks
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BudgetTooSmall, Full
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings, choose, free_bytes_for, to_come
 from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
 from viewcache.materializer.simulation.simulated_uses import (
@@ -89,6 +89,8 @@ class BudgetOutlook:
     """Why it cannot be read at all; then nothing else is known."""
     kept: str = ""
     """What is kept of the first generation, and of how many videos."""
+    epoch_s: Mapping[int, float] = field(default_factory=dict)
+    """Epoch, from 1 → core seconds that one like it costs, as `Keep.epoch_s`."""
     hit_rates: tuple[float, ...] = ()
     """Of each epoch."""
     stalls: tuple[float, ...] = ()
@@ -166,8 +168,11 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
         cost = CostModel.measured(catalog.load_io_samples(), config.cache.local.codec)
         share = _disk_share(catalog)
 
+        def kept(budget: int) -> KeepSettings:
+            return replace(KeepSettings.of(config.cache), budget_bytes=budget)
+
         def under(budget: int) -> Figures:
-            keep = replace(KeepSettings.of(config.cache), budget_bytes=budget)
+            keep = kept(budget)
             reserve = max(min(task.outline.batch_bound()[0], budget // 4) for task in tasks)
             workers = config.cache.worker_count
             setting = Setting(
@@ -183,6 +188,10 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
             return simulate(trace, setting)
 
         outlooks = [_outlook(budget, tasks, under) for budget in question.budgets]
+        outlooks = [
+            each if each.error else replace(each, epoch_s=_epoch_s(tasks, kept(each.budget_bytes), cost))
+            for each in outlooks
+        ]
         unlimited = under(1 << 62).made.packets
         least = _least(outlooks, unlimited)
         searched = len(trace) <= SEARCHED_USES
@@ -278,6 +287,14 @@ def _outlook(budget: int, tasks: Sequence[Task], under: Callable[[int], Figures]
         warm_up_s=next(steady, None),
         most_bytes=found.most_bytes,
     )
+
+
+def _epoch_s(tasks: Sequence[Task], keep: KeepSettings, cost: CostModel) -> dict[int, float]:
+    """What an epoch costs by and by with what is chosen for the first generation; nothing where none comes behind."""
+    plans = to_come([(active, task.index_of(active.plan)) for task in tasks for active in [task.generation(0)]])
+    free = free_bytes_for([each.plan for each in plans], keep.local_bytes())
+    chosen = choose(plans, cost, keep, free, tells=True)
+    return {} if chosen is None else dict(horizon_of(chosen, tasks)[0])
 
 
 def _least(outlooks: Sequence[BudgetOutlook], once: int) -> int | None:

@@ -6,7 +6,7 @@ from viewcache.api.queries.ask import ask_all, question
 
 __all__ = ["PARTS", "Status", "as_number", "status"]
 
-PARTS = ("tasks", "objects", "tiers", "passing", "waiting", "changes", "errors")
+PARTS = ("tasks", "epochs", "objects", "tiers", "passing", "waiting", "changes", "errors")
 """Each is the question ``status_<part>``."""
 
 

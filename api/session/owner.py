@@ -35,6 +35,7 @@ from viewcache.materializer.scheduling.generation import AudioSchedule
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
+from viewcache.materializer.scheduling.trim import Trim
 from viewcache.materializer.spec import DatasetSpec, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, bind_store
 from viewcache.materializer.tasks.group import Group
@@ -143,7 +144,8 @@ class Owner:
         self.observer: Observer = self._observer()
         """Told of jobs, reads, plans and evictions."""
         self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.size, self.observer)
-        self.look_ahead = LookAhead(self.dispatcher_now, self.keeper)
+        self._moves = Moves()
+        self.look_ahead = LookAhead(self.dispatcher_now, self.keeper, self._moves.turn)
         self.dispatcher: Dispatcher | None = None
         """The dispatcher; None until something is to be made."""
         self.mover: Mover | None = None
@@ -367,12 +369,14 @@ class Owner:
                 near_of = self.keeper.files.near_of
                 settings = DispatcherSettings(target, self._codecs, most, reserve, memory, cost, near_of)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
-                moves = Moves()
-                on_bad, found = self._on_bad, self._on_scanned
+                moves, on_bad, found = self._moves, self._on_bad, self._on_scanned
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)
-                mover = Mover(
-                    self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks, durable=target.durable
+                known = self.ledger, dispatcher.evictor, self.catalog
+                trim = Trim(
+                    *known, lambda: self.look_ahead.going(self.opened), moves.has_turned, self.keeper.lying.knows
                 )
+                moved = self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks
+                mover = Mover(*moved, trim if cache.eviction.trim else None, durable=target.durable)
                 mover.start()
                 self.dispatcher, self.mover = dispatcher, mover
             return self.dispatcher

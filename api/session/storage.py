@@ -122,5 +122,5 @@ def shrink(tiers: Tiers, ledger: Ledger) -> None:
             continue  # the next start does it
         over = tiers[name].used_bytes - tiers[name].budget_bytes
         if over > 0:
-            for copy in ledger.victims(name, over, set(), lambda _: True):
+            for copy in ledger.leave(ledger.choose(name, over, set())):
                 tiers.delete(copy)

@@ -13,7 +13,7 @@ from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.lossless import H264, available
 
-__all__ = ["GUESSED", "Ladder", "Rung"]
+__all__ = ["GUESSED", "Ladder", "Rung", "Trials", "trials_of"]
 
 PRIOR_BYTES = 32 << 20
 """The guess counts like so many raw bytes that were measured: one small trial on a busy machine says little."""
@@ -61,6 +61,40 @@ LADDER = tuple(name for name in GUESSED if name not in ("zstd1", LOSSY))
 something is for those tasks that allow it."""
 
 
+@dataclass(slots=True)
+class Trials:
+    """All trials of one codec on chunks of about one size, added up."""
+
+    raw_bytes: int = 0
+    """That were packed."""
+    pack_s: float = 0.0
+    packed_bytes: int = 0
+    """That they took then."""
+    unpacked_bytes: int = 0
+    """Raw bytes that were unpacked."""
+    unpack_s: float = 0.0
+
+    @property
+    def was_tried(self) -> bool:
+        """Whether something was packed and unpacked."""
+        return bool(self.raw_bytes and self.unpacked_bytes)
+
+
+def trials_of(samples: Iterable[IoSampleRow]) -> dict[tuple[str, int], Trials]:
+    """The trials among samples of all work, by codec and the logarithm to base 2 of a chunk's bytes, rounded down."""
+    found: defaultdict[tuple[str, int], Trials] = defaultdict(Trials)
+    for row in samples:
+        if row.op == "pack":
+            found[row.codec, row.size_bucket].raw_bytes += row.bytes
+            found[row.codec, row.size_bucket].pack_s += row.seconds
+        elif row.op == "packed":
+            found[row.codec, row.size_bucket].packed_bytes += row.bytes
+        elif row.op == "unpack":
+            found[row.codec, row.size_bucket].unpacked_bytes += row.bytes
+            found[row.codec, row.size_bucket].unpack_s += row.seconds
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Ladder:
     """What is known of the rungs that this cache may use."""
@@ -78,22 +112,15 @@ class Ladder:
             samples: of all work.
             codec: as configured: the only one that is used; ``auto`` = any.
         """
-        seconds: dict[tuple[str, str, int], float] = defaultdict(float)
-        size: dict[tuple[str, str, int], int] = defaultdict(int)
-        for row in samples:
-            if row.op in ("pack", "packed", "unpack"):
-                place = row.op, row.codec, row.size_bucket
-                seconds[place] += row.seconds
-                size[place] += row.bytes
         tried: dict[tuple[str, int], Rung] = {}
-        for (op, name, bucket), raw in size.items():
-            unpacked = size["unpack", name, bucket] if op == "pack" and name in GUESSED else 0
-            if raw and unpacked:
+        for (name, bucket), each in trials_of(samples).items():
+            if name in GUESSED and each.was_tried:
                 guess = GUESSED[name]
-                pack_s = _mean(guess.pack_s, seconds["pack", name, bucket], raw)
-                unpack_s = _mean(guess.unpack_s, seconds["unpack", name, bucket], unpacked)
-                packed = _mean(guess.packed, size["packed", name, bucket], raw)
-                tried[name, bucket] = Rung(pack_s, unpack_s, packed, guess.lead)
+                pack_s = _mean(guess.pack_s, each.pack_s, each.raw_bytes)
+                unpack_s = _mean(guess.unpack_s, each.unpack_s, each.unpacked_bytes)
+                tried[name, bucket] = Rung(
+                    pack_s, unpack_s, _mean(guess.packed, each.packed_bytes, each.raw_bytes), guess.lead
+                )
         offered = tuple(name for name in LADDER if name != H264 or available())
         return cls(offered if codec == "auto" else (codec,), tried)
 

@@ -50,6 +50,10 @@ class Accounts:
             self.spent.stalls.update(stalls)
         self._catalog.add_events([EventRow("stall", self._task_id, seconds=s, detail=why) for why, s in stalls.items()])
 
+    def ended(self, epoch: int, spent_s: float) -> None:
+        """All readers are through with an epoch; ``spent_s`` are the core seconds of all tasks since one ended last."""
+        self._catalog.add_events([EventRow("epoch", self._task_id, seconds=spent_s, detail=str(epoch))])
+
     def read(self) -> None:
         """A batch was read whole."""
         with self._lock:

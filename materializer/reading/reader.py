@@ -242,7 +242,9 @@ class Reader:
     def _loaded(
         self, held: Held, wrong: Mapping[int, Exception], samples: Sequence[IoSampleRow], loaded_s: float
     ) -> None:
-        damaged = self._dispatcher().evictor.rebuild(held.fetched.copies, wrong)
+        dispatcher = self._dispatcher()
+        dispatcher.tally.read(loaded_s)
+        damaged = dispatcher.evictor.rebuild(held.fetched.copies, wrong)
         self._catalog.add_io_samples(samples)
         self.accounts.loaded(held.reading, held.fetched, loaded_s, damaged)
 
@@ -269,6 +271,8 @@ class Reader:
                 self.task.task_id, key.rank, *slowest.place, seq, slowest.pace_s, key.part, round(time.time(), 3)
             )
             self._catalog.advance(row)
+        if reading.epoch + 1 == min(seats.epochs(), default=0):
+            self.accounts.ended(reading.epoch, self._dispatcher().tally.spent_s())
         self._dispatcher().progressed(held.clips, *seats.positions())
         self.task.reached(*place)
 

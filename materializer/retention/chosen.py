@@ -252,6 +252,8 @@ def choose(
     settled: Settled = _UNSETTLED,
     bulky: Set[str] = frozenset(),
     has: Callable[[str], bool] = lambda _: False,
+    *,
+    tells: bool = False,
 ) -> Chosen | None:
     """Choose what to keep of the clips to come; None = every clip, since the budget holds them and that is best.
 
@@ -266,6 +268,7 @@ def choose(
         settled: what was chosen for other generations.
         bulky: videos of which less was promised than they took.
         has: whether an object lies in the store, by its content key.
+        tells: say what it costs too where every clip is kept, as long as epochs come behind.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -301,7 +304,7 @@ def choose(
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
-    return None if total <= budget and not chosen.lasts else chosen
+    return None if total <= budget and not chosen.lasts and not tells else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:

@@ -37,13 +37,12 @@ from viewcache.materializer.retention.chosen import (
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
-from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
-from viewcache.materializer.retention.ways import How, Kept, ToCome
+from viewcache.materializer.retention.ways import How, ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
-from viewcache.materializer.workers.encoding import INSTEAD
 
 __all__ = ["Keeper"]
 
@@ -77,6 +76,8 @@ class Keeper:
         self._observer = observer or Observer()
         self._catalog = catalog
         self._size_of = size_of
+        self.lying = Lying(catalog, size_of)
+        """What lasts and lies in the store."""
         self._settings = settings
         self.files = NearFiles(catalog, settings, self._has, self._named)
         """The encoded files that are kept near."""
@@ -157,6 +158,10 @@ class Keeper:
         decided = self._decided.get(work.group_generation)
         return decided is not None and id(work) in decided.place
 
+    def has_weighed(self, task_id: int) -> bool:
+        """Whether it was weighed in this run what a task needs in the epochs to come."""
+        return task_id in self._lasting_of
+
     def is_outdated(self, work: ActiveGeneration) -> bool:
         """Whether an epoch more or less has been read than when it was decided."""
         decided = self._decided.get(work.group_generation)
@@ -206,7 +211,7 @@ class Keeper:
         refused = (old.failed if old is not None else frozenset[str]()) | failed & self._bulky
         self._bulky |= failed
         choosing = partial(choose, plans, cost, self._settings, free, before, refused)
-        chosen = choosing(self._lying, self._settled, self._bulky, self._has)
+        chosen = choosing(self.lying.find, self._settled, self._bulky, self._has)
         expected = self.files.decide(group_generation, chosen, plans, works, free)
         if chosen is None:
             self._keep(works, None, free, guard)
@@ -238,6 +243,8 @@ class Keeper:
             if each.object_id not in ids_in(objects.get(key, ())) and each.object_id not in others
         ]
         self._record(chosen, works, objects, stale, group_generation)
+        if old is None and all(each.rows.all() for each in plans):
+            self._foretell(chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         made_as = {key: was.way for key, (was,) in before.items() if key in usable}
         made_as |= {key: ways[key] for key in objects}
@@ -258,26 +265,6 @@ class Keeper:
 
     def _has(self, key: str) -> bool:
         return self._size_of(key) is not None
-
-    def _lying(self, lasting: Lasting) -> dict[str, list[Kept]]:
-        """What lasts and lies in the store, whichever generation it was made for, by the content key of the video."""
-        found: dict[str, list[Kept]] = {}
-        # Working out the keys of all ways of all videos would take long.
-        written: dict[int, set[tuple[str, str]]] = {}
-        for row in self._catalog.query("read_intermediates").to_pylist():
-            written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
-        for place, video in enumerate(lasting.videos if written else ()):
-            mine = written.get(lasting.video_id(place), set())
-            for way in lasting.ways if mine else ():
-                if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, INSTEAD)}):
-                    continue
-                sizes = [(self._size_of(each.key), len(each.frames)) for each in lasting.recipes(place, way)]
-                there = [(size, frames) for size, frames in sizes if size is not None]
-                if there:
-                    share = sum(frames for _, frames in there) / sum(frames for _, frames in sizes)
-                    size = round(sum(size for size, _ in there) / share)
-                    found.setdefault(video, []).append(Kept(way, size, len(there) == len(sizes), share))
-        return found
 
     def _lying_objects(
         self, chosen: Chosen, objects: Mapping[str, Sequence[IntermediateObject]]
@@ -350,7 +337,9 @@ class Keeper:
                         wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:
                 assert chosen.weighed.lasting is not None
-                recipes += [(key, video_id, recipe) for recipe in chosen.weighed.lasting.recipes(video, way)]
+                whole = chosen.weighed.lasting.recipes(video, way)
+                recipes += [(key, video_id, recipe) for recipe in whole]
+                self.lying.will_last(recipe.key for recipe in whole)
             elif key not in kept:
                 for how, frames in wanted.items():
                     recipes.append(
@@ -402,3 +391,12 @@ class Keeper:
         detail = f"generation {group_generation}: {chosen.describe()}"
         event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
         self._catalog.add_events([event])
+
+    def _foretell(self, chosen: Chosen, works: Sequence[ActiveGeneration]) -> None:
+        """Let the catalog know what an epoch of a generation of which nothing was read will cost."""
+        costs = chosen.epoch_costs()
+        if costs is not None:
+            events = [
+                EventRow("forecast", work.task_id, seconds=costs.now_s, detail=str(work.number)) for work in works
+            ]
+            self._catalog.add_events(events)

@@ -119,9 +119,9 @@ class Evictor:
         """Ask no policy any more."""
         self._candidates.close()
 
-    def give_up(self, copies: list[Copy]) -> None:
-        """Let copies of one tier leave it, unless somebody reads them."""
-        self._leave(sum(copy.bytes for copy in copies), lambda: self._ledger.leave(copies))
+    def give_up(self, copies: list[Copy], reason: str | None = None) -> None:
+        """Let copies of one tier leave it, unless somebody reads them; ``reason`` in the place of the policy's."""
+        self._leave(_bytes(copies), lambda: self._ledger.leave(copies, reason))
 
     def passed(self, copies: list[Copy]) -> list[Copy]:
         """Give up copies that have passed through memory, unless somebody reads them; returns those that are gone."""

@@ -19,6 +19,7 @@ from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.rules import SHARE
+from viewcache.materializer.scheduling.trim import Trim
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
@@ -64,7 +65,7 @@ class _Move:
 
 
 class Mover:
-    """Moves objects in threads of its own, as long as there is more than one tier; else it only clears what is over."""
+    """Moves objects in threads of its own, as long as there is more than one tier; else it only clears and trims."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Mover:
         moves: Moves,
         codecs: CodecChooser,
         watermarks: Watermarks,
+        trim: Trim | None = None,
         *,
         durable: bool,
     ) -> None:
@@ -86,6 +88,7 @@ class Mover:
             moves: the one that the dispatcher has.
             codecs: chooses how copies are packed.
             watermarks: when the local tier is emptied in advance.
+            trim: has what nothing wants any more leave in between; None = it stays until room is short.
             durable: whether copies are flushed before they count.
         """
         self._tiers = tiers
@@ -94,6 +97,7 @@ class Mover:
         self._evictor = dispatcher.evictor
         self._codecs = codecs
         self._watermarks = watermarks
+        self._trim = trim
         self._durable = durable
         self._moves = moves
         self._closing = False
@@ -119,14 +123,15 @@ class Mover:
         while not self._closing:
             self._moves.look()
             try:
-                started = self._start(AT_ONCE - len(running))
+                started, counted = self._start(AT_ONCE - len(running)), self._tiers.local.is_counted()
             except ViewcacheError as error:
                 _log.warning("nothing is moved for now: %s", error, extra={"action": "move_failed"})
-                started = []
+                started, counted = [], False
             running.update(self._movers.submit(self._move, move) for move in started)
+            trimmed = counted and self._trim is not None and self._trim.some()
             if running:
                 _, running = wait(running, IDLE_S, FIRST_COMPLETED)
-            else:
+            elif not trimmed:
                 self._moves.rest()
                 self._evictor.rested()
                 self._moves.wait(IDLE_S)

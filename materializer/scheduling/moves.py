@@ -15,11 +15,22 @@ class Moves:
         """Nothing moves yet."""
         self._awake = threading.Event()
         self._looking = False
+        self._turned = False
         self._under_way: set[tuple[str, str]] = set()
 
     def wake(self) -> None:
         """Have the mover look again: a reader moved on, or there is no room to make more."""
         self._awake.set()
+
+    def turn(self) -> None:
+        """A reader has come to another epoch: what is behind all of them may leave."""
+        self._turned = True
+        self.wake()
+
+    def has_turned(self) -> bool:
+        """Whether one has since this was asked last."""
+        turned, self._turned = self._turned, False
+        return turned
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there is something to look at, or the time is over."""

@@ -5,6 +5,7 @@ tasks want of it in the same time, so that tasks over the same videos decode the
 """
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -121,6 +122,19 @@ class Tally:
         """Worker seconds by stage."""
         self.frames: Counter[str] = Counter()
         """Packets fed, frames decoded and wanted, objects made and passed on, and their raw bytes."""
+        self._lock = threading.Lock()
+        self._read_s = self._told_s = 0.0
+
+    def read(self, seconds: float) -> None:
+        """A reader has loaded clips; it says so from its own thread."""
+        with self._lock:
+            self._read_s += seconds
+
+    def spent_s(self) -> float:
+        """Core seconds of workers and readers since this was asked last."""
+        with self._lock:
+            before, self._told_s = self._told_s, self._read_s + sum(list(self.busy.values()))
+            return self._told_s - before
 
     def made(self, made: Made, *, passes: bool) -> None:
         """An object was made; whether it passes through memory and is not stored."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from viewcache.catalog.records import IoSampleRow, ObjectKind
+from viewcache.materializer.planning.ladder import trials_of
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.store import CODECS
 from viewcache.store.codec_trial import Trial
@@ -58,26 +59,22 @@ class Rates:
 
 def rates(samples: Iterable[IoSampleRow], tier: str, chunk_bytes: int) -> dict[str, Rates]:
     """What is known of each codec, for chunks of about this size in a tier; codecs that were not tried are left out."""
-    bucket = chunk_bytes.bit_length() - 1
-    seconds: dict[tuple[str, str], float] = defaultdict(float)
-    size: dict[tuple[str, str], int] = defaultdict(int)
+    samples, bucket = list(samples), chunk_bytes.bit_length() - 1
+    seconds: dict[str, float] = defaultdict(float)
+    size: dict[str, int] = defaultdict(int)
     for row in samples:
-        mine = row.op == "load" and row.tier == tier
-        if mine or (row.op in ("pack", "packed", "unpack") and row.size_bucket == bucket):
-            seconds[row.op, row.codec] += row.seconds
-            size[row.op, row.codec] += row.bytes
-    raw_s = GUESSED_LOAD[tier]
-    if size["load", "raw"] >= LEAST_BYTES:
-        raw_s = seconds["load", "raw"] / size["load", "raw"]
-    found = {"raw": Rates(0.0, raw_s, 1.0)}
+        if row.op == "load" and row.tier == tier:
+            seconds[row.codec] += row.seconds
+            size[row.codec] += row.bytes
+    loads = {name: seconds[name] / size[name] for name in size if size[name] >= LEAST_BYTES}
+    raw_s = loads.get("raw", GUESSED_LOAD[tier])
+    found, trials = {"raw": Rates(0.0, raw_s, 1.0)}, trials_of(samples)
     for name in CODECS:
-        if name == "raw" or not size["pack", name] or not size["unpack", name]:
-            continue
-        packed = size["packed", name] / size["pack", name]
-        load_s = raw_s * packed + seconds["unpack", name] / size["unpack", name]
-        if size["load", name] >= LEAST_BYTES:
-            load_s = seconds["load", name] / size["load", name]
-        found[name] = Rates(seconds["pack", name] / size["pack", name], load_s, packed)
+        tried = trials.get((name, bucket))
+        if name != "raw" and tried is not None and tried.was_tried:
+            packed = tried.packed_bytes / tried.raw_bytes
+            load_s = loads.get(name, raw_s * packed + tried.unpack_s / tried.unpacked_bytes)
+            found[name] = Rates(tried.pack_s / tried.raw_bytes, load_s, packed)
     return found
 
 

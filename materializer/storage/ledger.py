@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
@@ -301,26 +301,15 @@ class Ledger:
                     del self._keys[copy.object_id]
         return gone
 
-    def victims(self, tier: str, need: int, protected: set[str], may_leave: Callable[[Copy], bool]) -> list[Copy]:
-        """Choose what leaves a tier, in the order of the policy, and forget it; the caller deletes the bytes.
-
-        Args:
-            tier: which.
-            need: bytes to free.
-            protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
-            may_leave: asked of every candidate.
-        """
-        return self.leave([copy for copy in self.choose(tier, need, protected) if may_leave(copy)])
-
     def spared(self, tier: str, protected: set[str]) -> set[str]:
         """What may not leave a tier now: what is protected, held or leased."""
         with self._lock:
             return protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
 
-    def leave(self, copies: list[Copy]) -> list[Copy]:
+    def leave(self, copies: list[Copy], reason: str | None = None) -> list[Copy]:
         """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.
 
-        The catalog is told what the policy said of each when it was asked last.
+        The catalog is told why: the ``reason``, or what the policy said of each when it was asked last.
         """
         gone = self._forget(copies, "evict", unless_held=True)
         if not gone or gone[0].tier == PASSING:
@@ -328,8 +317,8 @@ class Ledger:
         why: dict[str | None, dict[int, str | None]] = {}
         for copy in gone:
             victim = self._chosen.pop((copy.tier, copy.object_id), None)
-            policy, reason = (victim.policy, victim.reason) if victim is not None else (None, None)
-            why.setdefault(policy, {})[copy.object_id] = reason
+            policy, said = (None, reason) if victim is None or reason else (victim.policy, victim.reason)
+            why.setdefault(policy, {})[copy.object_id] = said
         for policy, reasons in why.items():
             self._catalog.mark_evicted(reasons, policy, tier=gone[0].tier)
         return gone
@@ -344,7 +333,13 @@ class Ledger:
         return [(copy, copy.object_id in wanted) for copy in chosen]
 
     def choose(self, tier: str, need: int, protected: set[str]) -> list[Copy]:
-        """What the policy would have leave, in its order; arguments as in `victims`. Nothing is forgotten."""
+        """What the policy would have leave, in its order; nothing is forgotten.
+
+        Args:
+            tier: which.
+            need: bytes to free.
+            protected: keys that a reader waits for; what readers hold, and what is leased, is protected anyway.
+        """
         self.note_reads()
         with self._lock:
             self._end_expired()

@@ -29,9 +29,19 @@ DECIDE_S = 1.0
 class LookAhead:
     """Plans in a thread of its own what readers will need, and tells the dispatcher. Thread-safe."""
 
-    def __init__(self, dispatcher: Callable[[], Dispatcher], keeper: Keeper) -> None:
-        """Start with nobody reading; ``dispatcher`` is asked for when there is something to make."""
+    def __init__(
+        self, dispatcher: Callable[[], Dispatcher], keeper: Keeper, turned: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start with nobody reading.
+
+        Args:
+            dispatcher: asked for when there is something to make.
+            keeper: decides what is kept.
+            turned: called when a reader has come to another epoch behind its task's first generation, and what it
+                needs there is planned and announced.
+        """
         self._dispatcher = dispatcher
+        self._turned = turned
         self._keeper = keeper
         self._lock = threading.Lock()
         self._current: dict[int, tuple[Task, tuple[int, ...]]] = {}
@@ -73,6 +83,11 @@ class LookAhead:
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
+
+    def going(self, tasks: Iterable[Task]) -> list[tuple[int, int | None, bool]]:
+        """Of each task the first epoch that a reader is in, and whether it was weighed; see `Catalog.outlived`."""
+        readers = [(each.task_id, min(each.seats.epochs(), default=None)) for each in tasks]
+        return [(task_id, epoch, self._keeper.has_weighed(task_id)) for task_id, epoch in readers]
 
     def forget(self, task: Task) -> bool:
         """Nobody reads a task any more; True if it is made ahead all the same."""
@@ -174,6 +189,8 @@ class LookAhead:
                 self._decide()
                 decided.set()
                 self.announce()
+            if max(numbers) > 0:  # a task in its first one, as most trials are, has left nothing behind
+                self._turned()
         except Closed:
             pass  # nobody will read it
         except ViewcacheError as error:

@@ -11,9 +11,11 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, single
-from viewcache.api.cli.tables import what_if_lines, what_if_rows
+from viewcache.api.cli.tables import WHAT_IF_HEADS, what_if_lines, what_if_rows
 from viewcache.api.config.load import load
+from viewcache.api.preview.plan import previews
 from viewcache.api.preview.what_if import Question, what_if
+from viewcache.api.text import duration
 from viewcache.catalog.records import ProgressRow
 from viewcache.errors import BadInput
 
@@ -29,10 +31,10 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return encode_folder(tmp_path_factory.mktemp("what-if"), {f"v{k:02}.mp4": 40 + k for k in range(VIDEOS)})
 
 
-def asked(store: Path, videos: Path, budget: int) -> dict[str, Any]:
-    """A task of two generations of three epochs."""
+def asked(store: Path, videos: Path, budget: int, epochs: int = EPOCHS) -> dict[str, Any]:
+    """A task of two generations of three epochs, or more."""
     cache = {"budget": budget, "epochs_per_generation": GENERATION}
-    return config(store, videos, cache=cache, epochs=EPOCHS)
+    return config(store, videos, cache=cache, epochs=epochs)
 
 
 @pytest.mark.parametrize("part", [1.0, 0.4])
@@ -83,6 +85,29 @@ def test_too_small_a_budget_is_an_error_of_its_row(tmp_path: Path, videos: Path)
     assert what_if_rows(found)[0][1] == small.error
     assert not large.error
     assert large.hits_later is not None
+
+
+def test_late_epochs_are_what_plan_says(tmp_path: Path, videos: Path) -> None:
+    """For each budget an epoch of the first generation, the tenth and the hundredth; more room never costs more."""
+    budgets = tuple(int(GENERATION_BYTES * part) for part in (0.3, 0.6, 1.2, 3, 30))
+    found = what_if(load(asked(tmp_path, videos, 10**9, epochs=120)), Question(budgets, SLOW, epochs=6))
+    for each, row in zip(found.budgets, what_if_rows(found), strict=True):
+        (keep,) = previews(load(asked(tmp_path, videos, each.budget_bytes, epochs=120)), [0]).keeps
+        assert dict(keep.epoch_s) == each.epoch_s
+        assert list(each.epoch_s) == [1, 10, 100]
+        assert row[-3:] == tuple(map(duration, each.epoch_s.values()))
+    late = [each.epoch_s[100] for each in found.budgets]
+    assert late == sorted(late, reverse=True)
+    assert late[-1] < late[0]
+
+
+def test_a_training_without_late_epochs_has_none(tmp_path: Path, videos: Path) -> None:
+    """Of one generation nothing comes behind; of two, no tenth epoch does, and all clips fit."""
+    for epochs, known in ((GENERATION, []), (EPOCHS, [1])):
+        found = what_if(load(asked(tmp_path, videos, 10**9, epochs=epochs)), Question((10**9,), SLOW))
+        assert list(found.budgets[0].epoch_s) == known
+        assert found.budgets[0].kept == "all clips"
+        assert len(what_if_rows(found)[0]) == len(WHAT_IF_HEADS)
 
 
 def test_the_pace_of_the_last_run_is_taken(tmp_path: Path, videos: Path) -> None:

@@ -56,7 +56,7 @@ def read(ledger: Ledger, *numbers: int) -> None:
 
 def leaving(ledger: Ledger, need: int = 1 << 40) -> list[int]:
     """What leaves for so many bytes."""
-    return [each.object_id for each in ledger.victims(LOCAL, need, set(), lambda _: True)]
+    return [each.object_id for each in ledger.leave(ledger.choose(LOCAL, need, set()))]
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ except Full:
     print("full")
 
 def evict(need):
-    gone = ledger.victims(LOCAL, need, set(), lambda _: True)
+    gone = ledger.leave(ledger.choose(LOCAL, need, set()))
     for each in gone:
         tier.delete(each.stored.physical, each.bytes)
     return [each.object_id for each in gone]

@@ -27,7 +27,7 @@ def longer(site: Site, template: Template) -> Site:
 
 def _make_longer(site: Site) -> None:
     site.edit("epochs: 2\n", "epochs: 20\n")
-    site.edit("64MB", "64MB\n  keep: leaves")  # crops are read from stored clips
+    site.edit("64MB", "64MB\n  keep: leaves\n  eviction: {trim: false}")  # crops are read from stored clips
     site.edit("frames_per_video: 8", "frames_per_video: 4")
     text = site.config.read_text()
     dataset = text[text.index("dataset:") :].replace("tag: train", "tag: other").replace("[32, 32]", "[24, 24]")

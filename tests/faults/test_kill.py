@@ -142,7 +142,7 @@ def assert_goes_on(store: Path, videos: Path, truth: Truth, how: Kill, left: Lef
     assert left.reads.items() <= truth.items(), how
     assert small or left.acknowledged <= left.committed.keys() <= left.objects.keys(), how
     assert store_bytes(store) <= how.life.budget, how
-    with viewcache.open(config(store, videos, budget=how.life.budget, epochs=EPOCHS)) as cache:
+    with viewcache.open(how.life.config(store, videos)) as cache:
         assert not cache.catalog.quarantined, how
         assert _objects(store) == left.objects, how
         assert cache.owner.ledger.copies().keys() == left.objects.keys(), how
@@ -152,6 +152,8 @@ def assert_goes_on(store: Path, videos: Path, truth: Truth, how: Kill, left: Lef
         assert dict(read_all(cache, EPOCHS)) == truth, how
         assert cache.task("t").spent.rebuilt == 0, how
         assert small or left.objects.items() <= _objects(store).items(), how
+        assert cache.owner.dispatcher is not None
+        assert cache.owner.dispatcher.wait_idle(60), how
         assert cache.tier.used_bytes == cache.tier.measure(), how
     assert_at_rest(store)
 

@@ -42,6 +42,11 @@ class Life:
     dies_with_worker: bool = False
     """Kill itself when it hears that a worker died, before it does anything about it."""
 
+    def config(self, store: Path, videos: Path) -> dict[str, object]:
+        """Of its cache; with room for all nothing leaves, so that what was committed can be looked for."""
+        trim = self.budget < Life().budget
+        return config(store, videos, budget=self.budget, workers=self.workers, epochs=EPOCHS, eviction={"trim": trim})
+
     def command(self, store: Path, videos: Path) -> list[str]:
         """How to start it."""
         return [sys.executable, "-m", "tests.faults.victim", str(store), str(videos), json.dumps(asdict(self))]
@@ -52,7 +57,7 @@ def main() -> None:
     store, videos, life = Path(sys.argv[1]), Path(sys.argv[2]), Life(**json.loads(sys.argv[3]))
     _say("start")
     with patch.object(start, "WorkerPool", _pool_of(life)):
-        cache = viewcache.open(config(store, videos, budget=life.budget, workers=life.workers, epochs=EPOCHS))
+        cache = viewcache.open(life.config(store, videos))
         _say("open")
         for _ in range(life.rounds):
             _read(cache, life)

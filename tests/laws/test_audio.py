@@ -46,8 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(store: Path, folder: Path, **more: Any) -> Cache:
-    """A cache with one task that has audio."""
+    """A cache with one task that has audio; what was read stays, to be looked at."""
     given: dict[str, Any] = {"sampling": BY_TIME, "audio": {"rate": RATE}} | more
+    given["cache"] = {"eviction": {"trim": False}} | given.get("cache", {})
     return open_cache(store, folder, **given)
 
 

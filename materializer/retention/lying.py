@@ -1,0 +1,58 @@
+"""What lasts behind its generation and lies in the store, whichever generation it was made for.
+
+It is looked for by content keys, since nothing else tells it from pictures of one generation. The trade-off: keys that
+were found or chosen are remembered for as long as the cache is open, so that it is known of an object whether it lasts.
+"""
+
+from collections.abc import Callable, Iterable
+
+from viewcache.catalog import Catalog
+from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.ways import Kept
+from viewcache.materializer.workers.encoding import INSTEAD
+
+__all__ = ["Lying"]
+
+
+class Lying:
+    """Looks for it each time when it is decided what is kept."""
+
+    def __init__(self, catalog: Catalog, size_of: Callable[[str], int | None]) -> None:
+        """Nothing was looked for yet.
+
+        Args:
+            catalog: what we know.
+            size_of: tells how many bytes an object takes in the store, by its content key; None if it is not there.
+        """
+        self._catalog = catalog
+        self._size_of = size_of
+        self._known: set[str] = set()
+
+    def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
+        """What lies there, whole or in part, by the content key of the video."""
+        found: dict[str, list[Kept]] = {}
+        # Working out the keys of all ways of all videos would take long.
+        written: dict[int, set[tuple[str, str]]] = {}
+        for row in self._catalog.query("read_intermediates").to_pylist():
+            written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
+        for place, video in enumerate(lasting.videos if written else ()):
+            mine = written.get(lasting.video_id(place), set())
+            for way in lasting.ways if mine else ():
+                if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, INSTEAD)}):
+                    continue
+                whole = lasting.recipes(place, way)
+                there = [(size, each) for each in whole if (size := self._size_of(each.key)) is not None]
+                self._known.update(each.key for _, each in there)
+                if there:
+                    share = sum(len(each.frames) for _, each in there) / sum(len(each.frames) for each in whole)
+                    size = round(sum(size for size, _ in there) / share)
+                    found.setdefault(video, []).append(Kept(way, size, len(there) == len(whole), share))
+        return found
+
+    def will_last(self, keys: Iterable[str]) -> None:
+        """Take note of objects that are chosen to last, and may be made later than it is looked for them."""
+        self._known.update(keys)
+
+    def knows(self, key: str) -> bool:
+        """Whether an object lasts that was found, or chosen, in this run."""
+        return key in self._known

@@ -1,0 +1,106 @@
+"""Trims tiers: clips of generations that are over leave while nothing urgent is done (docs/design/0048).
+
+The mover calls it between its moves. It asks the catalog once when a reader comes to another epoch, and lets few copies
+leave at a time; while a reader waits, none. The trade-off: what is trimmed is made again if somebody goes back behind
+the generation that is being read.
+"""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from viewcache.catalog import Catalog
+from viewcache.errors import ViewcacheError
+from viewcache.materializer.scheduling.evictor import READY_BYTES, READY_COPIES, Evictor
+from viewcache.materializer.storage.ledger import Copy, Ledger
+
+__all__ = ["REASON", "Trim"]
+
+_log = logging.getLogger("viewcache.trim")
+
+REASON = "nothing wants it any more: its generation is over"
+"""What ``evictions`` says of each."""
+
+FRESH_S = 1.0
+"""After so long it is asked again whether nothing wants what is still to leave: a task may have come."""
+
+
+class Trim:
+    """Lets leave what nothing wants any more. One thread uses it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        evictor: Evictor,
+        catalog: Catalog,
+        going: Callable[[], Sequence[tuple[int, int | None, bool]]],
+        has_turned: Callable[[], bool],
+        lasts: Callable[[str], bool],
+    ) -> None:
+        """Nothing is to leave yet.
+
+        Args:
+            ledger: what lies where.
+            evictor: lets it leave.
+            catalog: knows what is over.
+            going: tells which tasks are open, see `Catalog.outlived`.
+            has_turned: whether a reader has come to another epoch since this was asked last.
+            lasts: whether an object lasts behind its generation, by its content key.
+        """
+        self._ledger = ledger
+        self._evictor = evictor
+        self._catalog = catalog
+        self._going = going
+        self._has_turned = has_turned
+        self._lasts = lasts
+        self._waiting: deque[Copy] = deque()
+        """What is to leave, the oldest first."""
+        self._asked_at = 0.0
+        """When it was asked last whether nothing wants it, monotonic seconds."""
+
+    def some(self) -> bool:
+        """Let a few copies leave, unless a reader waits; returns whether there may be more."""
+        if self._evictor.waiting():
+            return False
+        try:
+            if self._has_turned():
+                self._ask()
+            if not self._waiting:
+                return False
+            if time.monotonic() - self._asked_at > FRESH_S:
+                self._ask_again()
+        except ViewcacheError as error:  # the catalog's disk is full, say: when room is short the policy is asked
+            _log.warning("nothing is trimmed for now: %s", error, extra={"action": "trim_failed"})
+            self._waiting.clear()
+            return False
+        self._leave()
+        return True
+
+    def _ask(self) -> None:
+        """What is over now."""
+        self._asked_at = time.monotonic()
+        self._catalog.flush()  # how far readers are
+        rows = self._catalog.outlived(self._going())
+        places = zip(*(rows[name].to_pylist() for name in ("key", "tier", "last_epoch")), strict=True)
+        # What lasts is replaced, or stays: where no epoch is left it may be of use to another training.
+        leaving = ((key, tier) for key, tier, epoch in places if epoch < 0 or not self._lasts(key))
+        found = (self._ledger.find(*place) for place in leaving)
+        self._waiting = deque(copy for copy in found if copy is not None and self._ledger.is_reachable(copy.tier))
+
+    def _ask_again(self) -> None:
+        self._asked_at = time.monotonic()
+        wanted = self._catalog.wanted_among([copy.object_id for copy in self._waiting])
+        self._waiting = deque(copy for copy in self._waiting if copy.object_id not in wanted)
+
+    def _leave(self) -> None:
+        """The next few, all of one tier."""
+        some: list[Copy] = []
+        size, tier = 0, self._waiting[0].tier if self._waiting else ""
+        while self._waiting and self._waiting[0].tier == tier and len(some) < READY_COPIES and size < READY_BYTES:
+            copy = self._waiting.popleft()
+            if self._evictor.next_due_in_s(copy.key) is None:
+                some.append(copy)
+                size += copy.bytes
+        if some:
+            self._evictor.give_up(some, REASON)
