@@ -132,7 +132,8 @@ class Settled:
                 built = lasting.copy()
                 built[[*stays, *there]] = False
                 cost_s[video, built] = np.inf
-            cost_s[video, stays] *= STAYS
+            if lasting[stays]:  # what ends with its generation is begun anew by each
+                cost_s[video, stays] *= STAYS
         return replace(options, cost_s=cost_s)
 
 

@@ -150,7 +150,8 @@ class Keeper:
 
     def intermediates(self) -> list[IntermediateWork]:
         """What clips are made from, to be made ahead."""
-        pictures = [each.intermediates for each in list(self._decided.values()) if each.intermediates is not None]
+        decided = (each for _, each in sorted(self._decided.copy().items(), key=lambda each: each[0]))
+        pictures = [each.intermediates for each in decided if each.intermediates is not None]
         return [*self.files.works(), *pictures]
 
     def is_decided(self, work: ActiveGeneration) -> bool:

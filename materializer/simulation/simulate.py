@@ -6,7 +6,7 @@ objects in the store a run is O((u + o) log b), decisions of what is kept apart 
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
@@ -14,7 +14,7 @@ from itertools import count
 import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.chosen import KeepSettings
+from viewcache.materializer.retention.chosen import KeepSettings, Settled
 from viewcache.materializer.retention.horizon import epochs_left
 from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
@@ -185,6 +185,7 @@ class _Run:
             setting.workers,
             self._at,
         )
+        self._settled = Settled()
         self._decided: dict[int, tuple[Progress, list[SimulatedIntermediate], IntermediateSchedule[Item]]] = {}
         """Generation of the group → what was weighed, and the intermediates that are kept."""
         self._lasting: dict[tuple[int, Way], SimulatedIntermediate] = {}
@@ -291,11 +292,17 @@ class _Run:
             together.setdefault(reading.group_generation, []).append(reading)
         for generation in self._decided.keys() - together.keys():
             self._choose_intermediates(self._decided.pop(generation)[1], ())
-        for generation, readings in together.items():
+        # As they are planned, the sooner ones come first; what was decided before follows the newest.
+        newest = max(together, default=0)
+        fresh = sorted(together.keys() - self._decided.keys())
+        for generation in (*fresh, *sorted(together.keys() - set(fresh), reverse=True)):
+            readings = together[generation]
             place = tuple((id(each), each.epochs_read()) for each in readings)
-            if generation not in self._decided or self._decided[generation][0] != place:
+            if generation in fresh or self._decided[generation][0] != place:
+                self._settled = replace(self._settled, later=generation not in fresh and generation < newest)
                 self._decide(generation, readings, place)
-        self._work.state.ahead = [*(intermediates for _, _, intermediates in self._decided.values()), *ahead]
+        decided = (intermediates for _, (*_, intermediates) in sorted(self._decided.items(), key=lambda each: each[0]))
+        self._work.state.ahead = [*decided, *ahead]
         self._work.full = False
 
     def _decide(self, generation: int, readings: list[SimulatedGeneration], place: Progress) -> None:
@@ -308,7 +315,10 @@ class _Run:
         made = np.zeros(len(self._trace.clips.video), bool)
         made[[item for item in (*ready, *making) if isinstance(item, int)]] = True
         works = [(each.section, each.from_rank) for each in readings]
-        decision = decide(self._trace, works, made, before, lasting, self._setting.keep, self._setting.cost)
+        setting = self._setting
+        decision = decide(self._trace, works, made, before, lasting, setting.keep, setting.cost, self._settled)
+        if decision.chosen is not None and not self._settled.later:
+            self._settled = Settled({**self._settled.ways, **decision.chosen.way_of()})
         self._figures.decision = self._figures.decision or decision
         for reading, keeping in zip(readings, decision.sections, strict=True):
             reading.keep(keeping)

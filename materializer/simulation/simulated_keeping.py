@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.ladder import GUESSED, Rung
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, keepings
+from viewcache.materializer.retention.chosen import Chosen, KeepSettings, Settled, choose, free_bytes_for, keepings
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace
@@ -63,6 +63,7 @@ def decide(
     lasting: Iterable[IntermediateNeeds],
     settings: KeepSettings,
     cost: CostModel,
+    settled: Settled,
 ) -> Decision:
     """Decide what is kept of one generation, as `Keeper` does.
 
@@ -74,6 +75,7 @@ def decide(
         lasting: what lies in the store and lasts behind its generation.
         settings: of the cache, with the budget in question.
         cost: seconds of each kind of work.
+        settled: what was chosen for other generations.
     """
     sections = [section for section, _ in works]
     plans = []
@@ -89,7 +91,7 @@ def decide(
     there: dict[str, list[Kept]] = {}
     for each in lasting:
         there.setdefault(trace.videos.keys[each.video], []).append(Kept(each.way, each.bound, made=True))
-    chosen = choose(plans, cost, settings, free, known, lying=lambda _: there)
+    chosen = choose(plans, cost, settings, free, known, lying=lambda _: there, settled=settled)
     found = keepings([each.plan for each in plans], chosen, free)
     kept = tuple(replace(each, clips=each.clips[section.rows]) for each, section in zip(found, sections, strict=True))
     if chosen is None:

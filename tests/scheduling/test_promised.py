@@ -32,7 +32,7 @@ def videos_of(folder: Path, noise: bool) -> Path:
     for number in range(3):
         soft = [np.stack([x * 3 + k, y * 4 + number * 9, x + y + 2 * k], 2).astype(np.uint8) for k in range(160)]
         source = [rng.integers(0, 256, (48, 64, 3), np.uint8) for _ in soft] if noise else soft
-        options = {"qp": "0", "preset": "ultrafast"} if noise else None
+        options = {"qp": "0", "preset": "ultrafast"}  # no noise of an encoder
         encode(folder / f"v{number}.mp4", frames=160, size=(64, 48), gop=16, source=source, options=options)
     return folder
 

