@@ -362,23 +362,20 @@ class Owner:
             self._gate.check()
             if self.dispatcher is None:
                 cache = self.config.cache
-                workers, memory = cache.worker_count, cache.memory_bytes
                 pool = start_pool(cache, self.observer)
                 target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE)
-                most, reserve, cost = job_bytes(memory, workers), self._reserve(), self.keeper.cost
-                near_of = self.keeper.files.near_of
+                most, cost = job_bytes(cache.memory_bytes, cache.worker_count), self.keeper.cost
+                reserve, near_of, memory = self._reserve(), self.keeper.files.near_of, cache.memory_bytes
                 settings = DispatcherSettings(target, self._codecs, most, reserve, memory, cost, near_of)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves, on_bad, found = self._moves, self._on_bad, self._on_scanned
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)
-                known = self.ledger, dispatcher.evictor, self.catalog
-                trim = Trim(
-                    *known, lambda: self.look_ahead.going(self.opened), moves.has_turned, self.keeper.lying.knows
-                )
+                going, lasts = (lambda: self.look_ahead.going(self.opened)), self.keeper.lying.knows
+                trim = Trim(self.ledger, dispatcher.evictor, self.catalog, going, moves.has_turned, lasts)
                 moved = self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks
-                mover = Mover(*moved, trim if cache.eviction.trim else None, durable=target.durable)
-                mover.start()
-                self.dispatcher, self.mover = dispatcher, mover
+                self.mover = Mover(*moved, trim if cache.eviction.trim else None, durable=target.durable)
+                self.mover.start()
+                self.dispatcher = dispatcher
             return self.dispatcher
 
     def counted(self) -> None:

@@ -35,7 +35,7 @@ _OPTIONS = {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "cpu-in
 """The cheapest to encode and to decode; the same bits on every kind of CPU."""
 _NEVER = 1 << 20
 _NEAR = 18.0, 46.0
-"""At this factor real clips have so many decibels, and half a decibel more for each less (docs/design/0047)."""
+"""At this factor real clips have so many decibels, and about half a decibel more for each less (docs/design/0047)."""
 _LUMA = np.array([0.2126, 0.7152, 0.0722], np.float32)
 """BT.709."""
 
@@ -115,7 +115,7 @@ def encode(pictures: Bytes, loss: Loss) -> Group:
             return replace(group, pack_s=time.thread_time() - begun - group.unpack_s)
         if crf == 0:
             raise Broken(f"{ENCODER} reaches {group.psnr_db.min():.1f} dB at its best, not {loss.quality_db:g} dB")
-        crf = max(0, crf - max(1, int(np.ceil(2 * missing_db))))
+        crf = max(0, crf - max(1, int(np.ceil(1.6 * missing_db))))
 
 
 def luma_psnr_db(pictures: Bytes, exact: Bytes) -> NDArray[np.float64]:

@@ -131,9 +131,12 @@ def part_bytes_for(budget_bytes: int, most_bytes: int) -> int:
 
 
 def part_of(codec: str, part_bytes: int) -> int:
-    """Most raw bytes of one object in a codec, where so many may be promised to it."""
+    """Most raw bytes of one object in a codec, where so many may be promised to it.
+
+    What is packed well has more pictures, but no more than can be made in half a second: who is preempted loses them.
+    """
     promised = GUESSED[codec].promised  # not as measured: parts must be found again
-    return next((size for size in PART_BYTES if size * promised <= part_bytes), part_bytes)
+    return next((size for size in PART_BYTES[1:] if part_bytes < size <= part_bytes / promised), part_bytes)
 
 
 def part_pictures(picture_bytes: int, part_bytes: int) -> int:
