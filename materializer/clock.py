@@ -4,6 +4,8 @@ A lap ends where the next one begins, so stages add up to the whole. Times are t
 is one clock for all processes of a machine: what a worker notes can be laid beside what a reader waited for.
 """
 
+import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,13 +32,38 @@ UNKNOWN = Span()
 """Nobody has said when."""
 
 
+class _SchedStat:
+    """What the kernel counts of one thread; it stays open, so that a worker without descriptors still has its own."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        try:
+            self._fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    def queued_ns(self) -> int:
+        if self._fd < 0:
+            return 0
+        try:
+            return int(os.pread(self._fd, 100, 0).split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+_local = threading.local()
+
+
 def queued_s() -> float:
     """Seconds for which this thread could have run and had no core, since it began; 0 where the kernel does not say."""
-    try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) * 1e-9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+    found: _SchedStat | None = getattr(_local, "schedstat", None)
+    if found is None or found.pid != os.getpid():  # a forked child has another thread
+        found = _local.schedstat = _SchedStat()
+    return found.queued_ns() * 1e-9
 
 
 def work_clock(tier: str) -> Callable[[], float]:

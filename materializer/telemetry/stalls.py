@@ -18,6 +18,7 @@ CAUSES = {
     "audio": "decoding and resampling audio",
     "fetch": "fetching files from far away",
     "convert": "conversion to RGB and resize",
+    "loss": "encoding with the loss that a task allows",
     "augment": "augmentation",
     "store": "writing to the store",
     "trial": "trying codecs",

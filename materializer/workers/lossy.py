@@ -78,14 +78,17 @@ class _Step:
 class LossySteps:
     """Of one job."""
 
-    def __init__(self, frames: int, lost: Callable[[FrameStep, list[int], str], None]) -> None:
+    def __init__(
+        self, frames: int, lost: Callable[[FrameStep, list[int], str], None], lap: Callable[[str], object]
+    ) -> None:
         """Want nothing yet.
 
         Args:
             frames: of the video.
             lost: told of a step that cannot be done on some frames, and why.
+            lap: charges the time since it was called last to a stage.
         """
-        self._end, self._lost = frames, lost
+        self._end, self._lost, self._lap = frames, lost, lap
         self._steps: dict[FrameStep, _Step] = {}
         self._groups: dict[tuple[FrameStep, int], Group] = {}
         """Those whose packets are stored, until they are asked for."""
@@ -203,6 +206,8 @@ class LossySteps:
         except Broken as failed:
             self._lost(step, sorted(of.wanted[group]), str(failed))
             return
+        finally:
+            self._lap("loss")
         for number, picture, psnr_db in zip(members, made.pictures, made.psnr_db.tolist(), strict=True):
             frames[number].put(step, picture)
             self._psnr_db[step, number] = psnr_db

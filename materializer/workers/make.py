@@ -85,7 +85,7 @@ class _Maker:
         self.open: dict[str, _Clip] = {}
         self.kept = IntermediateReader(job.target, job.intermediates, index)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
-        self.lossy = LossySteps(index.frames, self._lose)
+        self.lossy = LossySteps(index.frames, self._lose, self.clock.lap)
         self.audio = AudioMaker(job.uri, index, source.opened)
         self.unheard = {recipe.key: recipe for recipe in job.pictures if recipe.audio is not None}
         """What audio is still to be made."""

@@ -37,6 +37,7 @@ def survive(server: Server, store: Path, videos: Path, kills: int) -> tuple[int,
     """
     acknowledged, back = 0, list[float]()
     wanted = config(store, videos, epochs=EPOCHS, catalog=server.database())
+    wanted["cache"]["eviction"] = {"trim": False}  # only what is lost may be missing
     with viewcache.open(wanted) as cache:
         truth: Truth = dict(read_all(cache, EPOCHS))
         for number in range(kills):
