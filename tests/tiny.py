@@ -60,10 +60,13 @@ def config(
     sampling: Mapping[str, object] | None = None,
     **dataset: object,
 ) -> dict[str, object]:
-    """One task ``train``: 2 videos a batch, 2 samples of 4 frames with stride 2, 3 epochs, 2 of them a generation."""
+    """One task ``train``: 2 videos a batch, 2 samples of 4 frames with stride 2, 3 epochs, 2 of them a generation.
+
+    Nothing is trimmed, since most tests look at what was read; `tests/scheduling/test_trim.py` is about that.
+    """
+    usual = {"store": str(store), "budget": "50MB", "workers": 1, "epochs_per_generation": 2, "seed": 7}
     return {
-        "cache": {"store": str(store), "budget": "50MB", "workers": 1, "epochs_per_generation": 2, "seed": 7}
-        | dict(cache or {}),
+        "cache": usual | {"eviction": {"trim": False}} | dict(cache or {}),
         "dataset": {
             "tag": "train",
             "video_dataset_path": str(videos),

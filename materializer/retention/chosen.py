@@ -132,8 +132,8 @@ class Settled:
                 built = lasting.copy()
                 built[[*stays, *there]] = False
                 cost_s[video, built] = np.inf
-            if lasting[stays]:  # what ends with its generation is begun anew by each
-                cost_s[video, stays] *= STAYS
+            # What ends with its generation is begun anew by each.
+            cost_s[video, stays] *= np.where(lasting[stays], STAYS, 1.0)
         return replace(options, cost_s=cost_s)
 
 

@@ -248,7 +248,7 @@ def test_closing_does_not_wait_for_headers(
     """Who waits for one gets `Closed`; the next opening reads what is left."""
     asked, given_up = threading.Event(), threading.Event()
 
-    def slow(take: Any, max_pixels: int, *, probe: ProbeMode, workers: int, over: Any) -> Iterator[Any]:
+    def slow(take: Any, max_pixels: int, *, probe: ProbeMode, workers: int, over: Any, keep: Any) -> Iterator[Any]:
         asked.set()
         while not over():
             given_up.wait(0.01)
@@ -272,7 +272,7 @@ def test_what_was_read_before_an_error_is_recorded(
 ) -> None:
     """Too many files are open after the first headers: who waits is told, and those are not read again."""
 
-    def failing(take: Any, max_pixels: int, *, probe: ProbeMode, workers: int, over: Any) -> Iterator[Any]:
+    def failing(take: Any, max_pixels: int, *, probe: ProbeMode, workers: int, over: Any, keep: Any) -> Iterator[Any]:
         (first, *_) = take()
         yield list(scan([first], max_pixels, probe=probe))
         raise Full("too many open files")

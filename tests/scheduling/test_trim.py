@@ -38,7 +38,8 @@ def decoding_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def given(store: Path, videos: Path, **changes: Any) -> dict[str, Any]:
     """A task of four generations; there is room for all of them."""
-    settings = {"budget": 10**8, "epochs_per_generation": K, **changes.pop("cache", {})}
+    usual = {"budget": 10**8, "epochs_per_generation": K, "eviction": {"trim": True}}
+    settings = {**usual, **changes.pop("cache", {})}
     sampling = {"samples_per_video": SAMPLES}
     return config(store, videos, cache=settings, sampling=sampling, epochs=changes.pop("epochs", EPOCHS), **changes)
 
@@ -191,7 +192,8 @@ def test_fixed_clips_stay(tmp_path: Path, videos: Path) -> None:
     """A validation whose clips are the same in every epoch reads each generation's from the first one's."""
     fixed = [single({"resize": {"shape": [24, 24]}})]
     sampling = {"samples_per_video": 1, "frames_per_video": 40, "frame_stride": 1}
-    one = config(tmp_path, videos, cache={"epochs_per_generation": K}, sampling=sampling, epochs=6, augmentation=fixed)
+    trims = {"epochs_per_generation": K, "eviction": {"trim": True}}
+    one = config(tmp_path, videos, cache=trims, sampling=sampling, epochs=6, augmentation=fixed)
     with viewcache.open(one) as cache:
         read(cache, range(1))
         before = made(cache)
