@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -39,7 +38,7 @@ from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
-from viewcache.materializer.retention.ways import How, ToCome
+from viewcache.materializer.retention.ways import How, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.telemetry.observer import Observer
@@ -86,7 +85,7 @@ class Keeper:
         """By generation of the group."""
         self._bulky: Set[str] = frozenset()
         """Videos whose pictures took more than was promised."""
-        self._settled = Settled()
+        self._settled: Mapping[str, Way] = {}
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
@@ -119,8 +118,9 @@ class Keeper:
                 before = self._decided.get(group_generation)
                 if before is None or before.differs(place) or cost.moved(before.cost):
                     begun = time.monotonic()
-                    self._settled = replace(self._settled, later=group_generation < newest)
-                    self._decided[group_generation] = self._decide_or_not(group_generation, mine, place, cost, guard)
+                    settled = Settled(self._settled, later=group_generation < newest)
+                    decided = self._decide_or_not(group_generation, mine, place, cost, settled, guard)
+                    self._decided[group_generation] = decided
                     self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
@@ -174,11 +174,12 @@ class Keeper:
         mine: list[tuple[ActiveGeneration, IndexOf]],
         place: KeptAt,
         cost: CostModel,
+        settled: Settled,
         guard: Callable[[], AbstractContextManager[object]],
     ) -> Decided:
         """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
         try:
-            return self._decide(group_generation, mine, place, cost, guard)
+            return self._decide(group_generation, mine, place, cost, settled, guard)
         except Closed:
             raise
         except Exception:
@@ -196,6 +197,7 @@ class Keeper:
         mine: list[tuple[ActiveGeneration, IndexOf]],
         place: KeptAt,
         cost: CostModel,
+        settled: Settled,
         guard: Callable[[], AbstractContextManager[object]],
     ) -> Decided:
         works = [work for work, _ in mine]
@@ -212,7 +214,7 @@ class Keeper:
         refused = (old.failed if old is not None else frozenset[str]()) | failed & self._bulky
         self._bulky |= failed
         choosing = partial(choose, plans, cost, self._settings, free, before, refused)
-        chosen = choosing(self.lying.find, self._settled, self._bulky, self._has)
+        chosen = choosing(self.lying.find, settled, self._bulky, self._has)
         expected = self.files.decide(group_generation, chosen, plans, works, free)
         if chosen is None:
             self._keep(works, None, free, guard)
@@ -221,8 +223,8 @@ class Keeper:
                     self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
             return Decided(place, cost, failed=refused)
         ways = chosen.way_of()
-        if not self._settled.later:
-            self._settled = Settled({**self._settled.ways, **ways})
+        if not settled.later:
+            self._settled = {**self._settled, **ways}
         kept = {key: old.objects[key] for key, (was,) in before.items() if old is not None and ways.get(key) == was.way}
         objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.

@@ -5,8 +5,8 @@ objects in the store a run is O((u + o) log b), decisions of what is kept apart 
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
@@ -185,7 +185,7 @@ class _Run:
             setting.workers,
             self._at,
         )
-        self._settled = Settled()
+        self._settled: Mapping[str, Way] = {}
         self._decided: dict[int, tuple[Progress, list[SimulatedIntermediate], IntermediateSchedule[Item]]] = {}
         """Generation of the group → what was weighed, and the intermediates that are kept."""
         self._lasting: dict[tuple[int, Way], SimulatedIntermediate] = {}
@@ -299,13 +299,13 @@ class _Run:
             readings = together[generation]
             place = tuple((id(each), each.epochs_read()) for each in readings)
             if generation in fresh or self._decided[generation][0] != place:
-                self._settled = replace(self._settled, later=generation not in fresh and generation < newest)
-                self._decide(generation, readings, place)
+                settled = Settled(self._settled, later=generation not in fresh and generation < newest)
+                self._decide(generation, readings, place, settled)
         decided = (intermediates for _, (*_, intermediates) in sorted(self._decided.items(), key=lambda each: each[0]))
         self._work.state.ahead = [*decided, *ahead]
         self._work.full = False
 
-    def _decide(self, generation: int, readings: list[SimulatedGeneration], place: Progress) -> None:
+    def _decide(self, generation: int, readings: list[SimulatedGeneration], place: Progress, settled: Settled) -> None:
         ready, making = self._store.ready, self._work.state.objects.making
         old = {each.needs.video: each for each in self._decided[generation][1]} if generation in self._decided else {}
         before = {
@@ -316,9 +316,9 @@ class _Run:
         made[[item for item in (*ready, *making) if isinstance(item, int)]] = True
         works = [(each.section, each.from_rank) for each in readings]
         setting = self._setting
-        decision = decide(self._trace, works, made, before, lasting, setting.keep, setting.cost, self._settled)
-        if decision.chosen is not None and not self._settled.later:
-            self._settled = Settled({**self._settled.ways, **decision.chosen.way_of()})
+        decision = decide(self._trace, works, made, before, lasting, setting.keep, setting.cost, settled)
+        if decision.chosen is not None and not settled.later:
+            self._settled = {**self._settled, **decision.chosen.way_of()}
         self._figures.decision = self._figures.decision or decision
         for reading, keeping in zip(readings, decision.sections, strict=True):
             reading.keep(keeping)
