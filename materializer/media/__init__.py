@@ -18,6 +18,7 @@ In the order of work:
 - ``probe``: index a video, and which way of decoding gives the true frames
 - ``decode``: the needed frames, at the fewest packets
 - ``audio``: stretches of an audio track, out of a decode from its beginning
+- ``h264``: the doors to FFmpeg's encoder and decoder of H.264
 - ``lossless``: pictures packed in groups without loss, and unpacked
 - ``loss``: what of its pictures a task may lose
 - ``lossy``: groups of pictures encoded with that loss, and decoded

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.arrays import by_class
+
 __all__ = ["GROUP", "LOSSY", "Loss", "encoding_order"]
 
 GROUP = 8
@@ -29,5 +31,4 @@ def encoding_order(frames: int, stride: int) -> NDArray[np.int32]:
 
     By a stride of two all even frames come first, then all odd ones: a clip needs the groups of one class only.
     """
-    numbers = np.arange(frames, dtype=np.int32)
-    return numbers[np.lexsort((numbers, numbers % stride))]
+    return by_class(np.arange(frames, dtype=np.int32), stride)

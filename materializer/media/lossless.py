@@ -6,10 +6,8 @@ all those before it in its group. What comes out is compared with what went in b
 docs/design/0044 has the measurements.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,12 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Broken, ChunkDamaged
+from viewcache.materializer.media.h264 import (
+    ENCODER,
+    decode_h264,
+    h264_encoder_formats,
+    open_h264_decoder,
+    open_h264_encoder,
+    version_of,
+)
 from viewcache.materializer.media.planes import plane_shapes
 from viewcache.store import CODECS
 
 if TYPE_CHECKING:
     from av import VideoFrame
-    from av.video.codeccontext import VideoCodecContext
     from av.video.plane import VideoPlane
 
 __all__ = [
@@ -39,9 +44,7 @@ __all__ = [
     "available",
     "decoder",
     "encoder",
-    "open_h264_decoder",
     "takes",
-    "version_of",
 ]
 
 Bytes = NDArray[np.uint8]
@@ -54,12 +57,8 @@ H264 = "h264"
 RGB = "rgb"
 """The format of resized pictures, planes of R, G and B; the others are FFmpeg's names."""
 
-ENCODER, DECODER = "libx264", "h264"
-"""FFmpeg's names."""
 _OPTIONS = {"qp": "0", "preset": "ultrafast", "tune": "zerolatency", "forced-idr": "1"}
 """Lossless, a packet at once for each picture, no picture shown before an earlier one."""
-_NEVER = 1 << 20
-"""Pictures between two key frames that the encoder sets by itself: each group begins with one that we ask for."""
 _H264_FORMATS = {
     RGB: "yuv444p",
     "gbrp": "yuv444p",  # decorrelated: three planes are three planes
@@ -70,7 +69,6 @@ _H264_FORMATS = {
 """Format of the pictures → what the encoder is told."""
 _CHANNELS = {RGB: (1, 2, 0), "gbrp": (0, 1, 2)}
 """Where G, B and R lie among the planes."""
-_VERSION = re.compile(rb"x264 - (core \d+(?: r\d+)?)")
 _GREY = 128
 """Added to differences of colours for an encoder that takes them for colours: no difference is grey."""
 
@@ -138,22 +136,6 @@ def available() -> frozenset[str]:
     except Broken:
         return frozenset()
     return frozenset(name for name, told in _H264_FORMATS.items() if told in formats)
-
-
-def h264_encoder_formats() -> frozenset[str]:
-    """What the encoder says that it takes.
-
-    Raises:
-        Broken: there is none.
-    """
-    import av
-
-    try:
-        found = av.Codec(ENCODER, "w").video_formats
-        av.Codec(DECODER, "r")
-    except (ValueError, av.error.FFmpegError) as missing:
-        raise Broken(f"FFmpeg was built without {ENCODER} ({missing}); pictures are kept in other ways") from None
-    return frozenset(each.name for each in found or ())
 
 
 def encoder(codec: str, pictures: Pictures) -> Encoder:
@@ -298,7 +280,7 @@ class H264Encoder:
         self._colours = _Colours(pictures, _GREY)
         self._told = _H264_FORMATS[pictures.pix_fmt]
         self._width, self._height = _coded(self._told, pictures)
-        self._context = open_h264_encoder(self._told, self._width, self._height)
+        self._context = open_h264_encoder(self._told, self._width, self._height, _OPTIONS)
         self._number = 0
         self._version = ENCODER
 
@@ -362,20 +344,10 @@ class H264Decoder:
 
     def group(self, packets: Sequence[Packet]) -> Iterator[Bytes]:
         """See `Decoder`."""
-        import av
-
         for packet in packets:
-            try:
-                frames = self._context.decode(av.Packet(bytes(packet)))
-            except (av.error.FFmpegError, ValueError) as failed:
-                raise ChunkDamaged(f"a packet of {len(packet)} bytes does not give a picture: {failed}") from failed
-            if len(frames) != 1:
-                raise ChunkDamaged(f"a packet of {len(packet)} bytes gives {len(frames)} pictures")
-            yield self._picture(frames[0])
+            yield self._picture(decode_h264(self._context, packet, self._expected))
 
     def _picture(self, frame: "VideoFrame") -> Bytes:
-        if (frame.format.name, frame.width, frame.height) != self._expected or frame.is_corrupt:
-            raise ChunkDamaged(f"a packet gives a picture of {frame.width}x{frame.height} {frame.format.name}")
         planes = [_memory(frame.planes[k])[:rows, :row] for k, (rows, row) in enumerate(self._shapes)]
         if self._colours:
             self._colours.together(planes, self._out)
@@ -385,52 +357,6 @@ class H264Decoder:
             self._out[at : at + plane.size].reshape(plane.shape)[:] = plane
             at += plane.size
         return self._out
-
-
-def open_h264_encoder(told: str, width: int, height: int) -> "VideoCodecContext":
-    """The one door to the encoder. One thread: workers are one to a core.
-
-    Raises:
-        Broken: it cannot be opened.
-    """
-    import av
-    from av.video.codeccontext import VideoCodecContext
-
-    try:
-        context = av.CodecContext.create(ENCODER, "w")
-        assert isinstance(context, VideoCodecContext)
-        context.width, context.height, context.pix_fmt = width, height, told
-        context.time_base, context.thread_count = Fraction(1, 1000), 1
-        context.gop_size, context.max_b_frames, context.options = _NEVER, 0, dict(_OPTIONS)
-        context.open()
-    except (av.error.FFmpegError, ValueError) as failed:
-        raise Broken(f"{ENCODER} does not take {width}x{height} {told}: {failed}") from failed
-    return context
-
-
-def open_h264_decoder() -> "VideoCodecContext":
-    """A decoder that gives each picture as soon as it has its packet; one thread.
-
-    Raises:
-        ChunkDamaged: there is none.
-    """
-    import av
-    from av.video.codeccontext import VideoCodecContext
-
-    try:
-        context = av.CodecContext.create(DECODER, "r")
-        assert isinstance(context, VideoCodecContext)
-        context.thread_count = 1
-        context.flags |= int(av.codec.context.Flags.low_delay)  # no picture is held back for one that comes later
-    except (av.error.FFmpegError, ValueError) as missing:
-        raise ChunkDamaged(f"FFmpeg was built without a decoder of H.264 ({missing})") from missing
-    return context
-
-
-def version_of(packet: bytes) -> str:
-    """The encoder's name and version, which it writes into its first packet."""
-    found = _VERSION.search(packet)
-    return f"{ENCODER} {found[1].decode()}" if found else ENCODER
 
 
 def _memory(plane: "VideoPlane") -> Bytes:

@@ -8,19 +8,21 @@ made again to the bit. The trade-off: an encoder is opened for each group, which
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Broken, ChunkDamaged
+from viewcache.materializer.media.h264 import (
+    DECODER,
+    ENCODER,
+    decode_h264,
+    open_h264_decoder,
+    open_h264_encoder,
+    version_of,
+)
 from viewcache.materializer.media.loss import Loss
-from viewcache.materializer.media.lossless import DECODER, ENCODER, open_h264_decoder, version_of
-
-if TYPE_CHECKING:
-    from av.video.codeccontext import VideoCodecContext
 
 __all__ = ["Group", "LossyDecoder", "encode", "encoder_version", "luma_psnr_db"]
 
@@ -33,7 +35,6 @@ EXACT_DB = 99.0
 
 _OPTIONS = {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "cpu-independent=1"}
 """The cheapest to encode and to decode; the same bits on every kind of CPU."""
-_NEVER = 1 << 20
 _NEAR = 18.0, 46.0
 """At this factor real clips have so many decibels, and about half a decibel more for each less (docs/design/0047)."""
 _LUMA = np.array([0.2126, 0.7152, 0.0722], np.float32)
@@ -72,20 +73,11 @@ class LossyDecoder:
         Raises:
             ChunkDamaged: a packet does not give a picture.
         """
-        import av
-
         from viewcache.materializer.media.pixels import rgb_of  # loads the decoder's libraries
 
         height, width = self._out.shape[1:]
         for packet in packets:
-            try:
-                frames = self._context.decode(av.Packet(bytes(packet)))
-            except (av.error.FFmpegError, ValueError) as failed:
-                raise ChunkDamaged(f"a packet of {len(packet)} bytes does not give a picture: {failed}") from failed
-            found = [(each.format.name, each.width, each.height, each.is_corrupt) for each in frames]
-            if found != [(_FORMAT, width, height, False)]:
-                raise ChunkDamaged(f"a packet of {len(packet)} bytes gives {found}, not a picture of {width}x{height}")
-            rgb_of(frames[0], self._out)
+            rgb_of(decode_h264(self._context, packet, (_FORMAT, width, height)), self._out)
             yield self._out.reshape(-1)
 
 
@@ -152,7 +144,10 @@ def _encode(pictures: Bytes, crf: int) -> Group:
 
     height, width = pictures.shape[2:]
     begun = time.thread_time()
-    context = _open(width, height, crf)
+    try:
+        context = open_h264_encoder(_FORMAT, width, height, _OPTIONS | {"crf": str(crf)})
+    except Broken as missing:
+        raise Broken(f"pictures cannot be encoded with a loss: {missing}; PyAV's own wheels have it") from missing
     packets: list[bytes] = []
     try:
         for number, each in enumerate(pictures):
@@ -172,23 +167,3 @@ def _encode(pictures: Bytes, crf: int) -> Group:
         raise Broken(f"{DECODER} does not decode what {ENCODER} gave: {failed}") from failed
     ended = time.thread_time()
     return Group(packets, out, luma_psnr_db(out, pictures), crf, halfway - begun, ended - halfway)
-
-
-def _open(width: int, height: int, crf: int) -> "VideoCodecContext":
-    import av
-    from av.video.codeccontext import VideoCodecContext
-
-    try:
-        context = av.CodecContext.create(ENCODER, "w")
-        assert isinstance(context, VideoCodecContext)
-        context.width, context.height, context.pix_fmt = width, height, _FORMAT
-        context.time_base, context.thread_count = Fraction(1, 1000), 1
-        context.gop_size, context.max_b_frames = _NEVER, 0
-        context.options = _OPTIONS | {"crf": str(crf)}
-        context.open()
-    except (av.error.FFmpegError, ValueError) as failed:
-        raise Broken(
-            f"pictures with a loss are encoded by FFmpeg's {ENCODER}, which is not there or does not take {width}x"
-            f"{height} {_FORMAT} ({failed}); PyAV's own wheels have it"
-        ) from failed
-    return context

@@ -184,8 +184,7 @@ def rgb_of(frame: "VideoFrame", out: NDArray[np.uint8]) -> None:
     made = _reformatter().reformat(
         frame, None, None, "gbrp", interpolation=_flags("bilinear"), src_colorspace=Colorspace.ITU709, **_FULL
     )
-    for channel, number in enumerate(_RGB_PLANES):
-        out[channel] = _rows(made.planes[number])[: out.shape[1], : out.shape[2]]
+    _copy_rgb(made, out)
 
 
 def _planar(rgb: NDArray[np.uint8]) -> "VideoFrame":
@@ -202,9 +201,14 @@ def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> NDArra
     except (av.error.FFmpegError, ValueError) as bad:
         raise BadVideo(f"a {frame.width}x{frame.height} {frame.format.name} frame cannot be converted ({bad})") from bad
     out = np.empty((3, height, width), np.uint8)
-    for channel, number in enumerate(_RGB_PLANES):
-        out[channel] = _rows(made.planes[number])[:height, :width]
+    _copy_rgb(made, out)
     return out
+
+
+def _copy_rgb(frame: "VideoFrame", out: NDArray[np.uint8]) -> None:
+    """The planes of a gbrp frame into (3, H, W)."""
+    for channel, number in enumerate(_RGB_PLANES):
+        out[channel] = _rows(frame.planes[number])[: out.shape[1], : out.shape[2]]
 
 
 def planes_of(frame: "VideoFrame") -> NDArray[np.uint8]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
+from viewcache.materializer.arrays import by_class
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
@@ -67,7 +68,7 @@ def picture_order(frames: NDArray[np.int32], stride: int) -> NDArray[np.int32]:
         frames: sorted and unique.
         stride: of the clips that are made from them.
     """
-    return frames[np.lexsort((frames, frames % max(1, stride)))]
+    return by_class(frames, stride)
 
 
 def intermediate_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:

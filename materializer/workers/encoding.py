@@ -5,6 +5,7 @@ and those that are not whole. The trade-off: every group is unpacked again at on
 reading it once will cost; where that or the encoder fails, the object is stored as pixels instead.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,12 @@ class Packed:
         """What ``zarr.json`` will say."""
         recipe = self.recipe
         return ArrayMeta(recipe.shape, recipe.chunk_shape, recipe.codec, attributes | self.about, width=self.width)
+
+    def fits(self, attributes: dict[str, object]) -> bool:
+        """Whether groups take no more than was promised, nor than pixels: those of noise, or of stamps, may."""
+        recipe = self.recipe
+        bound = bound_bytes(self.meta(attributes), recipe.key)
+        return self.width <= math.prod(recipe.chunk_shape) and bound <= recipe.bound
 
 
 def pictures_of(shape: Sequence[int], index: VideoIndex, *, native: bool) -> Pictures:
@@ -104,10 +111,7 @@ class Encoding:
         """
         if self._raw is None:
             packed = self._packed()
-            meta = packed.meta(attributes)
-            # Groups of pure noise, or of pictures like stamps, may take more than pixels.
-            fits = packed.width <= self._rows * self._size and bound_bytes(meta, self._recipe.key) <= self._recipe.bound
-            if fits:
+            if packed.fits(attributes):
                 return packed
             self._unpack_all()
         assert self._raw is not None  # since `_unpack_all`

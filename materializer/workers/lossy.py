@@ -18,7 +18,7 @@ from viewcache.materializer.ops.lossy import LOSSY_OP, loss_of, stride_of
 from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.encoding import Packed, as_pixels
-from viewcache.store import bound_bytes, join_packets
+from viewcache.store import join_packets
 from viewcache.store.codec_trial import Trial
 
 __all__ = ["LossyEncoding", "LossySteps", "lossy_step"]
@@ -255,11 +255,7 @@ class LossyEncoding:
             "steps": ["RGB to YUV 4:4:4 by BT.709, full range", "H.264"],
         }
         packed = Packed(self._recipe, list(parts), max(part.size for part in parts), {"encoded": about})
-        size = int(np.prod(self._recipe.shape[1:]))
-        if (
-            packed.width <= GROUP * size
-            and bound_bytes(packed.meta(attributes), self._recipe.key) <= self._recipe.bound
-        ):
+        if packed.fits(attributes):
             return packed
         return as_pixels(self._recipe, np.concatenate([group.pictures for group in groups]))
 

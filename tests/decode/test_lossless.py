@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from viewcache.errors import Broken, ChunkDamaged
-from viewcache.materializer.media import lossless
+from viewcache.materializer.media import h264, lossless
 from viewcache.materializer.media.lossless import DELTAS, H264, RGB, Pictures, decoder, encoder, takes
 from viewcache.materializer.media.planes import plane_shapes
 
@@ -120,7 +120,7 @@ def test_what_has_no_planes_is_not_taken(pix_fmt: str) -> None:
 
 def test_without_the_encoder_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """An FFmpeg without libx264 takes no format; differences need none."""
-    monkeypatch.setattr(lossless, "ENCODER", "no_such_encoder")
+    monkeypatch.setattr(h264, "ENCODER", "no_such_encoder")
     lossless.available.cache_clear()
     try:
         assert not lossless.available()

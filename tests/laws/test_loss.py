@@ -286,9 +286,9 @@ def _spoil(path: Path, packet: int) -> None:
 
 def test_the_encoder_is_missing(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said when the configuration is read, with what to do."""
-    from viewcache.materializer.media import lossy
+    from viewcache.materializer.media import h264
 
-    monkeypatch.setattr(lossy, "ENCODER", "nosuchencoder")
+    monkeypatch.setattr(h264, "ENCODER", "nosuchencoder")
     encoder_version.cache_clear()
     try:
         with pytest.raises(ConfigError, match=r"nosuchencoder.*PyAV's own wheels") as refused:
