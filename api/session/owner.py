@@ -364,9 +364,9 @@ class Owner:
                 cache = self.config.cache
                 pool = start_pool(cache, self.observer)
                 target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE)
-                most, cost = job_bytes(cache.memory_bytes, cache.worker_count), self.keeper.cost
-                reserve, near_of, memory = self._reserve(), self.keeper.files.near_of, cache.memory_bytes
-                settings = DispatcherSettings(target, self._codecs, most, reserve, memory, cost, near_of)
+                most, reserve = job_bytes(cache.memory_bytes, cache.worker_count), self._reserve()
+                known = self.keeper.cost, self.keeper.files.near_of, self.keeper.densities.note
+                settings = DispatcherSettings(target, self._codecs, most, reserve, cache.memory_bytes, *known)
                 watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
                 moves, on_bad, found = self._moves, self._on_bad, self._on_scanned
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)

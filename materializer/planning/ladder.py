@@ -33,6 +33,8 @@ class Rung:
     """Bytes that one raw byte takes."""
     lead: float = 0.0
     """Pictures that must be unpacked before the first that is wanted, on average."""
+    margin: float = 1.6
+    """So many times these bytes are promised."""
 
     @property
     def promised(self) -> float:
@@ -40,7 +42,7 @@ class Rung:
 
         Other objects are promised what they take as pixels.
         """
-        return min(1.0, 1.6 * self.packed + 0.02) if self.lead else 1.0
+        return min(1.0, self.margin * self.packed + 0.02) if self.lead else 1.0
 
 
 GUESSED: Mapping[str, Rung] = MappingProxyType(

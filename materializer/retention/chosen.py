@@ -15,6 +15,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.choice import RULES, Options, WayChoice
+from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
@@ -251,7 +252,7 @@ def choose(
     refused: Set[str] = frozenset(),
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     settled: Settled = _UNSETTLED,
-    bulky: Set[str] = frozenset(),
+    densities: Densities | None = None,
     has: Callable[[str], bool] = lambda _: False,
     *,
     tells: bool = False,
@@ -267,7 +268,7 @@ def choose(
         refused: videos of which no intermediate can be made.
         lying: tells which of what lasts lies in the store, see `weigh`.
         settled: what was chosen for other generations.
-        bulky: videos of which less was promised than they took.
+        densities: what packed pictures of each video took.
         has: whether an object lies in the store, by its content key.
         tells: say what it costs too where every clip is kept, as long as epochs come behind.
     """
@@ -289,7 +290,7 @@ def choose(
         lying=lying,
         part_bytes=parts,
         whole_bytes=settings.whole_bytes,
-        bulky=bulky,
+        densities=densities,
     )
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):

@@ -8,7 +8,7 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import MappingProxyType
@@ -34,6 +34,7 @@ from viewcache.materializer.retention.chosen import (
     to_come,
 )
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
+from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lying import Lying
@@ -49,6 +50,9 @@ _log = logging.getLogger("viewcache")
 
 SEVERAL = 4
 """So many tasks may well share a budget."""
+
+TRIES = 3
+"""An intermediate of a video that could not be made so often is not tried again in its generation."""
 
 
 class Keeper:
@@ -83,8 +87,8 @@ class Keeper:
         self._deciding = threading.Lock()
         self._decided: dict[int, Decided] = {}
         """By generation of the group."""
-        self._bulky: Set[str] = frozenset()
-        """Videos whose pictures took more than was promised."""
+        self.densities = Densities()
+        """What packed pictures of each video took."""
         self._settled: Mapping[str, Way] = {}
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
@@ -209,12 +213,12 @@ class Keeper:
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
         before = {key: (was,) for key, was in old.before(self._has).items()} if old is not None else {}
-        # What failed once is promised more; what fails again is not tried any more.
+        # What fails is promised more; what goes on failing is not tried any more.
         failed = old.just_failed() if old is not None else frozenset[str]()
-        refused = (old.failed if old is not None else frozenset[str]()) | failed & self._bulky
-        self._bulky |= failed
+        refused = old.failed if old is not None else frozenset[str]()
+        refused |= {video for video in failed if self.densities.failed(video) >= TRIES}
         choosing = partial(choose, plans, cost, self._settings, free, before, refused)
-        chosen = choosing(self.lying.find, settled, self._bulky, self._has)
+        chosen = choosing(self.lying.find, settled, self.densities, self._has)
         expected = self.files.decide(group_generation, chosen, plans, works, free)
         if chosen is None:
             self._keep(works, None, free, guard)

@@ -5,7 +5,7 @@ videos have several, one behind the other: a worker holds one while it makes it,
 before it is known how well they pack.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
@@ -17,6 +17,7 @@ from viewcache.materializer.ops.lossy import stride_of
 from viewcache.materializer.planning.ladder import GUESSED, Ladder
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
+from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.retention.needs import VideoRows
@@ -46,7 +47,7 @@ class Lasting:
         videos: Mapping[str, tuple[int, int]],
         part_bytes: int,
         ladder: Ladder,
-        bulky: Set[str] = frozenset(),
+        densities: Densities,
     ) -> None:
         """Look at the videos' items.
 
@@ -57,7 +58,7 @@ class Lasting:
             videos: content key → the number of a plan that has the video, and the video's row in it.
             part_bytes: most bytes that are promised to one object.
             ladder: what packing does.
-            bulky: videos whose pictures took more than was promised; they are promised what they take as pixels.
+            densities: what packed pictures of each video took.
         """
         place = {key: k for k, key in enumerate(videos)}
         self.reach = Reach([each.plan for each in plans], place)
@@ -66,7 +67,7 @@ class Lasting:
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
-        self._part_bytes, self._ladder, self._bulky = part_bytes, ladder, bulky
+        self._part_bytes, self._ladder, self._densities = part_bytes, ladder, densities
         strides = (each.plan.task.sampling for each in plans)
         self._stride = gcd(*(1 if sampling.by_time else sampling.frame_stride for sampling in strides))
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
@@ -105,7 +106,8 @@ class Lasting:
             one = intermediate_recipe(key, how, frames[:1], index)
             picture = int(np.prod(one.shape))
             size = part_pictures(picture, part_of(codec, self._part_bytes))
-            promised = 1.0 if key in self._bulky else self._ladder.rung(codec, picture).promised
+            density = self._densities.of(key, codec, self._ladder, picture)
+            promised = density.of(self._ladder.rung(codec, picture)).promised
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
             ordered = (part if codec == LOSSY else picture_order(part, self._stride) for part in parts)
             made = (intermediate_recipe(key, how, part, index, codec) for part in ordered)

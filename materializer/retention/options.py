@@ -5,8 +5,9 @@ frames after their resize, from which those clips are made shortly before they a
 generation, or all that clips can ever have: these pay over all epochs to come. Numbers are arrays over videos.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -21,6 +22,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.choice import Options
+from viewcache.materializer.retention.density import Densities, Density
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, part_of, part_pictures
 from viewcache.materializer.retention.needs import ClipCounts, Decode, NeededFrames, Rows, VideoRows
@@ -64,8 +66,8 @@ class Limits:
     part_bytes: int
     whole_bytes: int
     """As for `weigh`."""
-    bulky: NDArray[np.bool_]
-    """(V,) of the videos."""
+    density: Callable[[int, str, int], Density]
+    """Tells how densely a codec packs pictures, by the place of the video and the bytes of a picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def weigh(
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     part_bytes: int = 0,
     whole_bytes: int = 1 << 62,
-    bulky: Set[str] = frozenset(),
+    densities: Densities | None = None,
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -121,7 +123,7 @@ def weigh(
         lying: tells which of what lasts lies in the store already, in the same way.
         part_bytes: most bytes that are promised to an object of what lasts behind its generation; 0 = nothing does.
         whole_bytes: the same for all of it of one video.
-        bulky: videos of which less was promised than they took.
+        densities: what packed pictures of each video took; None = of none is anything known.
     """
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
@@ -136,7 +138,8 @@ def weigh(
     place = {name: k for k, name in enumerate(names)}
     uses = [VideoRows(each, place) for each in plans]
     fresh = [VideoRows(each.anew(), place) for each in plans] if later else []
-    lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, bulky) if lasts else None
+    densities = densities or Densities()
+    lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, densities) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
     found, once, later_s = [], [], []
@@ -146,7 +149,8 @@ def weigh(
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
-        limits = Limits(most_bytes, part_bytes, whole_bytes, np.array([name in bulky for name in block]))
+        density = partial(densities.of_some, block, cost.ladder)
+        limits = Limits(most_bytes, part_bytes, whole_bytes, density)
         weighing = _Block(kinds, rows_of, sources, cost, limits, reached)
         columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
         once.append(weighing.once)
@@ -190,7 +194,7 @@ class _Block:
     ) -> None:
         """Take the rows of the plans of each kind; ``reach`` has how many frames clips of each video can have."""
         self._reach, self._part_bytes, self._whole_bytes = reach, limits.part_bytes, limits.whole_bytes
-        self._bulky, self._most_bytes = limits.bulky, limits.most_bytes
+        self._density, self._most_bytes = limits.density, limits.most_bytes
         self._kinds, self._rows, self._sources = kinds, rows, sources
         self._cost, self._count = cost, len(sources.frames)
         self._most_frames = int(sources.frames.max()) + 1
@@ -377,8 +381,10 @@ class _Block:
         offered = np.isfinite(each) & (each > 0) & (each * LEAST_PICTURES <= self._most_bytes) & (needed.frames > 0)
         picture = np.where(offered, each, 0)
         known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
-        rungs = [known[size] for size in picture.tolist()]
-        promised = np.where(self._bulky, 1.0, [rung.promised for rung in rungs])
+        rungs = [
+            self._density(video, way.codec, int(size)).of(known[size]) for video, size in enumerate(picture.tolist())
+        ]
+        promised = np.array([rung.promised for rung in rungs])
         offered &= picture * reach * promised <= self._whole_bytes  # else it is decoded for each few objects again
         pack_s, unpack_s, packed, lead = (
             np.array([getattr(rung, name) for rung in rungs]) for name in ("pack_s", "unpack_s", "packed", "lead")

@@ -14,6 +14,7 @@ from viewcache.materializer.scheduling.work import edges_of
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.workers.job import Target
 from viewcache.materializer.workers.pool import Held
+from viewcache.store.codec_trial import Trial
 
 __all__ = ["Chooser", "DispatcherSettings"]
 
@@ -36,6 +37,8 @@ class DispatcherSettings:
     """Says what work costs, as far as it was measured."""
     near_of: Callable[[str], KeptFile | None] = lambda _: None
     """Tells the copy of a video's file, by the video's content key; None if none is kept."""
+    tried: Callable[[str, Sequence[Trial]], None] = lambda *_: None
+    """Told how well pictures of a video were packed, with its content key."""
 
 
 class Chooser:

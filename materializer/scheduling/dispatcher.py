@@ -104,7 +104,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         """Of these, how often a policy has answered, which changes nothing in what it would answer now."""
         self._tier_moves = moves
         """Objects on their way between tiers; None where nothing moves them."""
-        self.tally = Tally()
+        self.tally = Tally(settings.tried)
         """What workers have done."""
 
     # What readers call ---------------------------------------------------------------------------------------------

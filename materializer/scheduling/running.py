@@ -23,6 +23,7 @@ from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
 from viewcache.materializer.workers.job import Job, Made, Near, Report, Target
 from viewcache.store import LocalTier, Reservation, Written, find_written
+from viewcache.store.codec_trial import Trial
 from viewcache.store.passing import Passage
 from viewcache.store.tier import LOCAL
 
@@ -114,8 +115,9 @@ def _fetched(frames: Mapping[str, int]) -> list[IoSampleRow]:
 class Tally:
     """What workers have done since the start."""
 
-    def __init__(self) -> None:
-        """Nothing yet."""
+    def __init__(self, tried: Callable[[str, Sequence[Trial]], None] = lambda *_: None) -> None:
+        """Nothing yet; ``tried`` is told how well pictures of a video were packed, with its content key."""
+        self._tried = tried
         self.failure = ""
         """Why the last job failed as a whole (the disk is full, say); empty when it did not."""
         self.busy: Counter[str] = Counter()
@@ -150,6 +152,7 @@ class Tally:
         self.busy.update(report.seconds)
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
+        self._tried(running.job.video_key, report.trials)
         trials = [*trial_rows(report.trials), *_fetched(report.frames)]
         loads = running.job.loads
         ledger.add_samples(dict(running.seconds), report.frames, running.made, loads, trials, running.passed)

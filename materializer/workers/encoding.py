@@ -80,6 +80,7 @@ class Encoding:
         self._raw: Bytes | None = None
         """All pictures, once it is clear that they are not packed."""
         self._pack_s = self._unpack_s = 0.0
+        self._trials: tuple[Trial, ...] = ()
         self.failure = ""
         """Why the encoder was given up."""
         try:
@@ -111,6 +112,7 @@ class Encoding:
         """
         if self._raw is None:
             packed = self._packed()
+            self._trials = (self._trial(),)
             if packed.fits(attributes):
                 return packed
             self._unpack_all()
@@ -118,12 +120,13 @@ class Encoding:
         return as_pixels(self._recipe, self._raw)
 
     def measured(self) -> tuple[Trial, ...]:
-        """What packing it and checking that cost, and unpacking it; empty where it was given up."""
-        if self._raw is not None:
-            return ()
+        """What packing all of it and checking that took, whether or not it fits; empty where it was given up."""
+        return self._trials
+
+    def _trial(self) -> Trial:
         packed = sum(len(packet) for packets in self._groups.values() for packet in packets)
         raw = self._recipe.shape[0] * self._size
-        return (Trial(self._recipe.codec, self._size, raw, packed, self._pack_s + self._unpack_s, self._unpack_s),)
+        return Trial(self._recipe.codec, self._size, raw, packed, self._pack_s + self._unpack_s, self._unpack_s)
 
     def _pack(self, group: int, array: Bytes) -> None:
         try:

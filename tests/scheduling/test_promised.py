@@ -24,14 +24,14 @@ def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
 
 
-def videos_of(folder: Path, noise: bool) -> Path:
-    """Three videos of which all pictures together take 2 MB as pixels after the resize."""
+def videos_of(folder: Path, noise: int) -> Path:
+    """Three videos of which all pictures together take 2 MB as pixels after the resize, with so many bits of noise."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:48, :64]
     for number in range(3):
         soft = [np.stack([x * 3 + k, y * 4 + number * 9, x + y + 2 * k], 2).astype(np.uint8) for k in range(160)]
-        source = [rng.integers(0, 256, (48, 64, 3), np.uint8) for _ in soft] if noise else soft
+        source = [each ^ rng.integers(0, 1 << noise, each.shape, np.uint8) for each in soft]
         options = {"qp": "0", "preset": "ultrafast"}  # no noise of an encoder
         encode(folder / f"v{number}.mp4", frames=160, size=(64, 48), gop=16, source=source, options=options)
     return folder
@@ -72,7 +72,7 @@ def expected(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
         return videos, pixels(cache)
 
 
-@pytest.mark.parametrize("expected", [False], indirect=True)
+@pytest.mark.parametrize("expected", [0], indirect=True)
 def test_a_budget_below_all_pixels(tmp_path: Path, expected: Any) -> None:
     """Half of the budget cannot hold a video's pixels, and holds its packed pictures: they last."""
     videos, batches = expected
@@ -83,13 +83,23 @@ def test_a_budget_below_all_pixels(tmp_path: Path, expected: Any) -> None:
         assert len(seen) >= 2
 
 
-@pytest.mark.parametrize("expected", [True], indirect=True)
+@pytest.mark.parametrize("expected", [8], indirect=True)
 @pytest.mark.parametrize("budget", [900_000, 4_000_000])
 def test_pictures_that_do_not_pack(tmp_path: Path, expected: Any, budget: int) -> None:
     """Noise takes more than was promised: nothing is written beyond that, and every batch is as it should be."""
     videos, batches = expected
     with opened(tmp_path / "s", videos, budget) as cache:
         assert same(read_all(cache), batches)
+
+
+@pytest.mark.parametrize("expected", [1], indirect=True)
+def test_pictures_that_pack_worse_than_others(tmp_path: Path, expected: Any) -> None:
+    """They take more than was promised at first, and less than as pixels: so much is promised then, and they last."""
+    videos, batches = expected
+    with opened(tmp_path / "s", videos, 1_000_000) as cache:
+        seen: list[Any] = []
+        assert same(read_all(cache, seen), batches)
+        assert seen
 
 
 def test_parts_by_codec() -> None:

@@ -1,0 +1,107 @@
+"""How many bytes the packed pictures of one video take, beside what the ladder says of all videos of a cache.
+
+A cartoon packs into a third of what grass and water take. What a video's own pictures took when some of them were
+packed, for whatever object, says more of the others than any mean: a choice by the mean alone promises some videos too
+little, so that what was encoded for them has no room, and values others wrongly.
+"""
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from viewcache.materializer.media.loss import LOSSY
+from viewcache.materializer.planning.ladder import Ladder, Rung
+from viewcache.store.codec import ENCODED
+from viewcache.store.codec_trial import Trial
+
+__all__ = ["Densities", "Density"]
+
+SPREAD = 1.15
+"""The next object may take so many times what the largest one took."""
+
+PIXELS_AFTER = 2
+"""When so many objects of a video could not be made, it is promised what its pictures take as pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Density:
+    """Of one video's pictures, relative to what a rung says."""
+
+    mean: float = 1.0
+    """Bytes of all pictures that were packed."""
+    most: float = 1.0
+    """Of the object whose pictures took the most."""
+    failures: int = 0
+    """How often an object of the video could not be made."""
+
+    def of(self, rung: Rung) -> Rung:
+        """The same rung for pictures of this video; only groups of pictures are packed by what is in them."""
+        if not rung.lead:
+            return rung
+        packed, margin = min(1.0, rung.packed * self.mean), max(rung.margin, SPREAD * self.most / self.mean)
+        return replace(rung, packed=packed, margin=margin if self.failures < PIXELS_AFTER else 1 / packed)
+
+
+USUAL = Density()
+"""Of a video of which nothing is known."""
+
+
+@dataclass(slots=True)
+class _Packed:
+    """Pictures of one size of a video, as one codec packed them."""
+
+    raw_bytes: int = 0
+    packed_bytes: int = 0
+    most: float = 0.0
+    """Packed bytes of one raw byte, of the object that took the most."""
+
+
+class Densities:
+    """What was seen of each video since the cache was opened. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Nothing was packed yet."""
+        self._lock = threading.Lock()
+        self._packed: defaultdict[str, dict[tuple[str, int], _Packed]] = defaultdict(dict)
+        self._failures: Counter[str] = Counter()
+
+    def note(self, video: str, trials: Iterable[Trial]) -> None:
+        """Take in what packing some of a video's pictures took; ``video`` is its content key."""
+        for each in trials:
+            if each.codec in ENCODED and each.raw_bytes:
+                with self._lock:
+                    packed = self._packed[video].setdefault((each.codec, each.chunk_bytes), _Packed())
+                    packed.raw_bytes += each.raw_bytes
+                    packed.packed_bytes += each.packed_bytes
+                    packed.most = max(packed.most, each.packed_bytes / each.raw_bytes)
+
+    def failed(self, video: str) -> int:
+        """Take note that an object of a video could not be made; how often that was so."""
+        with self._lock:
+            self._failures[video] += 1
+            return self._failures[video]
+
+    def of_some(self, videos: Sequence[str], ladder: Ladder, place: int, codec: str, picture_bytes: int) -> Density:
+        """The same of one of some videos, by its place among them."""
+        return self.of(videos[place], codec, ladder, picture_bytes)
+
+    def of(self, video: str, codec: str, ladder: Ladder, picture_bytes: int) -> Density:
+        """How densely a codec packs a video's pictures of a size.
+
+        Where it has packed none of these, other codecs count, and where nothing has, pictures of other sizes do.
+        """
+        with self._lock:
+            if video not in self._packed and video not in self._failures:
+                return USUAL
+            known = {
+                at: each for at, each in self._packed.get(video, {}).items() if (at[0] == LOSSY) == (codec == LOSSY)
+            }
+            alike = {at: each for at, each in known.items() if at[1] == picture_bytes} or known
+            mine = {at: each for at, each in alike.items() if at[0] == codec} or alike
+            seen = [(each, ladder.rung(name, size).packed) for (name, size), each in mine.items()]
+            expected = sum(each.raw_bytes * packed for each, packed in seen)
+            if not expected:
+                return replace(USUAL, failures=self._failures[video])
+            mean = sum(each.packed_bytes for each, _ in seen) / expected
+            return Density(mean, max(each.most / packed for each, packed in seen), self._failures[video])

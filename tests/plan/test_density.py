@@ -1,0 +1,65 @@
+"""What a video's own pictures took when they were packed says what others of it will take."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from viewcache.materializer.media.loss import LOSSY
+from viewcache.materializer.planning.ladder import GUESSED, Ladder
+from viewcache.materializer.retention.density import PIXELS_AFTER, Densities
+from viewcache.store.codec_trial import Trial
+
+LADDER = Ladder()
+PICTURE = 300_000
+PACKED = [name for name, rung in GUESSED.items() if rung.lead and name != LOSSY]
+
+
+def trial(codec: str, share: float, raw: int = 16 * PICTURE, picture: int = PICTURE) -> Trial:
+    """So much was left of some pictures."""
+    return Trial(codec, picture, raw, round(raw * share), 0.0, 0.0)
+
+
+def seen(*trials: Trial) -> Densities:
+    """Of one video."""
+    densities = Densities()
+    densities.note("v", trials)
+    return densities
+
+
+@given(st.sampled_from(PACKED), st.lists(st.floats(0.001, 1.0), min_size=1, max_size=5))
+def test_what_was_packed(codec: str, shares: list[float]) -> None:
+    """The mean is expected of the rest, and no object that was seen took more than is promised."""
+    rung = seen(*(trial(codec, each) for each in shares)).of("v", codec, LADDER, PICTURE).of(GUESSED[codec])
+    assert abs(rung.packed - sum(shares) / len(shares)) < 1e-5
+    assert rung.promised >= min(1.0, max(shares)) - 1e-5
+
+
+@given(st.sampled_from(PACKED), st.sampled_from(PACKED), st.floats(0.1, 4.0))
+def test_other_codecs(codec: str, other: str, times: float) -> None:
+    """A codec that has packed nothing of a video is expected to do as much worse than usual as others do."""
+    assume(codec != other)
+    share = min(1.0, GUESSED[codec].packed * times)
+    densities = seen(trial(codec, share))
+    rung = densities.of("v", other, LADDER, PICTURE).of(GUESSED[other])
+    assert abs(rung.packed - min(1.0, GUESSED[other].packed * share / GUESSED[codec].packed)) < 1e-4
+    densities.note("v", [trial(other, 0.5)])
+    assert abs(densities.of("v", other, LADDER, PICTURE).of(GUESSED[other]).packed - 0.5) < 1e-4
+
+
+def test_what_says_nothing() -> None:
+    """Of other videos, of what is packed otherwise, of what loses something, and of other sizes where there are any."""
+    assert seen(trial("h264", 0.9)).of("w", "h264", LADDER, PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
+    for codec in ("raw", "lz4", "zstd1"):
+        assert seen(trial(codec, 0.9)).of("v", codec, LADDER, PICTURE).of(GUESSED[codec]) == GUESSED[codec]
+    assert seen(trial(LOSSY, 0.9)).of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
+    sizes = seen(trial("h264", 0.9, picture=10), trial("h264", 0.3))
+    assert abs(sizes.of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]).packed - 0.3) < 1e-4
+    assert abs(sizes.of("v", "h264", LADDER, 10).of(GUESSED["h264"]).packed - 0.9) < 1e-4
+
+
+def test_what_goes_on_failing_is_promised_pixels() -> None:
+    """Whatever the reason is that it fails, room for pixels is enough for every object."""
+    densities = seen(trial("h264", 0.2))
+    assert [densities.failed("v") for _ in range(PIXELS_AFTER)] == list(range(1, PIXELS_AFTER + 1))
+    assert densities.of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]).promised == 1.0
+    assert densities.failed("never packed") == 1
+    assert densities.of("never packed", "h264", LADDER, PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
