@@ -47,7 +47,7 @@ from viewcache.store.opening import open_tier
 from viewcache.store.reader import read_into, read_slots, scan_object, verify_object
 from viewcache.store.remote import RemoteTier
 from viewcache.store.shard_reader import FoundObject, Stored
-from viewcache.store.shard_writer import Written, bound_bytes
+from viewcache.store.shard_writer import Written, bound_bytes, groups_bound
 from viewcache.store.tier import Tier, copy_object
 from viewcache.store.writer import ObjectWriter, find_written, write_object
 
@@ -76,6 +76,7 @@ __all__ = [
     "codec",
     "copy_object",
     "find_written",
+    "groups_bound",
     "join_packets",
     "open_tier",
     "physical_of",

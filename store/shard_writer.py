@@ -32,6 +32,7 @@ __all__ = [
     "ShardWriter",
     "Written",
     "bound_bytes",
+    "groups_bound",
     "inner_chunks",
     "packed_shard",
     "shard_bound",
@@ -43,6 +44,10 @@ Bytes = NDArray[np.uint8]
 Blob = bytes  # the type's own name is a field's below
 
 _GAP = bytes(aligned(1))
+
+PADDING_BOUND = 4096
+"""Most bytes that the zeros behind a group take once zstd has packed it. A block of zeros takes four; one of 128 KiB with
+some is stored as it is only if less than a sixty-fourth of it would be gained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,15 @@ def bound_bytes(meta: ArrayMeta, key: str) -> int:
     """The most bytes that writing this object takes in any tier at any time: what to reserve before it."""
     metadata = len(dump_metadata(meta, key, 0)) + remote_entries_bytes(meta.chunks)
     return shard_bound(meta) + metadata + OBJECT_BOUND
+
+
+def groups_bound(meta: ArrayMeta, key: str, sizes: Iterable[int]) -> int:
+    """The same for groups of encoded pictures of known sizes in bytes: the longest says little of the others."""
+    bound, most = codec(meta.codec).bound, 0
+    for size in sizes:
+        padded = min(bound(size) + PADDING_BOUND, bound(meta.chunk_bytes))
+        most += aligned(padded + CRC_BYTES)
+    return bound_bytes(meta, key) - shard_bound(meta) + most + index_size(meta.chunks)
 
 
 def shard_bound(meta: ArrayMeta) -> int:

@@ -89,6 +89,8 @@ class Keeper:
         """By generation of the group."""
         self.densities = Densities()
         """What packed pictures of each video took."""
+        self._failed: set[str] = set()
+        """What could not be made since it was decided last."""
         self._settled: Mapping[str, Way] = {}
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
@@ -116,7 +118,7 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest = max(together, default=0)
+            newest, self._failed = max(together, default=0), set()
             for group_generation, mine in sorted(together.items(), reverse=True):
                 place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 before = self._decided.get(group_generation)
@@ -239,7 +241,7 @@ class Keeper:
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.recipe.key for each in lasting}
-        intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names)
+        intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names, self._failed)
         intermediates.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
         others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}

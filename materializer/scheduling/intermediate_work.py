@@ -30,6 +30,7 @@ class IntermediateSchedule(Work[Key]):
         needs: Sequence[Callable[[Hashable], float | None]],
         free_bytes: int,
         lasting: Set[Key] = frozenset(),
+        failed: set[Key] | None = None,
     ) -> None:
         """Take the objects, soonest needed first.
 
@@ -39,8 +40,10 @@ class IntermediateSchedule(Work[Key]):
             needs: each says in how many seconds a video's clips that are not kept are needed next.
             free_bytes: room that is left for those clips.
             lasting: which of the objects are of use in later generations too.
+            failed: what could not be made, for this generation or, where they share the set, another one.
         """
         self._lasting = lasting
+        self._failed = set[Key]() if failed is None else failed
         self.group_generation = group_generation
         self._objects = objects
         self._needs = needs
@@ -83,6 +86,8 @@ class IntermediateSchedule(Work[Key]):
     def set_state(self, row: int, state: RowState) -> None:
         """Note how far a row is."""
         self._states[row] = state
+        if state == RowState.FAILED:
+            self._failed.add(self.key(row))
         if state == RowState.PLANNED:
             self._cursor = min(self._cursor, row)
 
@@ -99,17 +104,19 @@ class IntermediateSchedule(Work[Key]):
     def next_planned(self) -> int | None:
         """The first row that is not made and that a clip to come is made from."""
         while self._cursor < len(self._states):
-            planned = self._states[self._cursor] == RowState.PLANNED
-            if planned and self._due_in_s(self.video(self._cursor)) is not None:
+            if self._is_open(self._cursor) and self._due_in_s(self.video(self._cursor)) is not None:
                 return self._cursor
             self._cursor += 1  # what is not needed now never is again: readers go forward
         return None
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """Rows of one video that are worth making while it is being decoded."""
-        rows = [row for row in self._of_video.get(video, ()) if self._states[row] == RowState.PLANNED]
+        rows = [row for row in self._of_video.get(video, ()) if self._is_open(row)]
         due = self._due_in_s(video) if rows else None
         return [] if due is None else [(due, row, False) for row in rows]
+
+    def _is_open(self, row: int) -> bool:
+        return self._states[row] == RowState.PLANNED and self.key(row) not in self._failed
 
     def due_in_s(self, row: int) -> float:
         """Seconds until the first clip that is made from a row's object is needed."""
@@ -136,6 +143,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         free_bytes: int,
         usable: Mapping[str, Sequence[IntermediateObject]],
         lasting: Set[str] = frozenset(),
+        failed: set[str] | None = None,
     ) -> None:
         """Take the objects, soonest needed first, see `IntermediateSchedule`.
 
@@ -147,9 +155,10 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
             free_bytes: room that is left for those clips.
             usable: what may be there already to make an object from.
             lasting: keys of the objects that are of use in later generations too.
+            failed: keys of those that could not be made for any generation.
         """
         named = [(each.recipe.key, each.video, each.recipe.bound) for each in objects]
-        super().__init__(group_generation, named, needs, free_bytes, lasting)
+        super().__init__(group_generation, named, needs, free_bytes, lasting, failed)
         self._intermediates = objects
         self._sources = sources
         self._usable = usable
@@ -189,7 +198,7 @@ class FileWork(IntermediateWork):
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """The file of a video, as long as it is not there."""
-        rows = [row for row in self._of_video.get(video, ()) if self._states[row] == RowState.PLANNED]
+        rows = [row for row in self._of_video.get(video, ()) if self._is_open(row)]
         return [(self._due_in_s(video) or 0.0, row, False) for row in rows]
 
     def held(self, row: int) -> int:

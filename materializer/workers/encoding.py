@@ -18,7 +18,7 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.lossless import RGB, Pictures, decoder, encoder, takes
 from viewcache.materializer.planning.recipe import GROUP, Recipe
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.store import ArrayMeta, bound_bytes, join_packets
+from viewcache.store import ArrayMeta, groups_bound, join_packets
 from viewcache.store.codec import ENCODED
 from viewcache.store.codec_trial import Trial
 
@@ -51,7 +51,7 @@ class Packed:
     def fits(self, attributes: dict[str, object]) -> bool:
         """Whether groups take no more than was promised, nor than pixels: those of noise, or of stamps, may."""
         recipe = self.recipe
-        bound = bound_bytes(self.meta(attributes), recipe.key)
+        bound = groups_bound(self.meta(attributes), recipe.key, [part.size for part in self.parts])
         return self.width <= math.prod(recipe.chunk_shape) and bound <= recipe.bound
 
 

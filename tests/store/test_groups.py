@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.store.objects import Bytes, stored_of
 from viewcache import store
@@ -50,6 +52,23 @@ def test_what_was_written_is_read(tier: store.LocalTier, codec: str) -> None:
     assert (written.shape, written.chunk_rows, written.codec) == (SHAPE, ROWS, codec)
     assert written.raw_bytes == 11 * 72
     assert read_all(tier, stored_of(written)) == packets()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(1, 700_000), min_size=1, max_size=4), st.integers(0, 2**32 - 1), st.booleans())
+def test_what_groups_take_is_known_by_their_sizes(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], seed: int, dense: bool
+) -> None:
+    """Each counts with its own length, however much longer another one is, and nothing takes more than is said."""
+    root, rng = tmp_path_factory.mktemp("s"), np.random.default_rng(seed)
+    groups = [rng.integers(0, 256 if dense else 3, size, np.uint8) for size in sizes]
+    shape = (len(sizes), 3, 500, 500)
+    meta = store.ArrayMeta(shape, (1, *shape[1:]), "h264", {}, width=max(sizes))
+    tier = store.LocalTier(root / "tier", 1 << 30)
+    written = store.write_object(tier.root, KEY, groups, meta)
+    bound = store.groups_bound(meta, KEY, sizes)
+    assert written.bytes <= bound <= store.bound_bytes(meta, KEY)
+    assert bound <= sum(sizes) * 1.005 + len(sizes) * 9000 + 40_000
 
 
 def test_any_zarr_client_reads_them_as_bytes(tier: store.LocalTier) -> None:
