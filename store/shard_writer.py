@@ -46,8 +46,8 @@ Blob = bytes  # the type's own name is a field's below
 _GAP = bytes(aligned(1))
 
 PADDING_BOUND = 4096
-"""Most bytes that the zeros behind a group take once zstd has packed it. A block of zeros takes four; one of 128 KiB with
-some is stored as it is only if less than a sixty-fourth of it would be gained."""
+"""Most bytes that the zeros behind a group take once zstd has packed it. A block of zeros takes four; one of 128 KiB
+with some is stored as it is only if less than a sixty-fourth of it would be gained."""
 
 
 @dataclass(frozen=True, slots=True)
