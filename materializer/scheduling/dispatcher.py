@@ -25,6 +25,7 @@ from viewcache.materializer.scheduling.passing import Passing
 from viewcache.materializer.scheduling.rules import NextJob, Wanted, missing_keys, next_ahead
 from viewcache.materializer.scheduling.running import Running, Tally, begin, by_work, makeable, no_room, salvaged, sweep
 from viewcache.materializer.scheduling.work import Position, RowState, Work
+from viewcache.materializer.storage.codecs import has_trial
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD, Observer
@@ -40,8 +41,6 @@ _log = logging.getLogger("viewcache.dispatcher")
 
 TRIES = 3
 """How often a video is given to a worker when workers die on it."""
-TRIAL_EVERY = 16
-"""Of so many jobs one tries all codecs on an object."""
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
@@ -326,7 +325,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
     ) -> int:
         self._jobs += 1
         codecs, urgent = self._settings.codecs, missing_keys(self._board)
-        trial = codecs.is_open(LOCAL) and self._jobs % TRIAL_EVERY == 1
+        trial = codecs.is_open(LOCAL) and has_trial(self._jobs)
         target_of, codec_of = partial(self.passing.target, self._settings.target), codecs.for_recipe
         rooms = wanted, promises, self._ledger
         running = begin(self._jobs, *rooms, target_of, codec_of, urgent, self._settings.near_of, trial=trial)

@@ -19,7 +19,7 @@ from viewcache.store import CODECS
 from viewcache.store.codec_trial import Trial
 from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
-__all__ = ["CodecChooser", "Rates", "cheapest_codec", "rates", "trial_rows"]
+__all__ = ["CodecChooser", "Rates", "cheapest_codec", "has_trial", "rates", "trial_rows"]
 
 LEAST_BYTES = 4 << 20
 """Measurements of fewer raw bytes than this say little."""
@@ -32,6 +32,20 @@ AGAIN_S = 5.0
 
 GUESSED_LOAD = {MEMORY: 0.12e-9, LOCAL: 0.3e-9, REMOTE: 10e-9}
 """Seconds per raw byte, until there are measurements: memory, a disk's cache, a hundred megabytes a second."""
+
+
+TRIAL_EVERY = 16
+"""Of so many jobs one tries all codecs on an object, which takes as long as to make three clips of kept pictures."""
+
+TRIALS = 32
+"""After so many, most is known: one job in `LATER_EVERY` goes on."""
+
+LATER_EVERY = 256
+
+
+def has_trial(job: int) -> bool:
+    """Whether the job of a number, counted from 1, tries all codecs."""
+    return job % (TRIAL_EVERY if job < TRIALS * TRIAL_EVERY else LATER_EVERY) == 1
 
 
 def trial_rows(trials: Iterable[Trial]) -> list[IoSampleRow]:
