@@ -6,6 +6,7 @@ In the order of work:
 - ``horizon``: the epochs behind a generation, and the frames that their clips can have
 - ``ways``: the ways to keep a video's clips
 - ``density``: how well the pictures of one video pack, beside all others
+- ``average``: what a generation costs of each video, over the last ones
 - ``needs``: what the clips of videos need: counts and frames, by epoch use
 - ``options``: what each way of keeping a video takes and costs
 - ``choice``: choosing among them under the budget; the rival rules

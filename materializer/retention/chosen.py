@@ -19,7 +19,7 @@ from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
-from viewcache.materializer.retention.options import Weighed, weigh
+from viewcache.materializer.retention.options import Floats, Weighed, weigh
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.schedule import Keeping
@@ -253,6 +253,7 @@ def choose(
     lying: Callable[[Lasting], Mapping[str, Sequence[Kept]]] | None = None,
     settled: Settled = _UNSETTLED,
     densities: Densities | None = None,
+    average: Callable[[tuple[str, ...], tuple[Way, ...], Floats], Floats] = lambda *given: given[-1],
     has: Callable[[str], bool] = lambda _: False,
     *,
     tells: bool = False,
@@ -269,6 +270,7 @@ def choose(
         lying: tells which of what lasts lies in the store, see `weigh`.
         settled: what was chosen for other generations.
         densities: what packed pictures of each video took.
+        average: of what a generation costs, see `weigh`.
         has: whether an object lies in the store, by its content key.
         tells: say what it costs too where every clip is kept, as long as epochs come behind.
     """
@@ -291,6 +293,7 @@ def choose(
         part_bytes=parts,
         whole_bytes=settings.whole_bytes,
         densities=densities,
+        average=average,
     )
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):

@@ -76,10 +76,14 @@ class Densities:
                     packed.packed_bytes += each.packed_bytes
                     packed.most = max(packed.most, each.packed_bytes / each.raw_bytes)
 
-    def failed(self, video: str) -> int:
-        """Take note that an object of a video could not be made; how often that was so."""
+    def failed(self, videos: Iterable[str]) -> None:
+        """Take note that something of some videos could not be made."""
         with self._lock:
-            self._failures[video] += 1
+            self._failures.update(videos)
+
+    def failures(self, video: str) -> int:
+        """How often that was so."""
+        with self._lock:
             return self._failures[video]
 
     def of_some(self, videos: Sequence[str], ladder: Ladder, place: int, codec: str, picture_bytes: int) -> Density:

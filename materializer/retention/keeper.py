@@ -8,7 +8,7 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.planning.rows import ids_of
+from viewcache.materializer.retention.average import Average
 from viewcache.materializer.retention.chosen import (
     Chosen,
     IndexOf,
@@ -89,8 +90,10 @@ class Keeper:
         """By generation of the group."""
         self.densities = Densities()
         """What packed pictures of each video took."""
-        self._failed: set[str] = set()
-        """What could not be made since it was decided last."""
+        self._average = Average()
+        """Of what a generation costs."""
+        self._failed: dict[str, Hashable] = {}
+        """What could not be made since it was decided last, and its video."""
         self._settled: Mapping[str, Way] = {}
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
@@ -118,7 +121,8 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest, self._failed = max(together, default=0), set()
+            newest, failed, self._failed = max(together, default=0), self._failed, {}
+            self.densities.failed(set(map(str, failed.values())))
             for group_generation, mine in sorted(together.items(), reverse=True):
                 place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 before = self._decided.get(group_generation)
@@ -218,9 +222,10 @@ class Keeper:
         # What fails is promised more; what goes on failing is not tried any more.
         failed = old.just_failed() if old is not None else frozenset[str]()
         refused = old.failed if old is not None else frozenset[str]()
-        refused |= {video for video in failed if self.densities.failed(video) >= TRIES}
+        refused |= {video for video in failed if self.densities.failures(video) >= TRIES}
+        average = partial(self._average.of, cost, group_generation)
         choosing = partial(choose, plans, cost, self._settings, free, before, refused)
-        chosen = choosing(self.lying.find, settled, self.densities, self._has)
+        chosen = choosing(self.lying.find, settled, self.densities, average, self._has)
         expected = self.files.decide(group_generation, chosen, plans, works, free)
         if chosen is None:
             self._keep(works, None, free, guard)

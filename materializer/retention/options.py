@@ -29,7 +29,7 @@ from viewcache.materializer.retention.needs import ClipCounts, Decode, NeededFra
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
 
-__all__ = ["Once", "Weighed", "weigh"]
+__all__ = ["Floats", "Once", "Weighed", "weigh"]
 
 MOST_INDEXES = 2000
 """Videos whose packet indexes are looked at. Of more, key frames are taken to be evenly spaced: reading so many indexes
@@ -112,6 +112,7 @@ def weigh(
     part_bytes: int = 0,
     whole_bytes: int = 1 << 62,
     densities: Densities | None = None,
+    average: Callable[[tuple[str, ...], tuple[Way, ...], Floats], Floats] = lambda *given: given[-1],
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -124,6 +125,7 @@ def weigh(
         part_bytes: most bytes that are promised to an object of what lasts behind its generation; 0 = nothing does.
         whole_bytes: the same for all of it of one video.
         densities: what packed pictures of each video took; None = of none is anything known.
+        average: gives the mean of the seconds that a generation costs, (V, ways), and those before it.
     """
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
@@ -142,7 +144,7 @@ def weigh(
     lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, densities) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
-    found, once, later_s = [], [], []
+    found, once, later_s, later_work_s = [], [], [], []
     for start in range(0, len(names), BLOCK):
         block = names[start : start + BLOCK]
         sources = sketched[start : start + BLOCK] if sketched else _indexes(plans, map(videos.__getitem__, block))
@@ -156,14 +158,16 @@ def weigh(
         once.append(weighing.once)
         if later:
             again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
-            behind = _Block(kinds, again, sources, cost, limits, reached).columns(ways)
-            columns = columns[0], columns[1] + later * behind[1], columns[2] + later * behind[2]
-            later_s.append(behind[1])
+            _, seconds, work = _Block(kinds, again, sources, cost, limits, reached).columns(ways)
+            later_s.append(seconds)
+            later_work_s.append(work)
         found.append(columns)
     size, cost_s, work_s = (np.concatenate(each) for each in zip(*found, strict=True))
+    again_s = average(names, ways, np.concatenate(later_s)) if later_s else None
+    if again_s is not None:
+        cost_s, work_s = cost_s + later * again_s, work_s + later * np.concatenate(later_work_s)
     options = Options(size, cost_s, work_s, ways.index(Way(len(kinds), None)), ways.index(Way(0, None)))
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
-    again_s = np.concatenate(later_s) if later_s else None
     return Weighed(options, ways, kinds, names, whole, lasting, there, again_s)
 
 

@@ -30,7 +30,7 @@ class IntermediateSchedule(Work[Key]):
         needs: Sequence[Callable[[Hashable], float | None]],
         free_bytes: int,
         lasting: Set[Key] = frozenset(),
-        failed: set[Key] | None = None,
+        failed: dict[Key, Hashable] | None = None,
     ) -> None:
         """Take the objects, soonest needed first.
 
@@ -40,10 +40,10 @@ class IntermediateSchedule(Work[Key]):
             needs: each says in how many seconds a video's clips that are not kept are needed next.
             free_bytes: room that is left for those clips.
             lasting: which of the objects are of use in later generations too.
-            failed: what could not be made, for this generation or, where they share the set, another one.
+            failed: what could not be made, with its video, for whichever generation shares this.
         """
         self._lasting = lasting
-        self._failed = set[Key]() if failed is None else failed
+        self._failed = dict[Key, Hashable]() if failed is None else failed
         self.group_generation = group_generation
         self._objects = objects
         self._needs = needs
@@ -87,7 +87,7 @@ class IntermediateSchedule(Work[Key]):
         """Note how far a row is."""
         self._states[row] = state
         if state == RowState.FAILED:
-            self._failed.add(self.key(row))
+            self._failed[self.key(row)] = self.video(row)
         if state == RowState.PLANNED:
             self._cursor = min(self._cursor, row)
 
@@ -143,7 +143,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         free_bytes: int,
         usable: Mapping[str, Sequence[IntermediateObject]],
         lasting: Set[str] = frozenset(),
-        failed: set[str] | None = None,
+        failed: dict[str, Hashable] | None = None,
     ) -> None:
         """Take the objects, soonest needed first, see `IntermediateSchedule`.
 
@@ -155,7 +155,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
             free_bytes: room that is left for those clips.
             usable: what may be there already to make an object from.
             lasting: keys of the objects that are of use in later generations too.
-            failed: keys of those that could not be made for any generation.
+            failed: those that could not be made for any generation.
         """
         named = [(each.recipe.key, each.video, each.recipe.bound) for each in objects]
         super().__init__(group_generation, named, needs, free_bytes, lasting, failed)

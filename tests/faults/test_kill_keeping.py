@@ -32,19 +32,22 @@ with viewcache.open(json.loads(sys.argv[1])) as cache:
 """
 
 
-def _little(store: Path, videos: Path, budget: int) -> dict[str, Any]:
-    return config(store, videos, budget=budget, epochs=EPOCHS, epochs_per_generation=EPOCHS, samples_per_video=3)
+def _little(store: Path, videos: Path, budget: int, *, loss: bool = False) -> dict[str, Any]:
+    more: dict[str, Any] = {"epochs_per_generation": 1 if loss else EPOCHS, "codec": "auto" if loss else "raw"}
+    found = config(store, videos, budget=budget, epochs=EPOCHS, samples_per_video=3, **more)
+    return found | {"dataset": found["dataset"] | ({"intermediate": {"quality": "40dB"}} if loss else {})}
 
 
+@pytest.mark.parametrize("loss", [False, True])
 @pytest.mark.parametrize("lines", [1, pytest.param(3, marks=pytest.mark.long), 5])
-def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
+def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int, loss: bool) -> None:
     """Killed twice right after a batch came out, then run to its end: every batch is what it is with room for all."""
-    with viewcache.open(_little(tmp_path / "plenty", videos, 10**8)) as cache:
+    with viewcache.open(_little(tmp_path / "plenty", videos, 10**8, loss=loss)) as cache:
         whole = dict(read_all(cache, EPOCHS))
     root = Path(__file__).resolve().parents[2]
     for stop in (lines, lines + 1, None):
         child = forked.Popen(
-            [sys.executable, "-c", CHILD, json.dumps(_little(tmp_path / "little", videos, 480_000))],
+            [sys.executable, "-c", CHILD, json.dumps(_little(tmp_path / "little", videos, 480_000, loss=loss))],
             stdout=subprocess.PIPE,
             text=True,
             cwd=root,
@@ -61,6 +64,6 @@ def test_a_killed_run_goes_on(tmp_path: Path, videos: Path, lines: int) -> None:
             child.communicate(timeout=60)
             assert child.returncode == 0
     made = "select object_id from copies union select object_id from evictions"
-    with viewcache.open(_little(tmp_path / "little", videos, 480_000)) as cache:
+    with viewcache.open(_little(tmp_path / "little", videos, 480_000, loss=loss)) as cache:
         kinds = sql(cache, f"select distinct kind from objects where object_id in ({made})")
     assert {("frames",), ("aug",)} & set(kinds), "intermediates were made"

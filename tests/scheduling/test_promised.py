@@ -14,7 +14,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.ladder import GUESSED
 from viewcache.materializer.retention.lasting import PART_BYTES, part_of
 
-EPOCHS = 10
+EPOCHS = 16
 
 
 @pytest.fixture(autouse=True)
