@@ -25,22 +25,30 @@ class Average:
     def __init__(self) -> None:
         """Nothing was weighed yet."""
         self._cost: CostModel | None = None
+        self._tasks: tuple[int, ...] = ()
         self._seen: dict[int, tuple[tuple[str, ...], tuple[Way, ...], NDArray[np.float32]]] = {}
 
     def of(
-        self, cost: CostModel, generation: int, videos: tuple[str, ...], ways: tuple[Way, ...], again_s: Floats
+        self,
+        cost: CostModel,
+        tasks: tuple[int, ...],
+        generation: int,
+        videos: tuple[str, ...],
+        ways: tuple[Way, ...],
+        again_s: Floats,
     ) -> Floats:
         """The mean of one generation and those before it.
 
         Args:
             cost: by which it was weighed; what was weighed by quite another one is forgotten.
+            tasks: whose clips it has; what other tasks together needed is forgotten.
             generation: its number; weighed again, it counts as it is now.
             videos: content keys.
             ways: to keep them.
             again_s: (V, ways) seconds of this generation alone; infinite where a way cannot be had.
         """
-        if self._cost is None or cost.moved(self._cost):
-            self._seen, self._cost = {}, cost
+        if self._cost is None or tasks != self._tasks or cost.moved(self._cost):
+            self._seen, self._tasks, self._cost = {}, tasks, cost
         self._seen[generation] = videos, ways, again_s.astype(np.float32)
         for number in sorted(self._seen)[:-GENERATIONS]:
             del self._seen[number]

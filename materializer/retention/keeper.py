@@ -121,17 +121,21 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest, failed, self._failed = max(together, default=0), self._failed, {}
-            self.densities.failed(set(map(str, failed.values())))
-            for group_generation, mine in sorted(together.items(), reverse=True):
-                place = {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
-                before = self._decided.get(group_generation)
-                if before is None or before.differs(place) or cost.moved(before.cost):
-                    begun = time.monotonic()
-                    settled = Settled(self._settled, later=group_generation < newest)
-                    decided = self._decide_or_not(group_generation, mine, place, cost, settled, guard)
-                    self._decided[group_generation] = decided
-                    self._observer.decided(begun)
+            newest = max(together, default=0)
+            places = {
+                number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
+                for number, mine in sorted(together.items(), reverse=True)
+            }
+            open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
+            if open_again:
+                failed, self._failed = self._failed, {}
+                self.densities.failed(set(map(str, list(failed.values()))))
+            for number in open_again:
+                begun = time.monotonic()
+                settled = Settled(self._settled, later=number < newest)
+                decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
+                self._decided[number] = decided
+                self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
                 self.files.forget(group_generation)
@@ -178,6 +182,10 @@ class Keeper:
         decided = self._decided.get(work.group_generation)
         return decided is not None and id(work) in decided.place and decided.place[id(work)][2] != work.epochs_read()
 
+    def _must_decide(self, group_generation: int, place: KeptAt, cost: CostModel) -> bool:
+        before = self._decided.get(group_generation)
+        return before is None or before.differs(place) or cost.moved(before.cost)
+
     def _decide_or_not(
         self,
         group_generation: int,
@@ -223,7 +231,7 @@ class Keeper:
         failed = old.just_failed() if old is not None else frozenset[str]()
         refused = old.failed if old is not None else frozenset[str]()
         refused |= {video for video in failed if self.densities.failures(video) >= TRIES}
-        average = partial(self._average.of, cost, group_generation)
+        average = partial(self._average.of, cost, tuple(sorted(work.task_id for work in works)), group_generation)
         choosing = partial(choose, plans, cost, self._settings, free, before, refused)
         chosen = choosing(self.lying.find, settled, self.densities, average, self._has)
         expected = self.files.decide(group_generation, chosen, plans, works, free)
