@@ -83,17 +83,16 @@ def bound_bytes(meta: ArrayMeta, key: str) -> int:
 
 def groups_bound(meta: ArrayMeta, key: str, sizes: Iterable[int]) -> int:
     """The same for groups of encoded pictures of known sizes in bytes: the longest says little of the others."""
-    bound, most = codec(meta.codec).bound, 0
-    for size in sizes:
-        padded = min(bound(size) + PADDING_BOUND, bound(meta.chunk_bytes))
-        most += aligned(padded + CRC_BYTES)
-    return bound_bytes(meta, key) - shard_bound(meta) + most + index_size(meta.chunks)
+    return bound_bytes(meta, key) - shard_bound(meta) + shard_bound(meta, sizes)
 
 
-def shard_bound(meta: ArrayMeta) -> int:
-    """The most bytes that a shard has."""
-    per_chunk = aligned(codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
-    return meta.chunks * per_chunk + index_size(meta.chunks)
+def shard_bound(meta: ArrayMeta, sizes: Iterable[int] | None = None) -> int:
+    """The most bytes that a shard has; of encoded pictures with the ``sizes`` of their groups, if these are known."""
+    bound = codec(meta.codec).bound
+    if sizes is None:
+        return meta.chunks * aligned(bound(meta.chunk_bytes) + CRC_BYTES) + index_size(meta.chunks)
+    padded = (min(bound(size) + PADDING_BOUND, bound(meta.chunk_bytes)) for size in sizes)
+    return sum(aligned(size + CRC_BYTES) for size in padded) + index_size(meta.chunks)
 
 
 def inner_chunks(array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> Iterable[Bytes]:

@@ -71,7 +71,8 @@ def write_object(
 
 def _write_once(root: Root, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, durable: bool) -> Written:
     parts = inner_chunks(array, meta)
-    with ObjectWriter(root, key, meta, durable=durable) as writer:
+    known = [part.size for part in array] if meta.width and isinstance(array, list) else None
+    with ObjectWriter(root, key, meta, durable=durable, room=shard_bound(meta, known)) as writer:
         for chunk, part in enumerate(parts):
             writer.put(chunk, part)
         return writer.commit()
@@ -88,8 +89,11 @@ def find_written(root: Root, key: str) -> Written | None:
 class ObjectWriter:
     """One object being written, chunk by chunk in any order; leaving the ``with`` block without `commit` removes it."""
 
-    def __init__(self, root: Root, key: str, meta: ArrayMeta, *, durable: bool = False):
-        """Make the temporary folder and claim the space; arguments and errors as in `write_object`."""
+    def __init__(self, root: Root, key: str, meta: ArrayMeta, *, durable: bool = False, room: int | None = None):
+        """Make the temporary folder and claim the space; arguments and errors as in `write_object`.
+
+        ``room`` is what is claimed for the shard, where it is known better than by ``meta``.
+        """
         self._root, self._key, self._meta, self._durable = os.fspath(root), key, meta, durable
         self._physical = physical_of(key)
         self._started = time.perf_counter()
@@ -99,7 +103,7 @@ class ObjectWriter:
             self._make_folder()
             failpoint("store.temp-made")
             self._file = os.open(f"{self._folder}/{meta.shard_name}", _CREATE, 0o600)
-            os.posix_fallocate(self._file, 0, shard_bound(meta))
+            os.posix_fallocate(self._file, 0, shard_bound(meta) if room is None else room)
             self._shard = ShardWriter(self._file, 0, key, meta)
         except BaseException as error:
             self.abort()

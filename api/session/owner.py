@@ -186,7 +186,7 @@ class Owner:
     @property
     def opened(self) -> list[Task]:
         """The tasks themselves."""
-        return [reader.task for reader in self._readers.values()]
+        return [reader.task for reader in list(self._readers.values())]
 
     def handle(self, name: str) -> OwnedTask:
         """One task as its users see it.
@@ -292,10 +292,9 @@ class Owner:
             self.dispatcher.forget(task.task_id)
 
     def retire(self, name: str) -> bool:
-        """Close a task that has ended; what it has drawn stays, and describing it again lets it go on.
+        """Close a task that has ended; False if other tasks are being opened just now.
 
-        Returns:
-            False if other tasks are being opened just now.
+        What it has drawn stays, and describing it again lets it go on.
         """
         if not self._joining.acquire(blocking=False):
             return False
@@ -308,6 +307,7 @@ class Owner:
                 self.config = replace(self.config, tasks=tuple(each for each in self.config.tasks if each.name != name))
                 self._admitted = frozenset(self._readers)
                 self.catalog.forget_uses(task.task_id)
+                self.keeper.forget(task.task_id)
         finally:
             self._joining.release()
         return True

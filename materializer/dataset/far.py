@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from functools import cache, lru_cache
+from functools import cache
 
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import Stamp, is_local, local_path
@@ -49,7 +49,7 @@ def is_far(uri: str) -> bool:
     return not is_local(uri) or is_far_folder(os.path.dirname(local_path(uri)))
 
 
-@lru_cache(maxsize=4096)
+@cache
 def is_far_folder(folder: str) -> bool:
     """Whether a folder is of such a file system; remembered."""
     return file_system_of(folder) in FAR_FILE_SYSTEMS

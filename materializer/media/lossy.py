@@ -37,8 +37,8 @@ _OPTIONS = {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "cpu-in
 """The cheapest to encode and to decode; the same bits on every kind of CPU."""
 _NEAR = 18.0, 46.0
 """At this factor real clips have so many decibels, and about half a decibel more for each less (docs/design/0047)."""
-_LUMA = np.array([0.2126, 0.7152, 0.0722], np.float32)
-"""BT.709."""
+_LUMA = np.array([2126, 7152, 722], np.float64)
+"""BT.709, of ten thousand: sums of squares are whole numbers, so that every machine finds the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ def luma_psnr_db(pictures: Bytes, exact: Bytes) -> NDArray[np.float64]:
     """
     found = np.full(len(pictures), EXACT_DB)
     for k, (one, other) in enumerate(zip(pictures, exact, strict=True)):
-        change = np.tensordot(_LUMA, one.astype(np.float32) - other, 1).reshape(-1)
-        error = float(change @ change) / change.size
+        change = np.tensordot(_LUMA, one.astype(np.float64) - other, 1).reshape(-1)
+        error = float(change @ change) / change.size / _LUMA.sum() ** 2
         if error:
             found[k] = min(EXACT_DB, 10 * np.log10(255**2 / error))
     return found

@@ -2,7 +2,6 @@
 
 The file is never trusted: it is opened by descriptor or by ``file:`` + absolute path, with lists of the container
 formats and protocols allowed, so that a playlist posing as a video cannot make FFmpeg open another file or the network.
-A local file costs one descriptor; a remote one a few cached blocks.
 """
 
 import errno
@@ -71,6 +70,7 @@ class Stamp(NamedTuple):
 
 
 _RETIRED = re.compile(r"#content=[0-9a-f]{32}$")
+_URL = re.compile(r"\w+://[^\s'\")>]+")
 
 NO_FILE = Stamp(-1)
 """Of a file that is not there."""
@@ -109,6 +109,10 @@ def shown(uri: str) -> str:
     rest = rest.split("?", 1)[0].split("#", 1)[0] if scheme in ("http", "https") else rest
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rsplit('@', 1)[-1]}{slash}{path}"
+
+
+def _said(failed: Exception) -> str:  # the URLs in it as they may be shown
+    return f"{type(failed).__name__}: {_URL.sub(lambda url: shown(url[0]), str(failed))}"
 
 
 class OutOfReach(BadVideo):
@@ -298,7 +302,7 @@ class RemoteSource(BlockSource):
         try:
             parts = self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise")
         except Exception as failed:  # as in open_source
-            raise OutOfReach(f"{shown(self.uri)}: cannot be read ({type(failed).__name__}: {failed})") from failed
+            raise OutOfReach(f"{shown(self.uri)}: cannot be read ({_said(failed)})") from failed
         finally:
             self.waited_s += time.monotonic() - begun
         self.bytes_read += sum(map(len, parts))
@@ -399,7 +403,7 @@ def open_source(uri: str, block: int = BLOCK) -> Source:
         raise OutOfReach(f"{shown(uri)}: no such file") from missing
     except Exception as failed:  # fsspec's file systems raise nearly anything
         _blame_the_process(uri, failed)
-        raise OutOfReach(f"{shown(uri)}: cannot be opened ({type(failed).__name__}: {failed})") from failed
+        raise OutOfReach(f"{shown(uri)}: cannot be opened ({_said(failed)})") from failed
 
 
 def _blame_the_process(uri: str, failed: Exception) -> None:

@@ -257,6 +257,8 @@ class NativeOp(FrameOp):
 
     native: ClassVar[bool] = True
     sizes: ClassVar[bool] = True
+    is_drawn: ClassVar[bool] = False
+    """Whether the size is drawn for each clip, so that its pictures are of use to no other."""
 
     @abstractmethod
     def target(self, params: Params, row: np.ndarray) -> tuple[int, int, str]:

@@ -126,6 +126,7 @@ class RandomShortSide(_SwscaleResize):
     """Resize so that the short side has a length drawn uniformly from a range (SlowFast's scale jitter)."""
 
     name = "random_short_side"
+    is_drawn = True
     shorthand = "range"
     fields = (
         Field("range", WholeRange(1, MAX_SIDE), REQUIRED, "shortest and longest short side in pixels, both included"),

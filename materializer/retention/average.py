@@ -5,18 +5,35 @@ decoded at once, or far apart. By each generation's own clips a video that is ab
 anew with each, and what was built for it dropped and built again.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.retention.horizon import epochs_left
 from viewcache.materializer.retention.ways import Way
 
-__all__ = ["Average"]
+__all__ = ["Average", "Like", "like"]
 
 GENERATIONS = 4
 """So many are looked at."""
 
+KINDS = 4
+"""So many kinds of generations are remembered: of groups that are at different places, of tasks that come and go."""
+
 Floats = NDArray[np.float64]
+
+Like = tuple[tuple[int, int, bool], ...]
+"""Of each task whose clips a generation has: its number, of how many epochs they are, and whether some come behind."""
+
+
+def like(plans: Iterable[GenerationPlan], task_ids: Iterable[int]) -> Like:
+    """What kind of generation some plans are."""
+    return tuple(
+        sorted((task, plan.context.epochs, epochs_left(plan) > 0) for task, plan in zip(task_ids, plans, strict=True))
+    )
 
 
 class Average:
@@ -25,13 +42,12 @@ class Average:
     def __init__(self) -> None:
         """Nothing was weighed yet."""
         self._cost: CostModel | None = None
-        self._tasks: tuple[int, ...] = ()
-        self._seen: dict[int, tuple[tuple[str, ...], tuple[Way, ...], NDArray[np.float32]]] = {}
+        self._seen: dict[Like, dict[int, tuple[tuple[str, ...], tuple[Way, ...], NDArray[np.float32]]]] = {}
 
     def of(
         self,
         cost: CostModel,
-        tasks: tuple[int, ...],
+        like: Like,
         generation: int,
         videos: tuple[str, ...],
         ways: tuple[Way, ...],
@@ -41,20 +57,23 @@ class Average:
 
         Args:
             cost: by which it was weighed; what was weighed by quite another one is forgotten.
-            tasks: whose clips it has; what other tasks together needed is forgotten.
+            like: what its clips are of, see `Like`; only such generations are averaged.
             generation: its number; weighed again, it counts as it is now.
             videos: content keys.
             ways: to keep them.
             again_s: (V, ways) seconds of this generation alone; infinite where a way cannot be had.
         """
-        if self._cost is None or tasks != self._tasks or cost.moved(self._cost):
-            self._seen, self._tasks, self._cost = {}, tasks, cost
-        self._seen[generation] = videos, ways, again_s.astype(np.float32)
-        for number in sorted(self._seen)[:-GENERATIONS]:
-            del self._seen[number]
+        if self._cost is None or cost.moved(self._cost):
+            self._seen, self._cost = {}, cost
+        seen = self._seen[like] = self._seen.pop(like, {})  # the newest stands last
+        for other in list(self._seen)[:-KINDS]:
+            del self._seen[other]
+        seen[generation] = videos, ways, again_s.astype(np.float32)
+        for number in sorted(seen)[:-GENERATIONS]:
+            del seen[number]
         total, count = again_s.copy(), np.ones(again_s.shape)
         place = {video: k for k, video in enumerate(videos)}
-        for number, (names, columns, seconds) in self._seen.items():
+        for number, (names, columns, seconds) in seen.items():
             if number == generation or columns != ways:
                 continue
             rows = np.array([place.get(name, -1) for name in names], np.int64)

@@ -33,6 +33,8 @@ class Decided:
     """Videos of which no intermediate is to be made."""
     expected: Mapping[int, int] = field(default_factory=dict)
     """Objects that last behind the generation → epochs that are left there."""
+    is_weighed: bool = True
+    """Whether it could be decided."""
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""

@@ -20,9 +20,6 @@ __all__ = ["Densities", "Density"]
 SPREAD = 1.15
 """The next object may take so many times what the largest one took."""
 
-PIXELS_AFTER = 2
-"""When so many objects of a video could not be made, it is promised what its pictures take as pixels."""
-
 
 @dataclass(frozen=True, slots=True)
 class Density:
@@ -32,15 +29,13 @@ class Density:
     """Bytes of all pictures that were packed."""
     most: float = 1.0
     """Of the object whose pictures took the most."""
-    failures: int = 0
-    """How often an object of the video could not be made."""
 
     def of(self, rung: Rung) -> Rung:
         """The same rung for pictures of this video; only groups of pictures are packed by what is in them."""
         if not rung.lead:
             return rung
         packed, margin = min(1.0, rung.packed * self.mean), max(rung.margin, SPREAD * self.most / self.mean)
-        return replace(rung, packed=packed, margin=margin if self.failures < PIXELS_AFTER else 1 / packed)
+        return replace(rung, packed=packed, margin=margin)
 
 
 USUAL = Density()
@@ -68,13 +63,19 @@ class Densities:
 
     def note(self, video: str, trials: Iterable[Trial]) -> None:
         """Take in what packing some of a video's pictures took; ``video`` is its content key."""
+        sizes: defaultdict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         for each in trials:
             if each.codec in ENCODED and each.raw_bytes:
-                with self._lock:
-                    packed = self._packed[video].setdefault((each.codec, each.chunk_bytes), _Packed())
-                    packed.raw_bytes += each.raw_bytes
-                    packed.packed_bytes += each.packed_bytes
-                    packed.most = max(packed.most, each.packed_bytes / each.raw_bytes)
+                sizes[each.codec, each.chunk_bytes].append((each.raw_bytes, each.packed_bytes))
+        with self._lock:
+            for (codec, picture_bytes), objects in sizes.items():
+                if codec == LOSSY:  # of these each group is told
+                    objects = [(sum(raw for raw, _ in objects), sum(packed for _, packed in objects))]
+                known = self._packed[video].setdefault((codec, picture_bytes), _Packed())
+                for raw, packed in objects:
+                    known.raw_bytes += raw
+                    known.packed_bytes += packed
+                    known.most = max(known.most, packed / raw)
 
     def failed(self, videos: Iterable[str]) -> None:
         """Take note that something of some videos could not be made."""
@@ -86,6 +87,11 @@ class Densities:
         with self._lock:
             return self._failures[video]
 
+    def known(self, videos: Sequence[str]) -> list[int]:
+        """Places of those videos, among some, of which something was packed."""
+        with self._lock:
+            return [place for place, video in enumerate(videos) if video in self._packed]
+
     def of_some(self, videos: Sequence[str], ladder: Ladder, place: int, codec: str, picture_bytes: int) -> Density:
         """The same of one of some videos, by its place among them."""
         return self.of(videos[place], codec, ladder, picture_bytes)
@@ -96,7 +102,7 @@ class Densities:
         Where it has packed none of these, other codecs count, and where nothing has, pictures of other sizes do.
         """
         with self._lock:
-            if video not in self._packed and video not in self._failures:
+            if video not in self._packed:
                 return USUAL
             known = {
                 at: each for at, each in self._packed.get(video, {}).items() if (at[0] == LOSSY) == (codec == LOSSY)
@@ -106,6 +112,6 @@ class Densities:
             seen = [(each, ladder.rung(name, size).packed) for (name, size), each in mine.items()]
             expected = sum(each.raw_bytes * packed for each, packed in seen)
             if not expected:
-                return replace(USUAL, failures=self._failures[video])
+                return USUAL
             mean = sum(each.packed_bytes for each, _ in seen) / expected
-            return Density(mean, max(each.most / packed for each, packed in seen), self._failures[video])
+            return Density(mean, max(each.most / packed for each, packed in seen))

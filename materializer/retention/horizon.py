@@ -40,9 +40,13 @@ class Reach:
     def __init__(self, plans: Sequence[GenerationPlan], place: Mapping[str, int]) -> None:
         """Of the videos whose content keys have a place, which counts from 0."""
         found = []
+        self.strides = np.zeros(len(place), np.int64)
+        """(V,) the greatest common divisor of the strides of all tasks that have the video."""
         for plan in plans:
-            items = plan.items
+            items, sampling = plan.items, plan.task.sampling
             of_video = np.array([place.get(key, -1) for key in items.videos.keys], np.int64)
+            mine = np.unique(of_video[of_video >= 0])
+            self.strides[mine] = np.gcd(self.strides[mine], 1 if sampling.by_time else sampling.frame_stride)
             found.append(np.stack([of_video[items.video], items.begin, items.begin + items.frames]))
         video, first, last = np.concatenate(found, axis=1)
         there = (video >= 0) & (last > first)

@@ -23,7 +23,7 @@ from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.planning.rows import ids_of
-from viewcache.materializer.retention.average import Average
+from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
     Chosen,
     IndexOf,
@@ -121,18 +121,20 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest = max(together, default=0)
+            newest = {work.task_id: number for number, mine in sorted(together.items()) for work, _ in mine}
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)
             }
             open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
             if open_again:
-                failed, self._failed = self._failed, {}
-                self.densities.failed(set(map(str, list(failed.values()))))
+                # What is being made goes on noting in the same place.
+                failed = {str(self._failed.pop(key)) for key in list(self._failed)}
+                self.densities.failed(failed)
             for number in open_again:
                 begun = time.monotonic()
-                settled = Settled(self._settled, later=number < newest)
+                later = all(newest[work.task_id] > number for work, _ in together[number])
+                settled = Settled(self._settled, later=later)
                 decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
                 self._decided[number] = decided
                 self._observer.decided(begun)
@@ -177,6 +179,12 @@ class Keeper:
         """Whether it was weighed in this run what a task needs in the epochs to come."""
         return task_id in self._lasting_of
 
+    def forget(self, task_id: int) -> None:
+        """A task is over: nothing is kept for it any more."""
+        with self._deciding:
+            if self._lasting_of.pop(task_id, None):
+                self._expect()
+
     def is_outdated(self, work: ActiveGeneration) -> bool:
         """Whether an epoch more or less has been read than when it was decided."""
         decided = self._decided.get(work.group_generation)
@@ -207,7 +215,7 @@ class Keeper:
             with guard():
                 for work, _ in mine:
                     work.keep(None)
-            return Decided(place, cost)
+            return Decided(place, cost, is_weighed=False)
 
     def _decide(
         self,
@@ -231,7 +239,8 @@ class Keeper:
         failed = old.just_failed() if old is not None else frozenset[str]()
         refused = old.failed if old is not None else frozenset[str]()
         refused |= {video for video in failed if self.densities.failures(video) >= TRIES}
-        average = partial(self._average.of, cost, tuple(sorted(work.task_id for work in works)), group_generation)
+        kind = like([each.plan for each in plans], [work.task_id for work in works])
+        average = partial(self._average.of, cost, kind, group_generation)
         choosing = partial(choose, plans, cost, self._settings, free, before, refused)
         chosen = choosing(self.lying.find, settled, self.densities, average, self._has)
         expected = self.files.decide(group_generation, chosen, plans, works, free)
@@ -277,10 +286,15 @@ class Keeper:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
         fresh: dict[int, dict[int, int]] = {}
         for decided in self._decided.values():
-            for work, *_ in decided.place.values():
-                fresh.setdefault(work.task_id, {}).update(decided.expected)
+            for work, *_ in decided.place.values() if decided.is_weighed else ():
+                mine = fresh.setdefault(work.task_id, {})
+                if epochs_left(work.plan):
+                    mine.update(decided.expected)
         self._lasting_of |= fresh
-        expected = {object_id: refs for of_task in self._lasting_of.values() for object_id, refs in of_task.items()}
+        expected: dict[int, int] = {}
+        for of_task in self._lasting_of.values():
+            for object_id, refs in of_task.items():
+                expected[object_id] = max(refs, expected.get(object_id, 0))
         if expected != self._expected:
             self._catalog.expect_uses(expected)
             self._expected = expected
@@ -291,11 +305,12 @@ class Keeper:
     def _lying_objects(
         self, chosen: Chosen, objects: Mapping[str, Sequence[IntermediateObject]]
     ) -> dict[str, tuple[IntermediateObject, ...]]:
-        """What lasts and lies in the store of videos of which something else is kept from now on."""
-        lasting, found = chosen.weighed.lasting, list[tuple[str, int, Recipe]]()
+        """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
+        lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
             lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
-            for kept in () if objects.get(video) else lying[:1]:
+            chosen_lies = objects.get(video) and any(each.way == ways.get(video) for each in lying)
+            for kept in () if chosen_lies else lying[:1]:
                 assert lasting is not None
                 found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
         of_video: dict[str, tuple[IntermediateObject, ...]] = {}
@@ -349,12 +364,14 @@ class Keeper:
             video_id = -1
             for kind in chosen.weighed.kinds[way.kept :]:
                 for work, each in ((works[k], plans[k]) for k in kind.plans):
-                    rows = work.rows_of_video(key)
+                    plan, rows = each.plan, work.rows_of_video(key)
                     rows = rows[each.rows[rows]]
+                    # Since the plan was weighed another video may have come to stand in.
+                    rows = rows[[plan.videos.keys[number] == key for number in plan.video[rows].tolist()]]
                     if len(rows):
-                        plan, row = each.plan, int(each.plan.video[rows[0]])
+                        row = int(plan.video[rows[0]])
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
-                        sources.setdefault(key, partial(work.source, int(rows[0])))
+                        sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
                         how = kind.how(plan, int(rows[0]), way.intermediate)
                         wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:

@@ -7,7 +7,6 @@ before it is known how well they pack.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,8 +67,6 @@ class Lasting:
         """Content keys; a video's place is its place among them."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
         self._part_bytes, self._ladder, self._densities = part_bytes, ladder, densities
-        strides = (each.plan.task.sampling for each in plans)
-        self._stride = gcd(*(1 if sampling.by_time else sampling.frame_stride for sampling in strides))
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
         self._rows = [VideoRows(each, place) for each in whole]
         self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
@@ -109,7 +106,9 @@ class Lasting:
             density = self._densities.of(key, codec, self._ladder, picture)
             promised = density.of(self._ladder.rung(codec, picture)).promised
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
-            ordered = (part if codec == LOSSY else picture_order(part, self._stride) for part in parts)
+            ordered = (
+                part if codec == LOSSY else picture_order(part, int(self.reach.strides[place])) for part in parts
+            )
             made = (intermediate_recipe(key, how, part, index, codec) for part in ordered)
             found = tuple(
                 replace(each, bound=clip_bound(int(np.prod(each.shape) * promised), len(each.frames))) for each in made

@@ -71,6 +71,7 @@ def file_recipe(video: str, stamp: Stamp) -> Recipe:
 def far_files(plans: Sequence[ToCome]) -> dict[str, FarFile]:
     """Those of the videos of which clips are to come, by content key."""
     found: dict[str, FarFile] = {}
+    asked: set[str] = set()
     for number, each in enumerate(plans):
         if each.far is None:
             continue
@@ -79,7 +80,8 @@ def far_files(plans: Sequence[ToCome]) -> dict[str, FarFile]:
         present, first = np.unique(each.plan.video[rows], return_index=True)
         for video, row in zip(present.tolist(), rows[first].tolist(), strict=True):
             key = videos.keys[video]
-            stamp = None if key in found else each.far(video)
+            stamp = None if key in asked else each.far(video)
+            asked.add(key)
             if stamp is not None:
                 found[key] = FarFile(int(videos.ids[video]), stamp, file_recipe(key, stamp), number, row)
     return found
@@ -154,8 +156,9 @@ class _Fetches:
         self._weighed = weighed
         self._kinds = weighed.kinds
         place = {key: k for k, key in enumerate(weighed.videos)}
-        self._visits = [_visits(each, place) for each in plans]
-        self._anew = [_visits(each.anew(), place) for each in plans]
+        first = min((int(each.plan.epoch.min(initial=0)) + each.plan.context.joined for each in plans), default=0)
+        self._visits = [_visits(each, place, first) for each in plans]
+        self._anew = [_visits(each.anew(), place, first) for each in plans]
         self._part = np.zeros(len(place))
         """Of a file that one epoch of all tasks needs: the groups of pictures that its clips are in, at most all."""
         for each in plans:
@@ -218,12 +221,12 @@ def _span(plan: GenerationPlan) -> float:
     return float(frames.max() - frames.min() + 1)
 
 
-def _visits(each: ToCome, place: Mapping[str, int]) -> NDArray[np.bool_]:
-    """(V, epochs) whether a video is needed in an epoch of the group."""
+def _visits(each: ToCome, place: Mapping[str, int], first: int) -> NDArray[np.bool_]:
+    """(V, epochs) whether a video is needed in an epoch of the group, from the ``first`` on."""
     plan = each.plan
     rows = np.flatnonzero(each.rows)
     video = np.array([place.get(key, -1) for key in plan.videos.keys], np.int64)[plan.video[rows]]
-    epoch = plan.epoch[rows] + plan.context.joined
+    epoch = plan.epoch[rows] + plan.context.joined - first
     found = np.zeros((len(place), int(epoch.max(initial=0)) + 1), np.bool_)
     found[video[video >= 0], epoch[video >= 0]] = True
     return found

@@ -60,7 +60,9 @@ class NearFiles:
         named = self._named([(video, file.video_id, file.recipe) for video, file in mine.items()])
         objects = [each for each in named if each.video in kept]
         epochs = max(epochs_left(each.plan) for each in plans)
-        sources = {video: partial(works[file.plan].source, file.row) for video, file in mine.items()}
+        sources = {
+            video: partial(works[file.plan].source_of, plans[file.plan].plan, file.row) for video, file in mine.items()
+        }
         names = {each.recipe.key for each in objects} if epochs else set[str]()
         needs = [work.unkept_due_in_s for work in works]
         work = FileWork(group_generation, objects, sources, needs, free_bytes, {}, names)

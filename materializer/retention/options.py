@@ -7,7 +7,7 @@ generation, or all that clips can ever have: these pay over all epochs to come. 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 import numpy as np
@@ -68,6 +68,8 @@ class Limits:
     """As for `weigh`."""
     density: Callable[[int, str, int], Density]
     """Tells how densely a codec packs pictures, by the place of the video and the bytes of a picture."""
+    packed_before: Sequence[int]
+    """Places of the videos of which that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,8 @@ def weigh(
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
-        density = partial(densities.of_some, block, cost.ladder)
-        limits = Limits(most_bytes, part_bytes, whole_bytes, density)
+        density = cache(partial(densities.of_some, block, cost.ladder))
+        limits = Limits(most_bytes, part_bytes, whole_bytes, density, densities.known(block))
         weighing = _Block(kinds, rows_of, sources, cost, limits, reached)
         columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
         once.append(weighing.once)
@@ -198,7 +200,9 @@ class _Block:
     ) -> None:
         """Take the rows of the plans of each kind; ``reach`` has how many frames clips of each video can have."""
         self._reach, self._part_bytes, self._whole_bytes = reach, limits.part_bytes, limits.whole_bytes
-        self._density, self._most_bytes = limits.density, limits.most_bytes
+        self._density, self._packed_before = limits.density, limits.packed_before
+        self._most_bytes = limits.most_bytes
+        self._resized_of: dict[int, Floats] = {}
         self._kinds, self._rows, self._sources = kinds, rows, sources
         self._cost, self._count = cost, len(sources.frames)
         self._most_frames = int(sources.frames.max()) + 1
@@ -346,10 +350,14 @@ class _Block:
         """Seconds to read so many pictures of what lasts and is there; nothing for what only this generation has."""
         if not lasting or self._reach is None:
             return 0.0
-        stored = min(each.bytes for each in lasting) / self._reach[video]
-        rungs = [self._cost.ladder.rung(each.way.codec, int(stored)) for each in lasting]
-        per_byte = min(rung.unpack_s / rung.packed for rung in rungs) + self._cost.load_s_per_byte
-        return float(frames * stored * per_byte)
+        seconds = []
+        for each in lasting:
+            native = each.way.intermediate == ObjectKind.FRAMES
+            picture = float((self._native if native else self._resized_by_all(each.way.kept))[video])
+            if np.isfinite(picture):
+                unpack_s = picture * self._cost.ladder.rung(each.way.codec, int(picture)).unpack_s
+                seconds.append(unpack_s + each.bytes / self._reach[video] * self._cost.load_s_per_byte)
+        return float(frames * min(seconds, default=0.0))
 
     def _of_clips(self, way: Way, clips: Sequence[ClipCounts]) -> tuple[Floats, Floats, Floats, Floats]:
         """What clips take and cost, kept or not, without their pictures; and how many that are kept are missing."""
@@ -382,12 +390,14 @@ class _Block:
         cost, pixels, reach = self._cost, self._pixels, self._reach
         native = way.intermediate == ObjectKind.FRAMES
         each = self._native if native else self._resized_by_all(way.kept)
+        if not native and any(kind.draws_its_size for kind in self._kinds[way.kept :]):
+            each = np.full(self._count, np.inf)  # pictures of one size are of no use to clips of another one
         offered = np.isfinite(each) & (each > 0) & (each * LEAST_PICTURES <= self._most_bytes) & (needed.frames > 0)
         picture = np.where(offered, each, 0)
         known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
-        rungs = [
-            self._density(video, way.codec, int(size)).of(known[size]) for video, size in enumerate(picture.tolist())
-        ]
+        rungs = [known[size] for size in picture.tolist()]
+        for video in self._packed_before:
+            rungs[video] = self._density(video, way.codec, int(picture[video])).of(rungs[video])
         promised = np.array([rung.promised for rung in rungs])
         offered &= picture * reach * promised <= self._whole_bytes  # else it is decoded for each few objects again
         pack_s, unpack_s, packed, lead = (
@@ -423,10 +433,13 @@ class _Block:
 
     def _resized_by_all(self, kept: int) -> Floats:
         """Bytes of a frame after the resizes of the kinds that are not kept: each different one is an object."""
+        if kept in self._resized_of:
+            return self._resized_of[kept]
         found: dict[tuple[object, ...], Floats] = {}
         for number in range(kept, len(self._kinds)):
             resize = self._kinds[number].resize
             size = self._resized(number)
             alike = (None,) if resize is None else (resize.name, resize.params, self._kinds[number].loss)
             found[alike] = np.maximum(size, found.get(alike, np.zeros(self._count)))
-        return np.asarray(np.sum(list(found.values()), axis=0))
+        self._resized_of[kept] = np.asarray(np.sum(list(found.values()), axis=0))
+        return self._resized_of[kept]

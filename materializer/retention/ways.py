@@ -62,6 +62,14 @@ class ClipKind:
     loss: Instruction | None = None
     """The loss that its task allows behind that."""
 
+    @property
+    def draws_its_size(self) -> bool:
+        """Whether the resize is another one for each clip."""
+        if self.resize is None:
+            return False
+        op = get(self.resize.name)
+        return isinstance(op, NativeOp) and op.is_drawn
+
     def how(self, plan: GenerationPlan, row: int, intermediate: ObjectKind | None) -> "How":
         """What pictures for the clip of a row have been through."""
         if self.resize is None or (intermediate != ObjectKind.AUG and self.loss is None):

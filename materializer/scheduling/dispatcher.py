@@ -430,7 +430,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self._tries[job.video_key] += 1
         if running.wanted and self._tries[job.video_key] >= TRIES:
             del self._tries[job.video_key]
-            why = f"{job.uri}: {TRIES} workers died on it, the last was {reason}"
+            why = f"{job.file}: {TRIES} workers died on it, the last was {reason}"
             self._bad.add(self._take_left(running), why, WorkerDied(why))
         self._end(running, full=False)
 

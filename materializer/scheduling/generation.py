@@ -96,6 +96,10 @@ class PlannedClips(Makeable):
         """The video that a row's object is of."""
         return self._source(self.plan, self.clip_of(row))
 
+    def source_of(self, plan: GenerationPlan, row: int) -> VideoSource:
+        """The video of a clip in this plan or one before it: since then another may have come to stand in."""
+        return self._source(plan, row)
+
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
         return self.recipes([row])[row]

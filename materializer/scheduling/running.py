@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from viewcache.catalog.records import IoSampleRow
+from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import BadVideo, Full
 from viewcache.materializer.planning.recipe import Intermediate, KeptFile, Recipe
 from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
@@ -99,6 +99,9 @@ class Running:
         """All rows that still wait for the job."""
         return by_work(each for same in self.wanted.values() for each in same)
 
+
+SLOWEST_BYTES_PER_S = 256 << 10
+"""Of a network: whoever fetches slower counts as hung."""
 
 FAR = "source"
 """What stands for the tier of files that lie far away."""
@@ -205,8 +208,13 @@ def describe(
         target=target,
         intermediates=tuple(intermediates),
         trial=trial,
-        estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)),
+        estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)) + _fetching_s(clips),
     )
+
+
+def _fetching_s(clips: Sequence[Recipe]) -> float:
+    """Seconds that a worker is silent at most while it copies the video's file, if it does."""
+    return sum(clip.shape[0] for clip in clips if clip.kind == ObjectKind.SOURCE) / SLOWEST_BYTES_PER_S
 
 
 def begin(

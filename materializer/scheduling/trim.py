@@ -70,18 +70,18 @@ class Trim:
                 return False
             if time.monotonic() - self._asked_at > FRESH_S:
                 self._ask_again()
+            self._leave()
         except ViewcacheError as error:  # the catalog's disk is full, say: when room is short the policy is asked
             _log.warning("nothing is trimmed for now: %s", error, extra={"action": "trim_failed"})
             self._waiting.clear()
             return False
-        self._leave()
         return True
 
     def _ask(self) -> None:
         """What is over now."""
-        self._asked_at = time.monotonic()
         self._catalog.flush()  # how far readers are
         rows = self._catalog.outlived(self._going())
+        self._asked_at = time.monotonic()  # that may have taken long
         places = zip(*(rows[name].to_pylist() for name in ("key", "tier", "last_epoch")), strict=True)
         # What lasts is replaced, or stays: where no epoch is left it may be of use to another training.
         leaving = ((key, tier) for key, tier, epoch in places if epoch < 0 or not self._lasts(key))
@@ -89,9 +89,9 @@ class Trim:
         self._waiting = deque(copy for copy in found if copy is not None and self._ledger.is_reachable(copy.tier))
 
     def _ask_again(self) -> None:
-        self._asked_at = time.monotonic()
         wanted = self._catalog.wanted_among([copy.object_id for copy in self._waiting])
         self._waiting = deque(copy for copy in self._waiting if copy.object_id not in wanted)
+        self._asked_at = time.monotonic()
 
     def _leave(self) -> None:
         """The next few, all of one tier."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
-from viewcache.errors import ChunkDamaged, StoreUnreachable
+from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
 from viewcache.materializer.clock import work_clock
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
@@ -159,15 +159,18 @@ class Tiers:
         self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S)
 
     def delete(self, copy: Copy) -> None:
-        """Delete a copy that the ledger has forgotten; one that cannot be reached is found at a later start."""
+        """Delete a copy that the ledger has forgotten; one that cannot be deleted is found at a later start."""
         if copy.tier == PASSING and self.passing is not None:
             self.passing.delete(copy.stored)
             return
         try:
             self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
-        except StoreUnreachable as error:
+        except Broken as error:
             self.orphans = True
-            self.mark_unreachable(copy.tier, error)
+            if isinstance(error, StoreUnreachable):
+                self.mark_unreachable(copy.tier, error)
+            else:
+                _log.warning("what was to leave stays for now: %s", error, extra={"action": "delete_failed"})
 
     def close(self) -> None:
         """Let go of memory, connections and threads."""

@@ -65,6 +65,9 @@ class ScannedFiles:
             reservation.release()
             _log.warning("a file that was scanned is not kept: %s", error, extra={"action": "not_kept"})
             return
+        if written.existed and self._ledger.has(recipe.key):
+            reservation.release()  # another scan of the file was faster
+            return
         copy = Copy(ids[recipe.key], recipe.key, whole.stored, whole.bytes, self._tier.name)
         reservation.commit(whole.bytes)
         self._ledger.found([(copy, copy_row(copy.object_id, self._tier.name, whole))])

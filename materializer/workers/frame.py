@@ -53,6 +53,8 @@ class Frame:
         self._index = index
         self._clock = clock
         self._made: dict[FrameStep | None, np.ndarray] = made or {}
+        self.was_read = made is not None
+        """Whether it comes from what is kept: then it is valid until the next one is read."""
 
     def at(self, node: FrameStep | None) -> np.ndarray:
         """uint8 (3,H,W) after the chain that ends in ``node``."""
@@ -60,10 +62,6 @@ class Frame:
         if array is None:
             array = self._made[node] = self._apply(node)
         return array
-
-    def has(self, node: FrameStep) -> bool:
-        """Whether what is there after a chain was made, or read."""
-        return node in self._made
 
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
         """Note what an op worker made of it, or an encoder."""

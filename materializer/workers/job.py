@@ -13,7 +13,7 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
-from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
@@ -113,6 +113,11 @@ class Job:
     """What its clips were planned from, where there is no index."""
     near: Near | None = None
     """Where the file need not be fetched."""
+
+    @property
+    def file(self) -> str:
+        """The video's file, as messages may show it."""
+        return shown(self.uri)
 
     @property
     def pictures(self) -> tuple[Recipe, ...]:

@@ -4,6 +4,7 @@ A clip needs some frames of a group; for the encoder all of them are decoded. So
 clips ask for it, and a clip that is made alone has the pixels of one that is made with all others (law 3).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -29,11 +30,11 @@ Bytes = NDArray[np.uint8]
 class Frame(Protocol):
     """A frame and what has been made of it."""
 
+    was_read: bool
+    """Whether it comes from what is kept: with all that is wanted of it, and valid until the next one is read."""
+
     def at(self, node: FrameStep | None) -> np.ndarray:
         """uint8 (3,H,W) after the chain that ends in ``node``."""
-
-    def has(self, node: FrameStep) -> bool:
-        """Whether it was made, or read."""
 
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
         """Note what it is there."""
@@ -59,8 +60,8 @@ class _Step:
     """Frame → where it is in that."""
     wanted: dict[int, set[int]] = field(default_factory=dict)
     """Group → frames that are wanted."""
-    packed: set[int] = field(default_factory=set)
-    """Groups of which packets are stored."""
+    packed: Counter[int] = field(default_factory=Counter)
+    """Groups of which packets are stored → in how many objects."""
 
     @classmethod
     def of(cls, step: FrameStep, frames: int) -> "_Step":
@@ -91,7 +92,7 @@ class LossySteps:
         self._end, self._lost, self._lap = frames, lost, lap
         self._steps: dict[FrameStep, _Step] = {}
         self._groups: dict[tuple[FrameStep, int], Group] = {}
-        """Those whose packets are stored, until they are asked for."""
+        """Those whose packets are stored, until all objects have asked for them."""
         self._psnr_db: dict[tuple[FrameStep, int], float] = {}
         self.trials: list[Trial] = []
         """What encoding and decoding took."""
@@ -110,7 +111,7 @@ class LossySteps:
     def keep_packets(self, step: FrameStep, frames: Iterable[int]) -> None:
         """The packets of these frames are to be stored."""
         of = self._step(step)
-        of.packed.update(map(of.group, frames))
+        of.packed.update(set(map(of.group, frames)))
 
     def must_encode(self, number: int) -> bool:
         """Whether packets of a frame are to be stored: pictures that were read have none."""
@@ -155,25 +156,25 @@ class LossySteps:
         for number, frame in given:
             missing: set[FrameStep] = set()
             whole: list[FrameStep] = []
-            for step, of in self._steps.items():
+            for step, of in () if frame.was_read else self._steps.items():
                 group = of.group(number)
-                if group not in of.wanted or frame.has(step):
-                    continue  # or it was read
+                if group not in of.wanted:
+                    continue
                 there = held.setdefault((step, group), {})
                 there[number] = frame
                 if number in of.wanted[group]:
                     missing.add(step)
                 if len(there) == len(of.members(group)):
                     whole.append(step)
-            if missing:
+            if not missing:
+                yield number, frame
+            else:
                 parked[number] = frame, missing
             for step in whole:
                 of = self._steps[step]
                 group = of.group(number)
                 self._encode(step, group, held.pop((step, group)))
                 yield from done(step, of.wanted[group])
-            if not missing:
-                yield number, frame
         for (step, group), there in held.items():
             of = self._steps[step]
             lost = [number for number in of.members(group) if number in failed]
@@ -183,8 +184,11 @@ class LossySteps:
                 yield from done(step, of.wanted[group] & there.keys())
 
     def taken(self, step: FrameStep, number: int) -> Group:
-        """The group of a frame, for whoever stores its packets; once."""
-        return self._groups.pop((step, self._steps[step].group(number)))
+        """The group of a frame, for whoever stores its packets; once for each object."""
+        of = self._steps[step]
+        group = of.group(number)
+        of.packed[group] -= 1
+        return self._groups[step, group] if of.packed[group] else self._groups.pop((step, group))
 
     def psnr_db(self, nodes: Iterable[tuple[int, FrameStep | None]]) -> float | None:
         """The least luma PSNR of some frames at nodes behind a loss; None if not all of them were encoded here."""
@@ -212,7 +216,7 @@ class LossySteps:
             frames[number].put(step, picture)
             self._psnr_db[step, number] = psnr_db
         size, packed = pictures[0].size, sum(map(len, made.packets))
-        self.trials.append(Trial(LOSSY, size, pictures.size, packed, made.pack_s, made.unpack_s))
+        self.trials.append(Trial(LOSSY, size, pictures.size, packed, made.pack_s + made.unpack_s, made.unpack_s))
         if group in of.packed:
             self._groups[step, group] = made
 

@@ -17,7 +17,7 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe_source
-from viewcache.materializer.media.source import OutOfReach, shown
+from viewcache.materializer.media.source import OutOfReach
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.audio import AudioMaker
@@ -126,7 +126,7 @@ class _Maker:
     def _drop(self, key: str, failed: OpWorkerFailed) -> None:
         """An op worker failed on a clip: give that up."""
         if self.open.pop(key, None):
-            self.failed_by_ops[key] = f"{shown(self.job.uri)}: {failed}"
+            self.failed_by_ops[key] = f"{self.job.file}: {failed}"
 
     def _lose(self, step: FrameStep, numbers: list[int], why: str) -> None:
         """Some frames cannot be encoded with the loss of a step: give up the clips that need them."""
@@ -135,7 +135,7 @@ class _Maker:
                 needs = {lossy_step(node) for leaf in clip.leaves for _, node in leaf.positions.get(number, ())}
                 if step in needs and clip.recipe.key in self.open:
                     del self.open[clip.recipe.key]
-                    self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: {why}"
+                    self.failed[clip.recipe.key] = f"{self.job.file}: {why}"
 
     def _completes(self, number: int) -> bool:
         """Note that a frame was decoded; whether it was the last one of a clip."""
@@ -178,7 +178,7 @@ class _Maker:
         for number, why in self.stats.failed.items():
             for clip in self.users.get(number, ()):
                 if self.open.pop(clip.recipe.key, None):
-                    self.failed[clip.recipe.key] = f"{shown(self.job.uri)}: frame {number}: {why}"
+                    self.failed[clip.recipe.key] = f"{self.job.file}: frame {number}: {why}"
         self.returned = self.left()
 
     def _decoded(self) -> None:
@@ -319,7 +319,7 @@ class _Maker:
             self.unpacked[key] = encoding.failure
         self.trials += encoding.measured()
         if packed is None:
-            self.failed[key] = f"{shown(self.job.uri)}: its pictures take more room than was promised to them"
+            self.failed[key] = f"{self.job.file}: its pictures take more room than was promised to them"
             return None
         written = self.job.target.write(key, packed.parts, packed.meta(attributes))
         self.clock.lap("store")
@@ -372,7 +372,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
         index = VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
         last = max((int(recipe.frames.max()) for recipe in job.pictures), default=0)
         if last >= index.frames:  # its header promised more, and the policy for short videos cannot help
-            raise BadVideo(f"{shown(job.uri)}: has {index.frames} frames; a clip was planned up to frame {last}")
+            raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")
         maker = _Maker(job, index, source)
         yield from maker.run(pause)
     except ViewcacheError as known:
@@ -434,7 +434,7 @@ def _look(job: Job, source: JobSource) -> Scanned:
     except BadVideo as bad:
         return Scanned(error=str(bad))
     if not index.stamp.same(claims.stamp):
-        raise BadVideo(f"{shown(job.uri)}: {CHANGED}")
+        raise BadVideo(f"{job.file}: {CHANGED}")
     return Scanned.of(job.uri, index)
 
 

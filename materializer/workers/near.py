@@ -94,7 +94,7 @@ class JobSource:
         except _GivenUp:
             self.ended = True
             return
-        except ViewcacheError:
+        except (ViewcacheError, OSError):
             return  # the file is read where it lies; what is wrong with that is said then
         finally:
             self._keeping_s += self._clock.lap("fetch")

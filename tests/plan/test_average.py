@@ -16,6 +16,7 @@ from viewcache.materializer.retention.average import GENERATIONS, Average
 from viewcache.materializer.retention.chosen import KeepSettings, Settled, choose
 from viewcache.materializer.retention.ways import ToCome, Way
 
+LIKE = ((1, 5, True),)
 WAYS = Way(0, None), Way(0, ObjectKind.AUG, "h264")
 SECONDS = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100) | st.just(np.inf)), min_size=1, max_size=8)
 
@@ -25,7 +26,7 @@ def test_the_mean_of_the_newest(seen: list[tuple[float, float]]) -> None:
     """Of the generation at hand and those before it where a way could be had; none that it cannot have is offered."""
     average = Average()
     for number, each in enumerate(seen):
-        found = average.of(COST, (1,), number, ("v",), WAYS, np.array([each]))
+        found = average.of(COST, LIKE, number, ("v",), WAYS, np.array([each]))
     newest = np.array(seen[-GENERATIONS:])
     for column, mean in enumerate(found[0]):
         last, known = seen[-1][column], newest[np.isfinite(newest[:, column]), column]
@@ -33,18 +34,18 @@ def test_the_mean_of_the_newest(seen: list[tuple[float, float]]) -> None:
 
 
 def test_what_counts() -> None:
-    """A generation counts as it was weighed last; other videos, other ways, other tasks and other prices say nothing."""
+    """A generation counts as it was weighed last; other videos, ways, tasks and prices say nothing."""
     average = Average()
-    average.of(COST, (1,), 0, ("a", "b"), WAYS, np.array([[2.0, 2.0], [30.0, 30.0]]))
-    assert average.of(COST, (1,), 0, ("a",), WAYS, np.array([[4.0, 8.0]])).tolist() == [[4.0, 8.0]]
-    assert average.of(COST, (1,), 1, ("c", "a"), WAYS, np.array([[1.0, 1.0], [6.0, 6.0]])).tolist() == [
+    average.of(COST, LIKE, 0, ("a", "b"), WAYS, np.array([[2.0, 2.0], [30.0, 30.0]]))
+    assert average.of(COST, LIKE, 0, ("a",), WAYS, np.array([[4.0, 8.0]])).tolist() == [[4.0, 8.0]]
+    assert average.of(COST, LIKE, 1, ("c", "a"), WAYS, np.array([[1.0, 1.0], [6.0, 6.0]])).tolist() == [
         [1.0, 1.0],
         [5.0, 7.0],
     ]
-    assert average.of(COST, (1,), 2, ("a",), WAYS[:1], np.array([[1.0]])).tolist() == [[1.0]]
-    assert average.of(COST, (1, 2), 3, ("a",), WAYS, np.array([[9.0, 9.0]])).tolist() == [[9.0, 9.0]]
+    assert average.of(COST, LIKE, 2, ("a",), WAYS[:1], np.array([[1.0]])).tolist() == [[1.0]]
+    assert average.of(COST, (*LIKE, (2, 5, True)), 3, ("a",), WAYS, np.array([[9.0, 9.0]])).tolist() == [[9.0, 9.0]]
     dearer = replace(COST, decode_s_per_pixel=COST.decode_s_per_pixel * 10)
-    assert average.of(dearer, (1,), 3, ("a",), WAYS, np.array([[9.0, 9.0]])).tolist() == [[9.0, 9.0]]
+    assert average.of(dearer, LIKE, 3, ("a",), WAYS, np.array([[9.0, 9.0]])).tolist() == [[9.0, 9.0]]
 
 
 @pytest.mark.parametrize(("decode_s", "share"), [(2e-9, 6), (1e-8, 12)])
@@ -68,4 +69,4 @@ def test_choices_come_and_go_less(decode_s: float, share: int) -> None:
 
     average, without = Average(), changes(lambda _: {})
     assert without > 0
-    assert changes(lambda number: {"average": partial(average.of, cost, (1,), number)}) <= without / 2
+    assert changes(lambda number: {"average": partial(average.of, cost, LIKE, number)}) <= without / 2

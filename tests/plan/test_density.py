@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.planning.ladder import GUESSED, Ladder
-from viewcache.materializer.retention.density import PIXELS_AFTER, Densities
+from viewcache.materializer.retention.density import Densities
 from viewcache.store.codec_trial import Trial
 
 LADDER = Ladder()
@@ -54,14 +54,3 @@ def test_what_says_nothing() -> None:
     sizes = seen(trial("h264", 0.9, picture=10), trial("h264", 0.3))
     assert abs(sizes.of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]).packed - 0.3) < 1e-4
     assert abs(sizes.of("v", "h264", LADDER, 10).of(GUESSED["h264"]).packed - 0.9) < 1e-4
-
-
-def test_what_goes_on_failing_is_promised_pixels() -> None:
-    """Whatever the reason is that it fails, room for pixels is enough for every object."""
-    densities = seen(trial("h264", 0.2))
-    for _ in range(PIXELS_AFTER):
-        densities.failed({"v"})
-    assert densities.failures("v") == PIXELS_AFTER
-    assert densities.of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]).promised == 1.0
-    densities.failed({"never packed"})
-    assert densities.of("never packed", "h264", LADDER, PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]

@@ -85,6 +85,25 @@ def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -
         assert same(got, plenty)
 
 
+def test_pictures_are_of_their_video_whatever_stands_in(tmp_path: Path, videos: Path) -> None:
+    """A clip of a video cannot be made and another video gives it: what is kept is still made of the one it is of."""
+    settings, sampling = {"budget": 3_000_000, "epochs_per_generation": 2}, {"samples_per_video": SAMPLES}
+    replacing = {"on_bad_video": "replace", "epochs": EPOCHS}
+    with viewcache.open(config(tmp_path, videos, cache=settings, sampling=sampling, **replacing)) as cache:
+        cache.read("train", 0, 0)
+        cache.owner.look_ahead.wait_idle()
+        task = cache.task("train").task
+        keys = [str(key) for (key,) in sql(cache, "select key from objects where kind in ('aug', 'frames')")]
+        kept = [(work, row) for work in cache.owner.keeper.intermediates() for key in keys for row in work.rows_of(key)]
+        assert len(kept) >= 4
+        active = task.generation(0)
+        for video in sorted({str(work.video(row)) for work, row in kept}):
+            first = int(active.rows_of_video(video)[0])
+            assert task.substitute(active, [first], "it is broken there") is None
+            assert active.source(first).key != video
+        assert all(work.source(row).key == work.video(row) for work, row in kept)
+
+
 def test_more_epochs_go_on_with_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """Epochs are raised in the middle: what was made is of use to those that came."""
     with opened(tmp_path, videos, epochs=6) as cache:

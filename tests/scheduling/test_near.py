@@ -1,5 +1,6 @@
 """Encoded files of videos that lie far away, kept near: fetched once, the same bytes, the file itself if need be."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from tests.tiny import SIZE, config, pixels, same, sql
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo
 from viewcache.failpoints import VARIABLE
+from viewcache.materializer.media.source import LocalSource
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.workers.near import PIECE_BYTES
 
 EPOCHS, VIDEOS = 8, 4
 BUDGET = 1_200_000
@@ -150,6 +153,23 @@ def test_a_restart_finds_the_copies(tmp_path: Path, videos: Path, plenty: Any) -
         assert sql(cache, FETCHED) == [(size_of(videos),)]
         assert kept
         assert same(got, plenty)
+
+
+def test_a_block_that_cannot_be_read_fails_nobody(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """A copy is given up where the file cannot be read whole; clips that need other parts of it are made."""
+
+    def read(source: LocalSource, start: int, size: int) -> bytes:
+        if size == PIECE_BYTES:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(source, start, size)
+
+    real = LocalSource.read
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalSource, "read", read)
+        threads = {"budget": BUDGET, "epochs_per_generation": 2, "worker_kind": "threads"}
+        with viewcache.open(config(tmp_path, videos, cache=threads, epochs=EPOCHS, remote=True)) as cache:
+            assert same(read_epochs(cache, range(EPOCHS)), plenty)
+            assert not sql(cache, "select 1 from objects where kind = 'source' and state = 'ready'")
 
 
 def test_reading_goes_on_when_the_files_are_out_of_reach(tmp_path: Path, mine: Path, plenty: Any) -> None:

@@ -1,5 +1,6 @@
 """Encoded pictures in the store: a group to a chunk, of unlike lengths, in every tier, readable by any Zarr client."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,25 @@ def test_what_groups_take_is_known_by_their_sizes(
     bound = store.groups_bound(meta, KEY, sizes)
     assert written.bytes <= bound <= store.bound_bytes(meta, KEY)
     assert bound <= sum(sizes) * 1.005 + len(sizes) * 9000 + 40_000
+
+
+def test_no_more_is_claimed_than_was_reserved(tier: store.LocalTier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is written too: one group is long, and the file is not made as if all were."""
+    claimed: list[int] = []
+    real = os.posix_fallocate
+
+    def fallocate(file: int, start: int, size: int) -> None:
+        claimed.append(size)
+        real(file, start, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    sizes = [1_000_000, *[10_000] * 39]
+    groups = [np.zeros(size, np.uint8) for size in sizes]
+    shape = (len(sizes), 3, 600, 600)
+    meta = store.ArrayMeta(shape, (1, *shape[1:]), "h264", {}, width=max(sizes))
+    store.write_object(tier.root, KEY, groups, meta)
+    assert claimed
+    assert max(claimed) <= store.groups_bound(meta, KEY, sizes) < 2_000_000 < store.bound_bytes(meta, KEY)
 
 
 def test_any_zarr_client_reads_them_as_bytes(tier: store.LocalTier) -> None:

@@ -83,7 +83,7 @@ with copied (object_id) as (
     join since s on s.group_id = t.group_id
     where o.kind in ('frames', 'aug') and not o.keep and o.generation_id = 0 and array_length(o.frame_list, 1) > 1
         and s.epoch is not null and s.weighed
-        and o.object_id not in (select e.parent_id from edge e)
+        and not exists (select 1 from edge e where e.parent_id = o.object_id)
         and o.video_id in (
             select w.video_id
             from expected_use x
@@ -99,5 +99,5 @@ join object_copy k on k.object_id = d.object_id
 join object o on o.object_id = d.object_id
 left join video v on v.video_id = o.video_id
 where (v.video_id is null or v.status = 'ok') -- else it could not be made again
-    and d.object_id not in (select x.object_id from expected_use x)
+    and not exists (select 1 from expected_use x where x.object_id = d.object_id)
 order by d.last_epoch, k.object_id, k.tier

@@ -1,0 +1,87 @@
+"""Frames that are encoded together: decoded ones alone, each once, whatever else of them is read or stored."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from viewcache.materializer.media.loss import GROUP, Loss
+from viewcache.materializer.media.lossy import Group
+from viewcache.materializer.ops.lossy import LOSSY_OP
+from viewcache.materializer.planning.program import FrameStep
+from viewcache.materializer.workers import lossy
+from viewcache.materializer.workers.lossy import LossySteps
+
+RESIZED = FrameStep(None, "resize", (), ())
+STEP = FrameStep(RESIZED, LOSSY_OP, (), ())
+
+
+@dataclass
+class Pretended:
+    """A frame whose pixels are its number; one that was read has 100 more."""
+
+    number: int
+    was_read: bool = False
+    made: dict[FrameStep | None, np.ndarray] = field(default_factory=dict)
+
+    def at(self, node: FrameStep | None) -> np.ndarray:
+        """What it shows, after any step."""
+        return self.made.get(node, np.full((3, 1, 1), self.number + 100 * self.was_read, np.uint8))
+
+    def put(self, node: FrameStep, picture: np.ndarray) -> None:
+        """Note it."""
+        self.made[node] = picture
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The pixels of each group that was encoded."""
+    groups: list[list[int]] = []
+
+    def encode(pictures: np.ndarray, _: Loss) -> Group:
+        groups.append(pictures[:, 0, 0, 0].tolist())
+        return Group([b"packet"] * len(pictures), pictures, np.full(len(pictures), 50.0), 18, 0.0, 0.0)
+
+    monkeypatch.setattr(lossy, "encode", encode)
+    monkeypatch.setattr(lossy, "loss_of", lambda _: Loss(18, None))
+    monkeypatch.setattr(lossy, "stride_of", lambda _: 1)
+    return groups
+
+
+def steps_of(*wanted: int) -> LossySteps:
+    """Of a video of two groups, some frames of which are wanted with a loss."""
+    steps = LossySteps(2 * GROUP, lambda *_: pytest.fail("nothing is lost"), lambda _: None)
+    for number in wanted:
+        steps.want(number, STEP)
+    return steps
+
+
+def test_what_was_read_is_no_member(encoded: list[list[int]]) -> None:
+    """A task without loss has its own pictures of frames of the same group: the encoder gets decoded ones."""
+    steps = steps_of(*range(5))
+    read = [(number, Pretended(number, was_read=True)) for number in (5, 6, 7)]
+    decoded = [(number, Pretended(number)) for number in sorted(steps.whole(dict.fromkeys(range(5), 0)))]
+    given = list(steps.frames([*read, *decoded], {}))
+    assert encoded == [list(range(GROUP))]
+    assert [number for number, frame in given if frame.was_read] == [5, 6, 7]
+
+
+def test_each_frame_comes_once(encoded: list[list[int]]) -> None:
+    """The last frame of a group, which makes it whole, does not come again."""
+    steps = steps_of(*range(GROUP))
+    given = [number for number, _ in steps.frames(((k, Pretended(k)) for k in range(GROUP)), {})]
+    assert sorted(given) == list(range(GROUP))
+    assert encoded == [list(range(GROUP))]
+
+
+def test_packets_for_two_objects(encoded: list[list[int]]) -> None:
+    """Two objects that share a group both get it; then it is held no longer."""
+    steps = steps_of(*range(GROUP))
+    steps.keep_packets(STEP, range(GROUP))
+    steps.keep_packets(STEP, range(2, 2 * GROUP))
+    for _ in steps.frames(((k, Pretended(k)) for k in range(GROUP)), {}):
+        pass
+    assert steps.taken(STEP, 0) is steps.taken(STEP, 3)
+    with pytest.raises(KeyError):
+        steps.taken(STEP, 0)
+    assert len(encoded) == 1
