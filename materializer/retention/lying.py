@@ -27,6 +27,8 @@ class Lying:
         self._catalog = catalog
         self._size_of = size_of
         self._known: set[str] = set()
+        self._looked: set[int] = set()
+        """The catalog's numbers of the videos that were looked for."""
 
     def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lies there, whole or in part, by the content key of the video."""
@@ -35,6 +37,7 @@ class Lying:
         written: dict[int, set[tuple[str, str]]] = {}
         for row in self._catalog.query("read_intermediates").to_pylist():
             written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
+        self._looked.update(map(lasting.video_id, range(len(lasting.videos))))
         for place, video in enumerate(lasting.videos if written else ()):
             mine = written.get(lasting.video_id(place), set())
             for way in lasting.ways if mine else ():
@@ -53,6 +56,6 @@ class Lying:
         """Take note of objects that are chosen to last, and may be made later than it is looked for them."""
         self._known.update(keys)
 
-    def knows(self, key: str) -> bool:
-        """Whether an object lasts that was found, or chosen, in this run."""
-        return key in self._known
+    def may_last(self, key: str, video_id: int) -> bool:
+        """Whether pictures of a video last, or may: nobody has looked at the video in this run."""
+        return key in self._known or video_id not in self._looked

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from viewcache.catalog import Catalog
 from viewcache.errors import ViewcacheError
@@ -21,6 +22,9 @@ _log = logging.getLogger("viewcache.trim")
 
 REASON = "nothing wants it any more: its generation is over"
 """What ``evictions`` says of each."""
+
+ASKED_COPIES = 16 * READY_COPIES
+"""Of so many it is asked at once."""
 
 FRESH_S = 1.0
 """After so long it is asked again whether nothing wants what is still to leave: a task may have come."""
@@ -36,7 +40,7 @@ class Trim:
         catalog: Catalog,
         going: Callable[[], Sequence[tuple[int, int | None, bool]]],
         has_turned: Callable[[], bool],
-        lasts: Callable[[str], bool],
+        may_last: Callable[[str, int], bool],
     ) -> None:
         """Nothing is to leave yet.
 
@@ -46,18 +50,20 @@ class Trim:
             catalog: knows what is over.
             going: tells which tasks are open, see `Catalog.outlived`.
             has_turned: whether a reader has come to another epoch since this was asked last.
-            lasts: whether an object lasts behind its generation, by its content key.
+            may_last: whether pictures may last behind their generation, by content key and number of the video.
         """
         self._ledger = ledger
         self._evictor = evictor
         self._catalog = catalog
         self._going = going
         self._has_turned = has_turned
-        self._lasts = lasts
+        self._may_last = may_last
         self._waiting: deque[Copy] = deque()
         """What is to leave, the oldest first."""
         self._asked_at = 0.0
         """When it was asked last whether nothing wants it, monotonic seconds."""
+        self._fresh = 0
+        """Of so many that leave next it was asked then."""
 
     def some(self) -> bool:
         """Let a few copies leave, unless a reader waits; returns whether there may be more."""
@@ -68,7 +74,7 @@ class Trim:
                 self._ask()
             if not self._waiting:
                 return False
-            if time.monotonic() - self._asked_at > FRESH_S:
+            if not self._fresh or time.monotonic() - self._asked_at > FRESH_S:
                 self._ask_again()
             self._leave()
         except ViewcacheError as error:  # the catalog's disk is full, say: when room is short the policy is asked
@@ -81,24 +87,35 @@ class Trim:
         """What is over now."""
         self._catalog.flush()  # how far readers are
         rows = self._catalog.outlived(self._going())
-        self._asked_at = time.monotonic()  # that may have taken long
-        places = zip(*(rows[name].to_pylist() for name in ("key", "tier", "last_epoch")), strict=True)
+        self._asked_at, self._fresh = time.monotonic(), rows.num_rows  # after it: that may have taken long
+        columns = ("key", "tier", "last_epoch", "pictures_of")
+        places = zip(*(rows[name].to_pylist() for name in columns), strict=True)
         # What lasts is replaced, or stays: where no epoch is left it may be of use to another training.
-        leaving = ((key, tier) for key, tier, epoch in places if epoch < 0 or not self._lasts(key))
+        leaving = (
+            (key, tier) for key, tier, epoch, of in places if epoch < 0 or of is None or not self._may_last(key, of)
+        )
         found = (self._ledger.find(*place) for place in leaving)
         self._waiting = deque(copy for copy in found if copy is not None and self._ledger.is_reachable(copy.tier))
 
     def _ask_again(self) -> None:
-        wanted = self._catalog.wanted_among([copy.object_id for copy in self._waiting])
-        self._waiting = deque(copy for copy in self._waiting if copy.object_id not in wanted)
-        self._asked_at = time.monotonic()
+        some = list(islice(self._waiting, ASKED_COPIES))
+        wanted = self._catalog.wanted_among([copy.object_id for copy in some])
+        for _ in some:
+            self._waiting.popleft()
+        still = [copy for copy in some if copy.object_id not in wanted]
+        self._waiting.extendleft(reversed(still))
+        self._asked_at, self._fresh = time.monotonic(), len(still)
 
     def _leave(self) -> None:
         """The next few, all of one tier."""
+        ready = list(islice(self._waiting, min(READY_COPIES, self._fresh)))
         some: list[Copy] = []
-        size, tier = 0, self._waiting[0].tier if self._waiting else ""
-        while self._waiting and self._waiting[0].tier == tier and len(some) < READY_COPIES and size < READY_BYTES:
-            copy = self._waiting.popleft()
+        size = 0
+        for copy in ready:
+            if copy.tier != ready[0].tier or size >= READY_BYTES:
+                break
+            self._waiting.popleft()
+            self._fresh -= 1
             if self._evictor.next_due_in_s(copy.key) is None:
                 some.append(copy)
                 size += copy.bytes

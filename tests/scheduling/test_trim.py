@@ -243,8 +243,12 @@ def test_what_lasts_is_never_trimmed(tmp_path: Path, videos: Path, monkeypatch: 
         read(cache, range(4))
         lasting = set(sql(cache, pictures))
         assert len(lasting) == 4
-        keys = sql(cache, "select o.key from objects o join copies using (object_id) where o.kind <> 'clip'")
-        assert all(cache.owner.keeper.lying.knows(str(key)) for (key,) in keys)
+        of = sql(cache, "select o.key, o.video_id from objects o join copies using (object_id) where o.kind <> 'clip'")
+        lying = cache.owner.keeper.lying
+        for key, video in of:
+            assert lying.may_last(str(key), int(str(video)))
+            assert not lying.may_last("0" * 32, int(str(video)))
+        assert lying.may_last("0" * 32, 10**9), "of a video that nobody has looked at nothing is known"
         read(cache, range(4, EPOCHS))
         assert set(sql(cache, pictures)) == lasting
         gone = sql(cache, f"select object_id from evictions where kind <> 'clip' and detail = '{REASON}'")

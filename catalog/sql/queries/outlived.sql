@@ -3,7 +3,7 @@
 -- for what is made from it. What may not be known here stays: what nothing was planned from, and pictures of a group
 -- in which a task goes on of which it is not weighed what its epochs need.
 -- Given: going (task_id bigint, epoch bigint, weighed boolean)
--- Columns: object_id bigint, key text, tier text, last_epoch bigint
+-- Columns: object_id bigint, key text, tier text, last_epoch bigint, pictures_of bigint
 with copied (object_id) as (
     select distinct object_id from object_copy
 ), planned (task_id, group_id, epochs, generation_id, first_epoch, last_epoch, joined) as (
@@ -93,7 +93,9 @@ with copied (object_id) as (
             having count(*) = count(k.object_id)
         )
 )
-select k.object_id, o.key, k.tier, cast(d.last_epoch as bigint) as last_epoch
+select
+    k.object_id, o.key, k.tier, cast(d.last_epoch as bigint) as last_epoch,
+    case when o.kind in ('frames', 'aug') then o.video_id end as pictures_of
 from (select object_id, last_epoch from past union all select object_id, last_epoch from replaced) d
 join object_copy k on k.object_id = d.object_id
 join object o on o.object_id = d.object_id
