@@ -23,10 +23,8 @@ class Decided:
 
     place: KeptAt
     cost: CostModel
-    ways: Mapping[str, Way] = field(default_factory=dict)
-    """Content key of a video → as what its newest intermediate was chosen."""
-    objects: Mapping[str, tuple[IntermediateObject, ...]] = field(default_factory=dict)
-    """Content key of a video → its intermediates."""
+    objects: Mapping[str, Mapping[Way, tuple[IntermediateObject, ...]]] = field(default_factory=dict)
+    """Content key of a video → its intermediates, by the way for which they were chosen, now or before."""
     intermediates: IntermediateWork | None = None
     chosen: Chosen | None = None
     failed: Set[str] = frozenset()
@@ -38,7 +36,7 @@ class Decided:
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""
-        return chain.from_iterable(self.objects.values())
+        return (each for ways in self.objects.values() for each in chain.from_iterable(ways.values()))
 
     def just_failed(self) -> Set[str]:
         """Videos of which an intermediate could not be made, since this was decided."""
@@ -48,26 +46,28 @@ class Decided:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
         return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
 
-    def before(self, has: Callable[[str], bool]) -> dict[str, Kept]:
-        """What was chosen, and whether it is there already."""
-        made = self.usable(has)
-        sizes = {key: sum(each.recipe.bound for each in mine) for key, mine in self.objects.items()}
+    def before(self, has: Callable[[str], bool]) -> dict[str, tuple[Kept, ...]]:
+        """What was chosen, and whether it is there already; what lasts is looked for in the store."""
         return {
-            key: Kept(self.ways[key], size, key in made)
-            for key, size in sizes.items()
-            if key in self.ways and not self.ways[key].lasts  # what lasts is looked for in the store
+            key: tuple(
+                Kept(way, sum(each.recipe.bound for each in mine), all(has(each.recipe.key) for each in mine))
+                for way, mine in ways.items()
+                if mine and not way.lasts
+            )
+            for key, ways in self.objects.items()
         }
 
-    def usable(self, has: Callable[[str], bool]) -> dict[str, tuple[IntermediateObject, ...]]:
-        """The intermediates that are there."""
-        return {key: mine for key, mine in self.objects.items() if all(has(each.recipe.key) for each in mine)}
+    def lying(self, has: Callable[[str], bool]) -> dict[str, dict[Way, tuple[IntermediateObject, ...]]]:
+        """The ways of which something is there."""
+        return {
+            key: {way: mine for way, mine in ways.items() if any(has(each.recipe.key) for each in mine)}
+            for key, ways in self.objects.items()
+        }
 
 
-def merged(
-    first: tuple[IntermediateObject, ...], then: tuple[IntermediateObject, ...]
-) -> tuple[IntermediateObject, ...]:
-    """All of both, each once."""
-    return (*first, *(each for each in then if each.object_id not in ids_in(first)))
+def merged(*several: Iterable[IntermediateObject]) -> tuple[IntermediateObject, ...]:
+    """All of some, each once."""
+    return tuple({each.object_id: each for each in chain.from_iterable(several)}.values())
 
 
 def ids_in(intermediates: Iterable[IntermediateObject]) -> set[int]:

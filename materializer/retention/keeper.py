@@ -234,7 +234,7 @@ class Keeper:
                     work.mark_present(self._has)
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
-        before = {key: (was,) for key, was in old.before(self._has).items()} if old is not None else {}
+        before = old.before(self._has) if old is not None else {}
         # What fails is promised more; what goes on failing is not tried any more.
         failed = old.just_failed() if old is not None else frozenset[str]()
         refused = old.failed if old is not None else frozenset[str]()
@@ -253,11 +253,17 @@ class Keeper:
         ways = chosen.way_of()
         if not settled.later:
             self._settled = {**self._settled, **ways}
-        kept = {key: old.objects[key] for key, (was,) in before.items() if old is not None and ways.get(key) == was.way}
+        had = old.objects if old is not None else {}
+        kept = {key: had[key][way] for key, way in ways.items() if not way.lasts and way in had.get(key, {})}
         objects, sources = self._objects(chosen, plans, works, kept)
         # What was made before is of use as long as it lies there, whatever is kept from now on.
-        there = old.usable(self._has) if old is not None else {}
-        there |= self._lying_objects(chosen, objects)
+        known = old.lying(self._has) if old is not None else {}
+        for key, (way, lying) in self._lying_objects(chosen, objects).items():
+            known.setdefault(key, {})[way] = lying
+        there = {
+            key: tuple(each for each in merged(*by_way.values()) if self._has(each.recipe.key))
+            for key, by_way in known.items()
+        }
         usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
         epochs = max(epochs_left(each.plan) for each in plans)
@@ -277,10 +283,10 @@ class Keeper:
         if old is None and all(each.rows.all() for each in plans):
             self._foretell(chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
-        made_as = {key: was.way for key, (was,) in before.items() if key in usable}
-        made_as |= {key: ways[key] for key in objects}
+        for key, mine_now in objects.items():
+            known.setdefault(key, {})[ways[key]] = mine_now
         expected |= {each.object_id: epochs for each in lasting}
-        return Decided(place, cost, made_as, usable, intermediates, chosen, refused, expected)
+        return Decided(place, cost, known, intermediates, chosen, refused, expected)
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
@@ -304,19 +310,21 @@ class Keeper:
 
     def _lying_objects(
         self, chosen: Chosen, objects: Mapping[str, Sequence[IntermediateObject]]
-    ) -> dict[str, tuple[IntermediateObject, ...]]:
+    ) -> dict[str, tuple[Way, tuple[IntermediateObject, ...]]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
         lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
+        way_of: dict[str, Way] = {}
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
             lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
             chosen_lies = objects.get(video) and any(each.way == ways.get(video) for each in lying)
             for kept in () if chosen_lies else lying[:1]:
                 assert lasting is not None
+                way_of[video] = kept.way
                 found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
         of_video: dict[str, tuple[IntermediateObject, ...]] = {}
         for each in self._named(found):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
-        return of_video
+        return {video: (way_of[video], mine) for video, mine in of_video.items()}
 
     def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
         """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""

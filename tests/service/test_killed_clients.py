@@ -142,8 +142,11 @@ class Service:
 
 @pytest.fixture
 def given(store: Path, videos: Path) -> dict[str, object]:
-    """A configuration of so many epochs that there is always one of which nothing is made."""
-    return described(store, videos, epochs=EPOCHS)
+    """A configuration of so many epochs that there is always one of which nothing is made.
+
+    Nothing is made of kept pictures, which a job whose worker is stopped would hold.
+    """
+    return described(store, videos, epochs=EPOCHS, cache={"keep": "leaves"})
 
 
 @pytest.fixture
