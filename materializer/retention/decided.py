@@ -42,6 +42,11 @@ class Decided:
         """Videos of which an intermediate could not be made, since this was decided."""
         return frozenset() if self.intermediates is None else frozenset(map(str, self.intermediates.failed()))
 
+    def forget(self, task_id: int) -> None:
+        """A task is over: it was not decided for it."""
+        for key in [key for key, (work, *_) in self.place.items() if work.task_id == task_id]:
+            del self.place[key]
+
     def differs(self, place: KeptAt) -> bool:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
         return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}

@@ -129,8 +129,7 @@ class Keeper:
             open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
             if open_again:
                 # What is being made goes on noting in the same place.
-                failed = {str(self._failed.pop(key)) for key in list(self._failed)}
-                self.densities.failed(failed)
+                self.densities.failed({str(self._failed.pop(key)) for key in list(self._failed)})
             for number in open_again:
                 begun = time.monotonic()
                 later = all(newest[work.task_id] > number for work, _ in together[number])
@@ -182,6 +181,8 @@ class Keeper:
     def forget(self, task_id: int) -> None:
         """A task is over: nothing is kept for it any more."""
         with self._deciding:
+            for decided in self._decided.values():
+                decided.forget(task_id)
             if self._lasting_of.pop(task_id, None):
                 self._expect()
 
@@ -283,8 +284,8 @@ class Keeper:
         if old is None and all(each.rows.all() for each in plans):
             self._foretell(chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
-        for key, mine_now in objects.items():
-            known.setdefault(key, {})[ways[key]] = mine_now
+        for key, of in objects.items():
+            known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
         return Decided(place, cost, known, intermediates, chosen, refused, expected)
 

@@ -104,6 +104,21 @@ def test_pictures_are_of_their_video_whatever_stands_in(tmp_path: Path, videos: 
         assert all(work.source(row).key == work.video(row) for work, row in kept)
 
 
+def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> None:
+    """What lasted for it is wanted by nobody any more, in the eyes of policies; another task's decisions say the same."""
+    wanted = (
+        "select count(*) from object_demand d join objects o using (object_id) where o.kind <> 'clip' and d.refs > 0"
+    )
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(2))
+        task_id = cache.task("train").task.task_id
+        assert cache.owner.keeper.has_weighed(task_id)
+        assert sql(cache, wanted) != [(0,)]
+        assert cache.owner.retire("train")
+        assert not cache.owner.keeper.has_weighed(task_id)
+        assert sql(cache, wanted) == [(0,)]
+
+
 def test_more_epochs_go_on_with_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """Epochs are raised in the middle: what was made is of use to those that came."""
     with opened(tmp_path, videos, epochs=6) as cache:
