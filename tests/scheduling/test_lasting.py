@@ -105,7 +105,7 @@ def test_pictures_are_of_their_video_whatever_stands_in(tmp_path: Path, videos: 
 
 
 def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> None:
-    """What lasted for it is wanted by nobody any more, in the eyes of policies; another task's decisions say the same."""
+    """What lasted for it is wanted by nobody any more, in the eyes of policies."""
     wanted = (
         "select count(*) from object_demand d join objects o using (object_id) where o.kind <> 'clip' and d.refs > 0"
     )
