@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.horizon import epochs_left
+from viewcache.materializer.retention.needs import Floats
 from viewcache.materializer.retention.ways import Way
 
 __all__ = ["Average", "Like", "like"]
@@ -22,8 +23,6 @@ GENERATIONS = 4
 
 KINDS = 4
 """So many kinds of generations are remembered: of groups that are at different places, of tasks that come and go."""
-
-Floats = NDArray[np.float64]
 
 Like = tuple[tuple[int, int, bool], ...]
 """Of each task whose clips a generation has: its number, of how many epochs they are, and whether some come behind."""

@@ -19,7 +19,8 @@ from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
-from viewcache.materializer.retention.options import Floats, Weighed, weigh
+from viewcache.materializer.retention.needs import Floats
+from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.schedule import Keeping

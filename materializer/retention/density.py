@@ -7,7 +7,7 @@ little, so that what was encoded for them has no room, and values others wrongly
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from viewcache.materializer.media.loss import LOSSY
@@ -15,7 +15,7 @@ from viewcache.materializer.planning.ladder import Ladder, Rung
 from viewcache.store.codec import ENCODED
 from viewcache.store.codec_trial import Trial
 
-__all__ = ["Densities", "Density"]
+__all__ = ["Densities", "Density", "DensityOf"]
 
 SPREAD = 1.15
 """The next object may take so many times what the largest one took."""
@@ -37,6 +37,9 @@ class Density:
         packed, margin = min(1.0, rung.packed * self.mean), max(rung.margin, SPREAD * self.most / self.mean)
         return replace(rung, packed=packed, margin=margin)
 
+
+DensityOf = Callable[[str, str, int], Density]
+"""Tells it by the content key of the video, the codec, and the bytes of a picture."""
 
 USUAL = Density()
 """Of a video of which nothing is known."""
@@ -87,16 +90,12 @@ class Densities:
         with self._lock:
             return self._failures[video]
 
-    def known(self, videos: Sequence[str]) -> list[int]:
-        """Places of those videos, among some, of which something was packed."""
+    def known(self, videos: Sequence[str]) -> list[tuple[int, str]]:
+        """Those videos, with their places among some, of which something was packed."""
         with self._lock:
-            return [place for place, video in enumerate(videos) if video in self._packed]
+            return [(place, video) for place, video in enumerate(videos) if video in self._packed]
 
-    def of_some(self, videos: Sequence[str], ladder: Ladder, place: int, codec: str, picture_bytes: int) -> Density:
-        """The same of one of some videos, by its place among them."""
-        return self.of(videos[place], codec, ladder, picture_bytes)
-
-    def of(self, video: str, codec: str, ladder: Ladder, picture_bytes: int) -> Density:
+    def of(self, ladder: Ladder, video: str, codec: str, picture_bytes: int) -> Density:
         """How densely a codec packs a video's pictures of a size.
 
         Where it has packed none of these, other codecs count, and where nothing has, pictures of other sizes do.
@@ -104,14 +103,13 @@ class Densities:
         with self._lock:
             if video not in self._packed:
                 return USUAL
-            known = {
-                at: each for at, each in self._packed.get(video, {}).items() if (at[0] == LOSSY) == (codec == LOSSY)
-            }
+            packed = self._packed[video].items()
+            known = {at: each for at, each in packed if (at[0] == LOSSY) == (codec == LOSSY)}
             alike = {at: each for at, each in known.items() if at[1] == picture_bytes} or known
             mine = {at: each for at, each in alike.items() if at[0] == codec} or alike
             seen = [(each, ladder.rung(name, size).packed) for (name, size), each in mine.items()]
-            expected = sum(each.raw_bytes * packed for each, packed in seen)
+            expected = sum(each.raw_bytes * usual for each, usual in seen)
             if not expected:
                 return USUAL
             mean = sum(each.packed_bytes for each, _ in seen) / expected
-            return Density(mean, max(each.most / packed for each, packed in seen))
+            return Density(mean, max(each.most / usual for each, usual in seen))

@@ -16,7 +16,7 @@ from viewcache.materializer.ops.lossy import stride_of
 from viewcache.materializer.planning.ladder import GUESSED, Ladder
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.retention.density import Densities
+from viewcache.materializer.retention.density import DensityOf
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.retention.needs import VideoRows
@@ -46,7 +46,7 @@ class Lasting:
         videos: Mapping[str, tuple[int, int]],
         part_bytes: int,
         ladder: Ladder,
-        densities: Densities,
+        density: DensityOf,
     ) -> None:
         """Look at the videos' items.
 
@@ -57,7 +57,7 @@ class Lasting:
             videos: content key → the number of a plan that has the video, and the video's row in it.
             part_bytes: most bytes that are promised to one object.
             ladder: what packing does.
-            densities: what packed pictures of each video took.
+            density: how densely the pictures of each video are packed.
         """
         place = {key: k for k, key in enumerate(videos)}
         self.reach = Reach([each.plan for each in plans], place)
@@ -66,7 +66,7 @@ class Lasting:
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
-        self._part_bytes, self._ladder, self._densities = part_bytes, ladder, densities
+        self._part_bytes, self._ladder, self._density = part_bytes, ladder, density
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
         self._rows = [VideoRows(each, place) for each in whole]
         self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
@@ -103,8 +103,7 @@ class Lasting:
             one = intermediate_recipe(key, how, frames[:1], index)
             picture = int(np.prod(one.shape))
             size = part_pictures(picture, part_of(codec, self._part_bytes))
-            density = self._densities.of(key, codec, self._ladder, picture)
-            promised = density.of(self._ladder.rung(codec, picture)).promised
+            promised = self._density(key, codec, picture).of(self._ladder.rung(codec, picture)).promised
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
             ordered = (
                 part if codec == LOSSY else picture_order(part, int(self.reach.strides[place])) for part in parts

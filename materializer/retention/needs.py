@@ -14,7 +14,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.sources import Sources
 from viewcache.materializer.retention.ways import ToCome
 
-__all__ = ["ClipCounts", "Decode", "NeededFrames", "Rows", "VideoRows"]
+__all__ = ["ClipCounts", "Decode", "Floats", "NeededFrames", "Rows", "VideoRows"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -22,14 +22,14 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.choice import Options
-from viewcache.materializer.retention.density import Densities, Density
+from viewcache.materializer.retention.density import Densities, DensityOf
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, part_of, part_pictures
-from viewcache.materializer.retention.needs import ClipCounts, Decode, NeededFrames, Rows, VideoRows
+from viewcache.materializer.retention.needs import ClipCounts, Decode, Floats, NeededFrames, Rows, VideoRows
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
 
-__all__ = ["Floats", "Once", "Weighed", "weigh"]
+__all__ = ["Once", "Weighed", "weigh"]
 
 MOST_INDEXES = 2000
 """Videos whose packet indexes are looked at. Of more, key frames are taken to be evenly spaced: reading so many indexes
@@ -38,7 +38,6 @@ would take longer than it can save."""
 BLOCK = 1024
 """Videos that are looked at together: their frames are some million numbers."""
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
@@ -66,10 +65,9 @@ class Limits:
     part_bytes: int
     whole_bytes: int
     """As for `weigh`."""
-    density: Callable[[int, str, int], Density]
-    """Tells how densely a codec packs pictures, by the place of the video and the bytes of a picture."""
-    packed_before: Sequence[int]
-    """Places of the videos of which that is known."""
+    density: DensityOf
+    packed_before: Sequence[tuple[int, str]]
+    """Places and content keys of the videos of which it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,8 @@ def weigh(
     uses = [VideoRows(each, place) for each in plans]
     fresh = [VideoRows(each.anew(), place) for each in plans] if later else []
     densities = densities or Densities()
-    lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, densities) if lasts else None
+    density: DensityOf = cache(partial(densities.of, cost.ladder))
+    lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, density) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
     sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
     found, once, later_s, later_work_s = [], [], [], []
@@ -153,7 +152,6 @@ def weigh(
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
-        density = cache(partial(densities.of_some, block, cost.ladder))
         limits = Limits(most_bytes, part_bytes, whole_bytes, density, densities.known(block))
         weighing = _Block(kinds, rows_of, sources, cost, limits, reached)
         columns = weighing.columns(ways, [(*before.get(name, ()), *there.get(name, ())) for name in block])
@@ -396,8 +394,8 @@ class _Block:
         picture = np.where(offered, each, 0)
         known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
         rungs = [known[size] for size in picture.tolist()]
-        for video in self._packed_before:
-            rungs[video] = self._density(video, way.codec, int(picture[video])).of(rungs[video])
+        for place, video in self._packed_before:
+            rungs[place] = self._density(video, way.codec, int(picture[place])).of(rungs[place])
         promised = np.array([rung.promised for rung in rungs])
         offered &= picture * reach * promised <= self._whole_bytes  # else it is decoded for each few objects again
         pack_s, unpack_s, packed, lead = (

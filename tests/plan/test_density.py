@@ -28,7 +28,7 @@ def seen(*trials: Trial) -> Densities:
 @given(st.sampled_from(PACKED), st.lists(st.floats(0.001, 1.0), min_size=1, max_size=5))
 def test_what_was_packed(codec: str, shares: list[float]) -> None:
     """The mean is expected of the rest, and no object that was seen took more than is promised."""
-    rung = seen(*(trial(codec, each) for each in shares)).of("v", codec, LADDER, PICTURE).of(GUESSED[codec])
+    rung = seen(*(trial(codec, each) for each in shares)).of(LADDER, "v", codec, PICTURE).of(GUESSED[codec])
     assert abs(rung.packed - sum(shares) / len(shares)) < 1e-5
     assert rung.promised >= min(1.0, max(shares)) - 1e-5
 
@@ -39,18 +39,18 @@ def test_other_codecs(codec: str, other: str, times: float) -> None:
     assume(codec != other)
     share = min(1.0, GUESSED[codec].packed * times)
     densities = seen(trial(codec, share))
-    rung = densities.of("v", other, LADDER, PICTURE).of(GUESSED[other])
+    rung = densities.of(LADDER, "v", other, PICTURE).of(GUESSED[other])
     assert abs(rung.packed - min(1.0, GUESSED[other].packed * share / GUESSED[codec].packed)) < 1e-4
     densities.note("v", [trial(other, 0.5)])
-    assert abs(densities.of("v", other, LADDER, PICTURE).of(GUESSED[other]).packed - 0.5) < 1e-4
+    assert abs(densities.of(LADDER, "v", other, PICTURE).of(GUESSED[other]).packed - 0.5) < 1e-4
 
 
 def test_what_says_nothing() -> None:
     """Of other videos, of what is packed otherwise, of what loses something, and of other sizes where there are any."""
-    assert seen(trial("h264", 0.9)).of("w", "h264", LADDER, PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
+    assert seen(trial("h264", 0.9)).of(LADDER, "w", "h264", PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
     for codec in ("raw", "lz4", "zstd1"):
-        assert seen(trial(codec, 0.9)).of("v", codec, LADDER, PICTURE).of(GUESSED[codec]) == GUESSED[codec]
-    assert seen(trial(LOSSY, 0.9)).of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
+        assert seen(trial(codec, 0.9)).of(LADDER, "v", codec, PICTURE).of(GUESSED[codec]) == GUESSED[codec]
+    assert seen(trial(LOSSY, 0.9)).of(LADDER, "v", "h264", PICTURE).of(GUESSED["h264"]) == GUESSED["h264"]
     sizes = seen(trial("h264", 0.9, picture=10), trial("h264", 0.3))
-    assert abs(sizes.of("v", "h264", LADDER, PICTURE).of(GUESSED["h264"]).packed - 0.3) < 1e-4
-    assert abs(sizes.of("v", "h264", LADDER, 10).of(GUESSED["h264"]).packed - 0.9) < 1e-4
+    assert abs(sizes.of(LADDER, "v", "h264", PICTURE).of(GUESSED["h264"]).packed - 0.3) < 1e-4
+    assert abs(sizes.of(LADDER, "v", "h264", 10).of(GUESSED["h264"]).packed - 0.9) < 1e-4
