@@ -97,7 +97,9 @@ def test_pictures_are_of_their_video_whatever_stands_in(tmp_path: Path, videos: 
         kept = [(work, row) for work in cache.owner.keeper.intermediates() for key in keys for row in work.rows_of(key)]
         assert len(kept) >= 4
         active = task.generation(0)
-        for video in sorted({str(work.video(row)) for work, row in kept}):
+        broken = sorted({str(work.video(row)) for work, row in kept})[:2]  # the others can still stand in for them
+        assert broken
+        for video in broken:
             first = int(active.rows_of_video(video)[0])
             assert task.substitute(active, [first], "it is broken there") is None
             assert active.source(first).key != video
