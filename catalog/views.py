@@ -17,6 +17,7 @@ __all__ = ["ORDER", "View", "create_views", "drop_views", "read_view"]
 ORDER = (
     "tasks",
     "videos",
+    "images",
     "items",
     "video_columns",
     "generations",

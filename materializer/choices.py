@@ -12,6 +12,7 @@ __all__ = [
     "Join",
     "KeepRule",
     "Layout",
+    "Media",
     "Merge",
     "OnBadAudio",
     "OnBadVideo",
@@ -49,6 +50,14 @@ class Merge(StrEnum):
     STACK = "stack"
     """Side by side on a new axis before T."""
     MEAN = "mean"
+
+
+class Media(StrEnum):
+    """What a dataset is of."""
+
+    VIDEO = "video"
+    IMAGE = "image"
+    """An image is a video of one frame, and a clip of it one picture."""
 
 
 class InputSource(StrEnum):
@@ -150,6 +159,14 @@ class Layout(StrEnum):
     TCHW = "TCHW"
     CTHW = "CTHW"
     THWC = "THWC"
+    CHW = "CHW"
+    """Of images, which have no T."""
+    HWC = "HWC"
+
+    @property
+    def media(self) -> Media:
+        """What has such tensors."""
+        return Media.IMAGE if self in (Layout.CHW, Layout.HWC) else Media.VIDEO
 
 
 class KeepRule(StrEnum):

@@ -13,6 +13,7 @@ from viewcache.materializer.choices import (
     Join,
     KeepRule,
     Layout,
+    Media,
     Merge,
     OnBadAudio,
     OnBadVideo,
@@ -189,12 +190,19 @@ class DatasetSpec:
     """Whether symbolic links may leave the folder they lie in, for another one of the dataset or of ``link_roots``."""
     link_roots: tuple[str, ...] = ()
     """Absolute paths of folders that links may lead into."""
+    media: Media = Media.VIDEO
+    """What its files are."""
 
     def refuses(self, *, missing: bool) -> bool:
         """Whether the policy for videos that are gone, or for bad ones, is ``raise``."""
         if missing:
             return self.on_missing_video == OnMissingVideo.RAISE
         return self.on_bad_video == OnBadVideo.RAISE
+
+    @property
+    def known_as(self) -> str:
+        """What the catalog calls it: its place, and of images ``images:`` before it, so that a folder may hold both."""
+        return self.uri if self.media == Media.VIDEO else f"images:{self.uri}"
 
     @property
     def weighted(self) -> str | None:

@@ -14,6 +14,8 @@ In the order of work:
 - ``problems``: where mistakes are reported: the first is raised, or all are collected
 - ``eviction``: `cache.eviction`
 - ``values``: typed values, checked against it
+- ``entries``: the entries of one mapping, and what each is worth
+- ``media``: whether a task is of videos or of images, and which keys that leaves
 - ``tiers``: where bytes lie: one folder, or tiers
 - ``steps``: steps, branches and ops
 - ``op_workers``: `cache.op_workers`

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from itertools import product
 
-from viewcache.api.config.values import Entries
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
 from viewcache.materializer.choices import WorkerKind

@@ -2,8 +2,8 @@
 
 from fractions import Fraction
 
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import SECTIONS
-from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
 from viewcache.materializer.choices import OnShortVideo

@@ -55,8 +55,17 @@ DATASET = KeySection(
             "video_dataset_path",
             "urls",
             "The videos: a folder (searched with its subfolders), a glob or an fsspec URL; a list of several; or a "
-            "`.txt` file that names one on each line. docs/living.md says how videos are named then.",
+            "`.txt` file that names one on each line. docs/living.md says how videos are named then. A task of images "
+            "has `image_dataset_path` in its place.",
             REQUIRED,
+        ),
+        Key(
+            "image_dataset_path",
+            "urls",
+            "The images (JPEG, PNG, WebP or BMP), in the place of `video_dataset_path` and named in the same ways: "
+            "each is a video of one frame, and batches have no time axis. See docs/images.md.",
+            None,
+            "a task of videos",
         ),
         Key(
             "follow_links",
@@ -121,6 +130,7 @@ DATASET = KeySection(
             "none",
         ),
         Key("label_video_column", "text", "Column of the table that names the video.", "video"),
+        Key("label_image_column", "text", "Column of the table that names the image, of a task of images.", "image"),
         Key(
             "label_column",
             "text",
@@ -226,8 +236,9 @@ DATASET = KeySection(
         Key(
             "layout",
             "choice",
-            "Axis order of the loader's tensors, as strided views.",
+            "Axis order of the loader's tensors, as strided views; `CHW` and `HWC` are for images.",
             Layout.TCHW,
+            "`TCHW`; of images `CHW`",
             choices=tuple(Layout),
         ),
         Key(
@@ -235,6 +246,13 @@ DATASET = KeySection(
             "choice",
             "What a video that cannot be decoded does: an error, no sample, or another video in its place. Damage that "
             "only decoding shows is replaced with `skip` too, because its place is already drawn.",
+            OnBadVideo.RAISE,
+            choices=tuple(OnBadVideo),
+        ),
+        Key(
+            "on_bad_image",
+            "choice",
+            "The same of an image.",
             OnBadVideo.RAISE,
             choices=tuple(OnBadVideo),
         ),

@@ -8,9 +8,10 @@ import os
 from functools import partial
 from pathlib import Path
 
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import SECTIONS, hint
 from viewcache.api.config.problems import Part
-from viewcache.api.config.values import Entries, local_path
+from viewcache.api.config.values import local_path
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.catalog.statements import policy_names
 from viewcache.errors import ConfigCode

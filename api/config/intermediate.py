@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import SECTIONS
 from viewcache.api.config.steps import told
-from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import Broken, ConfigCode
 from viewcache.materializer import ops

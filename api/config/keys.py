@@ -206,6 +206,14 @@ _SAMPLING = KeySection(
     (
         _count("videos_per_batch", "Videos in a batch.", REQUIRED, most=65_536),
         _count(
+            "images_per_batch",
+            "Images in a batch, in the place of `videos_per_batch`.",
+            None,
+            "required of images",
+            most=65_536,
+        ),
+        _count("samples_per_image", "Pictures that are made of one image in one epoch.", 1, most=1024),
+        _count(
             "frames_per_video",
             "Frames of one clip, before augmentation.",
             None,

@@ -3,7 +3,8 @@
 from functools import partial
 from typing import Any, NoReturn
 
-from viewcache.api.config.values import Entries, local_path
+from viewcache.api.config.entries import Entries
+from viewcache.api.config.values import local_path
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, ConfigCode
@@ -125,7 +126,8 @@ def _weights(entries: Entries) -> dict[str, Any]:
     table = labels not in (None, FOLDERS)
     if key == "mix" and column == ROOT:
         if not table and len(entries.value("video_dataset_path")) < 2:
-            refuse(key, ConfigCode.MISPLACED_KEY, "video_dataset_path is one place, so there is nothing to mix")
+            places = entries.written("video_dataset_path")
+            refuse(key, ConfigCode.MISPLACED_KEY, f"{places} is one place, so there is nothing to mix")
     elif not table and (labels is None or column != entries.value("label_column")):
         what = f"mix_column, {column!r}," if key == "mix" else "it"
         refuse(key, ConfigCode.MISPLACED_KEY, f"{what} is a column of a label table: name one by labels")

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from viewcache.api.config.apart import check_link_roots, distrusted, keep_apart, trust
 from viewcache.api.config.audio import read_audio
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.eviction import read_eviction
 from viewcache.api.config.intermediate import with_intermediate
 from viewcache.api.config.keys import SECTIONS, hint
 from viewcache.api.config.labels import OF_LABELS, read_labels
+from viewcache.api.config.media import check_keys, check_steps, media_of, read_layout, words_of
 from viewcache.api.config.mixing import check_mixing
 from viewcache.api.config.op_workers import read_op_workers
 from viewcache.api.config.problems import Part, Problems, Refused
@@ -23,11 +25,11 @@ from viewcache.api.config.sampling import check_samples, check_weighted, read_sa
 from viewcache.api.config.split import read_split
 from viewcache.api.config.steps import read_steps, told
 from viewcache.api.config.tiers import default_budget, read_tiers
-from viewcache.api.config.values import Entries, local_path
+from viewcache.api.config.values import local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer import ops
-from viewcache.materializer.choices import InputSource
+from viewcache.materializer.choices import InputSource, Media
 from viewcache.materializer.places import joined
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -345,12 +347,16 @@ def _task(
     tags: dict[str, Place],
     problems: Problems,
 ) -> TaskSpec:
-    entries = Entries(node, SECTIONS["dataset"], label, problems)
-    own = problems.part(partial(entries.values, "tag", "epochs", "seed", "drop_last", "shuffle", "layout"))
+    media = media_of(node)
+    entries = Entries(node, SECTIONS["dataset"], label, problems, words_of(media))
+    own = problems.part(partial(entries.values, "tag", "epochs", "seed", "drop_last", "shuffle"))
+    layout = problems.part(partial(read_layout, entries, media))
+    problems.part(partial(check_keys, entries, media))
     problems.part(partial(_check_input_source, entries))
-    sampling = problems.part(partial(read_sampling, entries))
-    dataset = problems.part(partial(_dataset, entries, folder))
+    sampling = problems.part(partial(read_sampling, entries, media))
+    dataset = problems.part(partial(_dataset, entries, folder, media))
     steps = problems.part(partial(read_steps, entries))
+    problems.part(lambda: check_steps(steps.value, media))
     problems.part(lambda: check_samples(entries, sampling.value, steps.value))
     problems.part(lambda: check_mixing(dataset.value, sampling.value, steps.value))
     problems.part(lambda: check_weighted(entries, sampling.value, dataset.value))
@@ -365,6 +371,7 @@ def _task(
         dataset=dataset.value,
         sampling=sampling.value,
         steps=lossy.value,
+        layout=layout.value,
         audio=audio.value,
         place=node.place,
         **read,
@@ -390,8 +397,8 @@ def _check_tag(entries: Entries, tags: dict[str, Place]) -> None:
     tags[tag] = entries.node.place
 
 
-def _dataset(entries: Entries, folder: str) -> DatasetSpec:
-    elsewhere = ("uri", "split", "part", *OF_LABELS)
+def _dataset(entries: Entries, folder: str, media: Media) -> DatasetSpec:
+    elsewhere = ("uri", "media", "split", "part", *OF_LABELS)
     names = [field.name for field in fields(DatasetSpec) if field.name not in elsewhere]
     plain = entries.problems.part(partial(entries.values, "video_dataset_path", *names))
     labels = entries.problems.part(partial(read_labels, entries, folder))
@@ -402,7 +409,7 @@ def _dataset(entries: Entries, folder: str) -> DatasetSpec:
     check_link_roots(roots, entries, follow=read["follow_links"])
     uri = joined(local_path(each, folder) or each for each in places)
     parted, part = split.value
-    return DatasetSpec(uri=uri, link_roots=roots, split=parted, part=part, **labels.value, **read)
+    return DatasetSpec(uri=uri, media=media, link_roots=roots, split=parted, part=part, **labels.value, **read)
 
 
 def _where(place: Place) -> str:

@@ -29,7 +29,7 @@ def check_mixing(dataset: DatasetSpec, sampling: SamplingSpec, steps: Sequence[S
         why = "it mixes labels, and the dataset has none: give labels, as `labels: folders`"
         raise error_at(call.place, ConfigCode.MISSING_KEY, f"{call.name}: {why}")
     if sampling.videos_per_batch < 2:
-        why = "it mixes the clips of two videos, and videos_per_batch is 1: at least 2"
+        why = f"it mixes the clips of two {dataset.media}s, and {dataset.media}s_per_batch is 1: at least 2"
         raise error_at(call.place, ConfigCode.OUT_OF_RANGE, f"{call.name}: {why}")
     if dataset.grows and not dataset.classes and dict(call.params)["num_classes"] is None:
         why = f"classes may join a dataset that grows, so say how many there may be: {call.name}: {{num_classes: …}}"

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import NAME, SECTIONS
 from viewcache.api.config.problems import Problems
 from viewcache.api.config.steps import told
-from viewcache.api.config.values import Entries, local_path
+from viewcache.api.config.values import local_path
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import BadInput, ConfigCode, OpWorkerFailed
 from viewcache.materializer.spec import OpWorkerSpec

@@ -7,6 +7,7 @@ The schema lets an editor complete and check a file while it is written; the loa
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from viewcache.api.config.keys import KINDS, NAME, SECTIONS, STEP_KEYS, Key, KeySection
 from viewcache.catalog.views import ORDER, read_view
@@ -19,8 +20,9 @@ def json_schema() -> dict[str, object]:
     """The JSON Schema (2020-12) of one document of a configuration file."""
     definitions = {name: _section_schema(section) for name, section in SECTIONS.items() if name != "document"}
     definitions["step"]["allOf"] = [_step_rule(branch_type) for branch_type in STEP_KEYS]
-    length = [{"required": ["frames_per_video"]}, {"required": ["clip_seconds", "fps"]}]
-    definitions["sampling"]["oneOf"] = length
+    _one_of(definitions["dataset"], ["video_dataset_path"], ["image_dataset_path"])
+    by_frames, by_time = ["videos_per_batch", "frames_per_video"], ["videos_per_batch", "clip_seconds", "fps"]
+    _one_of(definitions["sampling"], by_frames, by_time, ["images_per_batch"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "viewcache configuration",
@@ -29,7 +31,14 @@ def json_schema() -> dict[str, object]:
     }
 
 
-def _section_schema(section: KeySection) -> dict[str, object]:
+def _one_of(schema: dict[str, Any], *groups: list[str]) -> None:
+    """Require the keys of just one of several groups."""
+    grouped = {key for keys in groups for key in keys}
+    schema["required"] = [key for key in schema["required"] if key not in grouped]
+    schema["oneOf"] = [{"required": keys} for keys in groups]
+
+
+def _section_schema(section: KeySection) -> dict[str, Any]:
     return {
         "description": section.doc,
         "type": "object",

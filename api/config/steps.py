@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import SECTIONS, STEP_KEYS
 from viewcache.api.config.problems import Part, Problems, Refused
-from viewcache.api.config.values import Entries
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import BadInput, ConfigCode, OpWorkerFailed, ViewcacheError
 from viewcache.materializer import ops

@@ -8,8 +8,9 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import SECTIONS
-from viewcache.api.config.values import Entries, local_path, read_url
+from viewcache.api.config.values import local_path, read_url
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import ConfigCode
 from viewcache.materializer.spec import TierSpec

@@ -7,18 +7,14 @@ credentials are refused here, before they can reach the catalog, a log or anothe
 import os
 import re
 from decimal import Decimal
-from functools import partial
-from typing import Any
 from urllib.parse import unquote_plus
 
-from viewcache.api.config.keys import DECIBELS, KINDS, MODULE, NAME, SECTIONS, SIZE, Key, KeySection, hint
-from viewcache.api.config.problems import Part, Problems, Refused
-from viewcache.api.config.yaml_subset import Node, error_at
+from viewcache.api.config.keys import DECIBELS, KINDS, MODULE, NAME, SIZE, Key
+from viewcache.api.config.yaml_subset import Node
 from viewcache.errors import ConfigCode, ConfigError
-from viewcache.materializer.spec import Place
-from viewcache.suggest import did_you_mean, suggest
+from viewcache.suggest import did_you_mean
 
-__all__ = ["READERS", "Entries", "local_path", "parse_size", "read_url"]
+__all__ = ["READERS", "local_path", "parse_size", "read_url", "short", "wrong"]
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5} | {
     prefix + "i": 1024**power for power, prefix in enumerate("kmgtp", 1)
@@ -33,133 +29,6 @@ _PASSWORD = re.compile(r"[^/]*:[^/]*@")
 _DATABASE_PASSWORD = re.compile(r"[^:/]*:[^@]*@")
 _LONGEST_TEXT = 10_000
 """Characters; a SQL condition is the longest text there is."""
-
-
-class Entries:
-    """The entries of one mapping of the file, with the section of the table that they belong to."""
-
-    def __init__(self, node: Node, section: KeySection, label: str, problems: Problems):
-        """Check the keys: an unknown key, and a required one that is missing, are reported.
-
-        Args:
-            node: the value, which must be a mapping.
-            section: its keys.
-            label: how messages call it, e.g. ``dataset.augmentation[1]``; empty for a document.
-            problems: takes what is wrong with these entries.
-
-        Raises:
-            ConfigError: not a mapping.
-        """
-        if not isinstance(node.value, dict):
-            message = f"{label or 'a configuration'} must be a mapping, got {node.shown()}"
-            raise node.error(ConfigCode.WRONG_TYPE, message)
-        self.node = node
-        self.section = section
-        self.label = label
-        self.problems = problems
-        self._given = node.value
-        self._meant: set[str] = set()
-        """Keys that an unknown one was most likely meant to be: their values are not known to be missing."""
-        self._read: dict[str, Part[Any]] = {}
-        known = [key.name for key in section.keys]
-        for name in self._given:
-            if name not in known:
-                where = f"in {label}" if label else "at the top of a configuration"
-                message = f"unknown key {_short(name)} {where}; {_home(name, known)}"
-                problems.report(error_at(node.keys[name], ConfigCode.UNKNOWN_KEY, message))
-                self._meant.update(filter(None, [suggest(name, known)]))
-        for key in section.keys:
-            if key.required and key.name not in self._given:
-                self._read[key.name] = problems.part(partial(self.require, key.name, key.doc))
-
-    def has(self, name: str) -> bool:
-        """Whether the key is given and not empty."""
-        return name in self._given and self._given[name].value is not None
-
-    def require(self, name: str, doc: str, *, empty: bool = False) -> None:
-        """Refuse entries that lack a key.
-
-        Args:
-            name: of the key.
-            doc: what it is for.
-            empty: refuse an empty value too.
-
-        Raises:
-            ConfigError: the key is not there.
-            Refused: it is not there, but the mistake was reported as an unknown key.
-        """
-        if self.has(name) or (name in self._given and not empty):
-            return
-        if self.misspelt(name) or name in self._read:
-            raise Refused
-        raise self.node.error(ConfigCode.MISSING_KEY, f"{self.label} needs the key {name}: {doc}")
-
-    def misspelt(self, name: str) -> bool:
-        """Whether an unknown key, which was reported, was most likely meant to be this one."""
-        return name in self._meant
-
-    def child(self, name: str) -> Node:
-        """The value of a key, unchecked.
-
-        Raises:
-            Refused: a required key is not there, which was reported.
-        """
-        if name not in self._given:
-            raise Refused
-        return self._given[name]
-
-    def name_of(self, name: str) -> str:
-        """How messages call a key."""
-        return f"{self.label}.{name}" if self.label else name
-
-    def place(self, name: str) -> Place:
-        """Where the value of a key is written; the mapping's own place if it is absent."""
-        return self._given[name].place if name in self._given else self.node.place
-
-    def value(self, name: str) -> Any:
-        """The checked value of a key, or its default; a wrong value is reported when it is first asked for.
-
-        Returns:
-            By kind: text, url, catalog, choice, name, title → str; integer → int; number, decibels → float; flag →
-            bool; size → bytes as int; names, columns, modules, texts, folders, urls → tuple of str; classes → the
-            same, or a file's path; shares → pairs of str and float. Sections, operations and the store are not values:
-            ``child``.
-
-        Raises:
-            Refused: the value is wrong, or missing; that was reported.
-        """
-        if name not in self._read:
-            self._read[name] = self.problems.part(partial(self._checked, name))
-        return self._read[name].value
-
-    def values(self, *names: str) -> dict[str, Any]:
-        """The checked values of several keys; every wrong one is reported. See `value`.
-
-        Raises:
-            Refused: one of them is wrong or missing.
-        """
-        parts = {name: self.problems.part(partial(self.value, name)) for name in names}
-        return {name: part.value for name, part in parts.items()}
-
-    def _checked(self, name: str) -> Any:
-        key = self.section.key(name)
-        if not self.has(name):
-            if key.required:
-                message = f"{self.name_of(name)} is empty; it must be {key.expects()}"
-                raise self.child(name).error(ConfigCode.MISSING_KEY, message)
-            return key.default
-        return READERS[key.kind](self.child(name), key, self.name_of(name))
-
-    def items(self, name: str) -> list[tuple[Node, str]]:
-        """The nodes of a list and how messages call each; a single mapping counts as a list of one for ``tasks``."""
-        if not self.has(name):
-            return []
-        node, label = self.child(name), self.name_of(name)
-        if isinstance(node.value, tuple):
-            return [(item, f"{label}[{number}]") for number, item in enumerate(node.value)]
-        if self.section.key(name).kind == "tasks":
-            return [(node, label)]
-        raise _wrong(ConfigCode.WRONG_TYPE, node, self.section.key(name), label)
 
 
 def parse_size(text: str | int) -> int:
@@ -189,21 +58,13 @@ def local_path(url: str, folder: str) -> str | None:
     return os.path.normpath(os.path.join(folder, url))
 
 
-def _home(name: str, known: list[str]) -> str:
-    """What to say about an unknown key: which known one is near, or else under which section it belongs."""
-    text = hint(name, known)
-    if text.startswith("known"):
-        for section in SECTIONS.values():
-            if section.path and any(key.name == name for key in section.keys):
-                return f"it belongs under {section.path}; {text}"
-    return text
-
-
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text as messages quote it: its start, if it is long."""
     return repr(text) if len(text) <= 60 else repr(text[:57]) + "..."
 
 
-def _wrong(code: ConfigCode, node: Node, key: Key, label: str, why: str = "") -> ConfigError:
+def wrong(code: ConfigCode, node: Node, key: Key, label: str, why: str = "") -> ConfigError:
+    """The error of a value that is not what its key expects."""
     if not why and key.kind in _TEXTUAL and isinstance(node.value, bool | int | float):
         why = "; put it in quotes"
     if not why and key.kind in ("integer", "number") and isinstance(node.value, str) and _looks_like_number(node.value):
@@ -221,7 +82,7 @@ def _looks_like_number(text: str) -> bool:
 
 def _text(node: Node, key: Key, label: str) -> str:
     if not isinstance(node.value, str):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     if not node.value.strip():
         raise node.error(ConfigCode.MISSING_KEY, f"{label} is empty; it must be {key.expects()}")
     if len(node.value) > _LONGEST_TEXT:
@@ -233,21 +94,21 @@ def _text(node: Node, key: Key, label: str) -> str:
 def _name(node: Node, key: Key, label: str) -> str:
     text = _text(node, key, label)
     if not re.fullmatch(NAME, text):
-        raise _wrong(ConfigCode.WRONG_FORMAT, node, key, label)
+        raise wrong(ConfigCode.WRONG_FORMAT, node, key, label)
     return text
 
 
 def _title(node: Node, key: Key, label: str) -> str:
     text = _text(node, key, label)
     if len(text) > 128:
-        raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
+        raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     return text
 
 
 def _names(node: Node, key: Key, label: str) -> tuple[str, ...]:
     items = node.value if isinstance(node.value, tuple) else (node,)
     if not items:
-        raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
+        raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     single = Key(key.name, "name", key.doc)
     return tuple(_name(item, single, label) for item in items)
 
@@ -263,7 +124,7 @@ def _classes(node: Node, key: Key, label: str) -> tuple[str, ...] | str:
     if isinstance(node.value, str):
         return read_url(node, key, label)
     if not isinstance(node.value, tuple) or not node.value:
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     single = Key(key.name, "text", key.doc)
     return _each_once([(item, _text(item, single, f"{label}[{k}]")) for k, item in enumerate(node.value)], label)
 
@@ -272,14 +133,14 @@ def _each_once(named: list[tuple[Node, str]], label: str) -> tuple[str, ...]:
     names: dict[str, Node] = {}
     for node, name in named:
         if name in names:
-            raise node.error(ConfigCode.GIVEN_TWICE, f"{label} has {_short(name)} twice")
+            raise node.error(ConfigCode.GIVEN_TWICE, f"{label} has {short(name)} twice")
         names[name] = node
     return tuple(names)
 
 
 def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
     if not isinstance(node.value, tuple):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     for item in node.value:
         if not isinstance(item.value, str) or not re.fullmatch(MODULE, item.value):
             message = f"{label} holds names of modules such as my_package.my_ops, got {item.shown()}"
@@ -289,7 +150,7 @@ def _modules(node: Node, key: Key, label: str) -> tuple[str, ...]:
 
 def _texts(node: Node, key: Key, label: str) -> tuple[str, ...]:
     if not isinstance(node.value, tuple):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     single = Key(key.name, "text", key.doc)
     return tuple(read_url(item, single, f"{label}[{k}]") for k, item in enumerate(node.value))
 
@@ -297,7 +158,7 @@ def _texts(node: Node, key: Key, label: str) -> tuple[str, ...]:
 def _shares(node: Node, key: Key, label: str) -> tuple[tuple[str, float], ...]:
     """Names and their shares, by name: their order means nothing."""
     if not isinstance(node.value, dict):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     if not node.value:
         why = f"{label} names nothing; it must be {key.expects()}, such as {{kinetics: 0.7, ssv2: 0.3}}"
         raise node.error(ConfigCode.OUT_OF_RANGE, why)
@@ -314,25 +175,25 @@ def _choice(node: Node, key: Key, label: str) -> str:
     for choice in key.choices:  # the members of an enum, where the words are those of a spec
         if node.value == choice:
             return choice
-    raise _wrong(ConfigCode.UNKNOWN_CHOICE, node, key, label)
+    raise wrong(ConfigCode.UNKNOWN_CHOICE, node, key, label)
 
 
 def _integer(node: Node, key: Key, label: str) -> int:
     if isinstance(node.value, bool) or not isinstance(node.value, int):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     return int(_bounded(node, node.value, key, label))
 
 
 def _number(node: Node, key: Key, label: str) -> float:
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     return float(_bounded(node, node.value, key, label))
 
 
 def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | float:
     outside = (key.least is not None and number < key.least) or (key.most is not None and number > key.most)
     if outside or (key.inside and number in (key.least, key.most)):
-        raise _wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
+        raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
     return number
 
 
@@ -344,18 +205,18 @@ def _decibels(node: Node, key: Key, label: str) -> float:
 def _flag(node: Node, key: Key, label: str) -> bool:
     if not isinstance(node.value, bool):
         yes_no = isinstance(node.value, str) and node.value.lower() in ("yes", "no", "on", "off")
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label, "; YAML 1.2 knows only true and false" if yes_no else "")
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label, "; YAML 1.2 knows only true and false" if yes_no else "")
     return node.value
 
 
 def _size(node: Node, key: Key, label: str) -> int:
     if isinstance(node.value, bool) or not isinstance(node.value, str | int):
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     try:
         return parse_size(node.value)
     except ValueError:
         code = ConfigCode.OUT_OF_RANGE if isinstance(node.value, int) else ConfigCode.WRONG_FORMAT
-        raise _wrong(code, node, key, label) from None
+        raise wrong(code, node, key, label) from None
 
 
 def read_url(node: Node, key: Key, label: str) -> str:
@@ -386,7 +247,7 @@ def _urls(node: Node, key: Key, label: str) -> tuple[str, ...]:
     if not isinstance(node.value, tuple):
         return (read_url(node, key, label),)
     if not node.value:
-        raise _wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
     found: list[str] = []
     for number, item in enumerate(node.value):
         url = read_url(item, key, f"{label}[{number}]")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.names import SUFFIXES
 
@@ -67,7 +68,7 @@ def clips_of_package() -> list[Path]:
         files = metadata.files(PACKAGE) or []
     except metadata.PackageNotFoundError:
         return []
-    found = [Path(str(each.locate())) for each in files if each.suffix.lower() in SUFFIXES]
+    found = [Path(str(each.locate())) for each in files if each.suffix.lower() in SUFFIXES[Media.VIDEO]]
     return sorted(path for path in found if path.is_file() and DISTORTED not in path.stem)
 
 

@@ -174,8 +174,8 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
         try:
             key = "link_roots"
             links = links_of(dataset)
-            key = "video_dataset_path"
-            found = discover(dataset.uri, links)
+            key = f"{dataset.media}_dataset_path"
+            found = discover(dataset.uri, links, dataset.media)
             key = "labels"
             if scan or dataset.labels is None or is_local(dataset.labels):
                 told = mistakes(task, found)
@@ -187,7 +187,7 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
         files, batch = len(found), task.sampling.videos_per_batch
         if files < batch:
             empty = ", so with drop_last an epoch is empty" if task.drop_last else ""
-            text = f"task {task.name!r}: a batch has {batch} videos, the dataset {files}{empty}"
+            text = f"task {task.name!r}: a batch has {batch} {dataset.media}s, the dataset {files}{empty}"
             yield task.name, Problem(Level.WARNING, "batch_larger_than_dataset", text, task.place)
         clip = _clip_bytes(task)
         if clip and not scan:

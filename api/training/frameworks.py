@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAMEWORKS", "LAYOUTS", "Finish", "Framework"]
 
-LAYOUTS = {"TCHW": (0, 1, 2, 3), "CTHW": (1, 0, 2, 3), "THWC": (0, 2, 3, 1)}
-"""Axis order of a clip → permutation of (T,C,H,W); other layouts than TCHW are strided views of the same memory."""
+LAYOUTS = {
+    "TCHW": (0, 1, 2, 3),
+    "CTHW": (1, 0, 2, 3),
+    "THWC": (0, 2, 3, 1),
+    "CHW": (0, 1, 2),
+    "HWC": (1, 2, 0),
+}
+"""Axis order of a clip → permutation of (T,C,H,W), or of an image's (C,H,W); other layouts than TCHW and CHW are
+strided views of the same memory."""
 
 ReadArrays = Mapping[str, FieldValues]
-"""``video`` (b,T,C,H,W), or (b,V,T,C,H,W) of several views, further arrays with a row for each clip, and fields of the
-label table."""
+"""``video`` (b,T,C,H,W), or (b,V,T,C,H,W) of several views; of images the same as ``image``, with one frame; further
+arrays with a row for each clip, and fields of the label table."""
 
 Finish = Callable[[Any], Any]
 """Applies the operations that run at reading to the pixels."""
@@ -83,9 +90,10 @@ class Torch:
 
     def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
         """See `Framework.made`."""
-        tensors = {name: in_batch(values, self._tensor) for name, values in arrays.items() if name != "video"}
-        video = finish(self._torch.from_numpy(arrays["video"]))
-        return {"video": self._placed(video.permute(*_axes(video.ndim, layout))), **tensors}
+        name, rest = _apart(arrays)
+        tensors = {name: in_batch(values, self._tensor) for name, values in rest.items()}
+        pixels = shown(finish(self._torch.from_numpy(arrays[name])), layout)
+        return {name: self._placed(pixels.permute(*_axes(pixels.ndim, layout))), **tensors}
 
     def _tensor(self, array: NDArray[Any]) -> "torch.Tensor":
         return self._placed(self._torch.from_numpy(array))
@@ -168,14 +176,26 @@ class Jax:
 
 
 def _finished(arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
-    video = finish(arrays["video"])
-    rest = {name: in_batch(values, lambda array: array) for name, values in arrays.items() if name != "video"}
-    return {"video": video.transpose(_axes(video.ndim, layout)), **rest}
+    name, rest = _apart(arrays)
+    pixels = shown(finish(arrays[name]), layout)
+    others = {name: in_batch(values, lambda array: array) for name, values in rest.items()}
+    return {name: pixels.transpose(_axes(pixels.ndim, layout)), **others}
+
+
+def _apart(arrays: ReadArrays) -> tuple[str, ReadArrays]:
+    """What the pixels are called, and all but these."""
+    name = "image" if "image" in arrays else "video"
+    return name, {other: values for other, values in arrays.items() if other != name}
+
+
+def shown(pixels: Any, layout: str) -> Any:
+    """Pixels (…,T,C,H,W) as a layout has axes: an image has no T."""
+    return pixels[..., 0, :, :, :] if "T" not in layout else pixels
 
 
 def _axes(dimensions: int, layout: str) -> Sequence[int]:
     """The clips' axes in the order of a layout, behind those of the batch and the views."""
-    lead = dimensions - 4
+    lead = dimensions - len(LAYOUTS[layout])
     return (*range(lead), *(lead + axis for axis in LAYOUTS[layout]))
 
 

@@ -7,9 +7,13 @@ from typing import Any
 from viewcache.api.training.even import filled_up
 from viewcache.api.training.frameworks import Framework
 from viewcache.api.training.mixing import Mixture
+from viewcache.materializer.choices import Layout, Media
 from viewcache.materializer.reading.batch import Batch
 
 __all__ = ["handed_out"]
+
+PER_IMAGE = ("label", "index", "sample")
+"""What comes with each image: it has no time, and no frame but one."""
 
 
 def handed_out(
@@ -30,7 +34,10 @@ def handed_out(
         layout: of the pixels.
         clips: how many there are in every batch, which this one is filled up to; None = as many as were read.
     """
-    arrays = {"video": batch.video, **batch.per_clip, **batch.fields}
+    if Layout(layout).media == Media.IMAGE:
+        arrays = {"image": batch.video, **{name: batch.per_clip[name] for name in PER_IMAGE}, **batch.fields}
+    else:
+        arrays = {"video": batch.video, **batch.per_clip, **batch.fields}
     if mixture is not None:
         arrays |= mixture.labels(batch)
         finish = partial(finish, mixing=mixture.mixing)

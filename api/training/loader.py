@@ -21,6 +21,7 @@ from viewcache.api.training.options import unknown_option
 from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, worker_here
 from viewcache.api.training.places import Place, Turns
 from viewcache.errors import BadInput, Closed, Misuse, UnknownOption, ViewcacheError, WrongProcess
+from viewcache.materializer.choices import Layout
 from viewcache.materializer.reading.batch import Batch, Buffers, check_rank, check_shares
 from viewcache.materializer.shown import html_table
 
@@ -114,8 +115,9 @@ class Loader:
         self.task = task
         handle = cache.task(task)
         self.layout = handle.layout if layout is None else layout
-        if self.layout not in LAYOUTS:
-            raise BadInput(f"layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
+        fitting = [str(each) for each in Layout if each.media == Layout(handle.layout).media]
+        if self.layout not in fitting:
+            raise BadInput(f"layout {self.layout!r} is not one of {', '.join(fitting)}")
         if prefetch < 1:
             raise BadInput(f"prefetch={prefetch}: at least 1")
         self.epochs = handle.epochs if epochs is None else epochs
@@ -176,10 +178,11 @@ class Loader:
         }
         try:
             handle = self._cache.task(self.task)
-            *lead, frames, channels, height, width = handle.clip_shape
-            clip = (frames, channels, height, width)
+            axes = LAYOUTS[self.layout]
+            whole = handle.clip_shape
+            lead, clip = whole[:-4], whole[-len(axes) :]
             clips = handle.videos_per_batch * handle.samples_per_video
-            shape = (clips, *lead, *(clip[axis] for axis in LAYOUTS[self.layout]))
+            shape = (clips, *lead, *(clip[axis] for axis in axes))
         except ViewcacheError as error:
             return facts | {"state": error.kind}
         return {"batch": f"{shape} {self.layout}"} | facts

@@ -4,11 +4,17 @@ from typing import Any
 
 import numpy as np
 
+from viewcache.materializer.choices import Layout, Media
 from viewcache.materializer.field_values import as_lists
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import VideoInfo
 
-__all__ = ["about_audio", "about_batch", "about_video", "plain_label"]
+__all__ = ["about_audio", "about_batch", "about_video", "plain_label", "shape_of"]
+
+
+def shape_of(batch: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """The shape of a batch's pixels as paths show it: of images without the axis of time, which has one frame."""
+    return batch if Layout(layout).media == Media.VIDEO else (*batch[:-4], *batch[-3:])
 
 
 def about_video(task: str, video: VideoInfo) -> dict[str, Any]:
@@ -37,10 +43,10 @@ def plain_label(label: int | tuple[int, ...]) -> int | list[int]:
     return label if isinstance(label, int) else list(label)
 
 
-def about_audio(batch: Batch, clip: int | None) -> dict[str, Any]:
+def about_audio(batch: Batch, layout: str, clip: int | None) -> dict[str, Any]:
     """What the audio of a batch is, or that of one of its clips: then lists have one element."""
     assert batch.audio is not None  # there is such a path
-    about = about_batch(batch) | {"shape": list(batch.audio.shape), "dtype": "float32"}
+    about = about_batch(batch, layout) | {"shape": list(batch.audio.shape), "dtype": "float32"}
     if clip is None:
         return about
     for name in _PER_CLIP:
@@ -52,13 +58,13 @@ def about_audio(batch: Batch, clip: int | None) -> dict[str, Any]:
 _PER_CLIP = ("index", "videos", "label", "frame", "time_s", "sample", "item", "start_s", "end_s", "keys")
 
 
-def about_batch(batch: Batch) -> dict[str, Any]:
+def about_batch(batch: Batch, layout: str) -> dict[str, Any]:
     """What a batch shows; lists have one element per clip."""
     return {
         "task": batch.task,
         "epoch": batch.epoch,
         "iteration": batch.iteration,
-        "shape": list(batch.video.shape),
+        "shape": list(shape_of(batch.video.shape, layout)),
         "dtype": "uint8",
         "index": batch.index.tolist(),
         "videos": list(batch.videos),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.port import TaskHandle
 from viewcache.api.session.opened import OpenCache
-from viewcache.api.views.about import about_audio, about_batch, about_video, plain_label
+from viewcache.api.views.about import about_audio, about_batch, about_video, plain_label, shape_of
 from viewcache.api.views.paths import AT, NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
@@ -261,7 +261,7 @@ class ViewTree:
     def _batch(self, where: ViewPath) -> Payload:
         assert where.epoch is not None  # a view's path has one
         task, epoch = self._cache.task(where.task), where.epoch
-        count, *clip = task.shape(epoch, where.iteration, where.rank, where.world)
+        count, *clip = shape_of(task.shape(epoch, where.iteration, where.rank, where.world), task.layout)
 
         def load(which: range) -> NDArray[np.uint8]:
             if len(which) < count:
@@ -301,8 +301,10 @@ class ViewTree:
             known = self._groups.get(key)
         if known is not None and known[0] is version:  # a clip that had to be replaced gives another
             return known[1]
+        batch = task.describe(epoch, iteration)
         files = view_group(
-            task.describe(epoch, iteration),
+            batch,
+            shape_of(batch.video.shape, task.layout),
             lambda which: task.clips(epoch, iteration, which),
             lambda which: task.audio(epoch, iteration, which).view(np.uint8),
         )
@@ -330,8 +332,9 @@ class ViewTree:
         if where.kind in (NodeKind.FRAME, NodeKind.AUG):
             return self._describe_single(where)
         assert where.epoch is not None  # a view's path has one
-        batch = self._cache.task(where.task).describe(where.epoch, where.iteration, where.rank, where.world)
-        of_all = about_audio(batch, where.clip) if where.kind == NodeKind.AUDIO else about_batch(batch)
+        task = self._cache.task(where.task)
+        batch, layout = task.describe(where.epoch, where.iteration, where.rank, where.world), task.layout
+        of_all = about_audio(batch, layout, where.clip) if where.kind == NodeKind.AUDIO else about_batch(batch, layout)
         return {"kind": where.kind, "rank": where.rank, "world": where.world} | of_all
 
     def _describe_folder(self, where: ViewPath) -> dict[str, Any]:

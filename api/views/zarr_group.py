@@ -22,12 +22,16 @@ _CLIP = ("time", "channel", "height", "width")
 
 
 def view_group(
-    batch: Batch, load: Callable[[range], NDArray[np.uint8]], hear: Callable[[range], NDArray[np.uint8]]
+    batch: Batch,
+    shape: tuple[int, ...],
+    load: Callable[[range], NDArray[np.uint8]],
+    hear: Callable[[range], NDArray[np.uint8]],
 ) -> dict[str, Payload]:
     """The group's files by their path inside it.
 
     Args:
-        batch: as planned; of ``video`` and ``audio`` only the shapes are looked at.
+        batch: as planned; of its ``audio`` only the shape is looked at, of its ``video`` nothing.
+        shape: of its pixels; of images without an axis of time.
         load: gives some clips of it.
         hear: gives the audio of some clips as bytes; asked where the task has audio.
     """
@@ -40,7 +44,8 @@ def view_group(
         "texts": {name: as_lists(each) for name, each in batch.fields.items() if is_text(each)},
     }
     files = {"zarr.json": _json({"zarr_format": 3, "node_type": "group", "attributes": attributes})}
-    files |= _video(batch.video.shape, load)
+    is_image = len(shape) < len(batch.video.shape)
+    files |= _pixels("image" if is_image else "video", shape, _CLIP[1:] if is_image else _CLIP, load)
     if batch.audio is not None:
         files |= _by_clip("audio", batch.audio.shape, "float32", ("clip", "channel", "sample"), hear)
     for name in PER_CLIP:
@@ -58,9 +63,11 @@ def _field(name: str, values: FieldValues) -> dict[str, Payload]:
     return _small(name, values) if isinstance(values, np.ndarray) else {}
 
 
-def _video(shape: tuple[int, ...], load: Callable[[range], NDArray[np.uint8]]) -> dict[str, Payload]:
-    names = ("clip", *(("stream",) if len(shape) - 1 > len(_CLIP) else ()), *_CLIP)
-    return _by_clip("video", shape, "uint8", names, load)
+def _pixels(
+    name: str, shape: tuple[int, ...], clip: tuple[str, ...], load: Callable[[range], NDArray[np.uint8]]
+) -> dict[str, Payload]:
+    names = ("clip", *(("stream",) if len(shape) - 1 > len(clip) else ()), *clip)
+    return _by_clip(name, shape, "uint8", names, load)
 
 
 def _by_clip(

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
@@ -49,20 +50,21 @@ class Found(NamedTuple):
     """Whether a list file names it and it is not there."""
 
 
-def discover(uri: str, links: Links = NO_LINKS) -> list[Found]:
-    """List the videos of a dataset.
+def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> list[Found]:
+    """List the videos of a dataset, or its images.
 
     Args:
         uri: a folder (searched to any depth), a file, a glob (``**`` allowed), an fsspec URL of one of these, a list
             file, or several places, see `places.joined`.
         links: where symbolic links may lead.
+        media: which of these.
 
     Returns:
-        Files with a video's extension, sorted by path, each once; hidden files and folders are left out. Links that
+        Files with such an extension, sorted by path, each once; hidden files and folders are left out. Links that
         lead elsewhere are listed with their ``problem`` and never followed.
 
     Raises:
-        DatasetNotFound: nothing is there, or no videos are; of several places, at one of them.
+        DatasetNotFound: nothing is there, or no such files are; of several places, at one of them.
         BadInput: the URL holds a user or password, or chains file systems; or a list file is none.
         MissingExtra: the package that reaches such a URL is not installed.
     """
@@ -71,31 +73,31 @@ def discover(uri: str, links: Links = NO_LINKS) -> list[Found]:
         links = replace(links, roots=(*links.roots, *(_base(local_path(each)) for each in places if is_local(each))))
     others = 0
     if len(places) > 1:
-        found = list(_of_places(places, links))
+        found = list(_of_places(places, links, media))
     elif is_list(places[0]):
-        found = list(_of_list(places[0], links))
+        found = list(_of_list(places[0], links, media))
     else:
-        _, found, others = _videos(places[0], links)
+        _, found, others = _videos(places[0], links, media)
     if not found:
         more = f"; {others} other files are there" if others else ""
         raise DatasetNotFound(
-            f"{shown(uri)} holds no videos: looked for {' '.join('*' + each for each in SUFFIXES)}{more}"
+            f"{shown(uri)} holds no {media}s: looked for {' '.join('*' + each for each in SUFFIXES[media])}{more}"
         )
     return sorted(map(_named, found), key=lambda each: each.path)
 
 
-def _videos(place: str, links: Links) -> tuple[str, list[Found], int]:
+def _videos(place: str, links: Links, media: Media) -> tuple[str, list[Found], int]:
     """One place: the folder that paths are seen from, its videos, and how many other files it has."""
     if is_local(place):
         path = local_path(place)
-        base, found = _base(path), list(_local(place, path, links))
+        base, found = _base(path), list(_local(place, path, links, media))
     else:
         base, found = _remote(place)
-    videos = [each for each in found if _is_video(each.path)]
+    videos = [each for each in found if _is_listed(each.path, media)]
     return base, videos, len(found) - len(videos)
 
 
-def _of_places(places: Iterable[str], links: Links) -> Iterator[Found]:
+def _of_places(places: Iterable[str], links: Links, media: Media) -> Iterator[Found]:
     """Several places: the paths of each begin with its label."""
     parts = []
     for place in places:
@@ -103,7 +105,7 @@ def _of_places(places: Iterable[str], links: Links) -> Iterator[Found]:
             raise BadInput(
                 f"{shown(place)}: a list file is a dataset of its own; name it alone, with the other places in it"
             )
-        base, videos, _ = _videos(place, links)
+        base, videos, _ = _videos(place, links, media)
         parts.append((base, videos))
     labels = labels_of([base for base, _ in parts])
     seen = _Once()
@@ -115,23 +117,23 @@ def _of_places(places: Iterable[str], links: Links) -> Iterator[Found]:
     seen.tell(places)
 
 
-def _of_list(list_file: str, links: Links) -> Iterator[Found]:
+def _of_list(list_file: str, links: Links, media: Media) -> Iterator[Found]:
     """The places that a list file names, a line each; paths are seen from its folder."""
     seen, remote = _Once(), []
     at = list_file if is_local(list_file) else _canonical(*_file_system(list_file))
     for number, place in entries(list_file):
         line = f"line {number} of {shown(list_file)}"
-        is_file = place.lower().endswith(SUFFIXES) and not _MAGIC & set(place)
+        is_file = place.lower().endswith(SUFFIXES[media]) and not _MAGIC & set(place)
         if is_file and not is_local(place):
             remote.append((place, line))
             continue
         found = [_of_line(local_path(place), line, links)] if is_file and not os.path.isdir(place) else None
         try:
-            found = _videos(place, links)[1] if found is None else found
+            found = _videos(place, links, media)[1] if found is None else found
         except DatasetNotFound as missing:
             raise DatasetNotFound(f"{line}: {missing}") from missing
         if not found:
-            raise BadInput(f"{line} names no video: {shown(place)}; looked for {' '.join(SUFFIXES)}")
+            raise BadInput(f"{line} names no {media}: {shown(place)}; looked for {' '.join(SUFFIXES[media])}")
         yield from (_placed(each, at) for each in found if seen.first(each.uri))
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for each in threads.map(lambda asked: _remote_file(*asked), remote):
@@ -189,9 +191,9 @@ def _named(found: Found) -> Found:
     return found
 
 
-def _is_video(path: str) -> bool:
+def _is_listed(path: str, media: Media) -> bool:
     parts = path.split("/")
-    return path.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in parts)
+    return path.lower().endswith(SUFFIXES[media]) and not any(part.startswith(".") for part in parts)
 
 
 def _base(path: str) -> str:
@@ -201,23 +203,25 @@ def _base(path: str) -> str:
     return _fixed_part(path, os.sep) if _MAGIC & set(path) and not os.path.isfile(path) else os.path.dirname(path)
 
 
-def _local(uri: str, path: str, links: Links) -> Iterator[Found]:
+def _local(uri: str, path: str, links: Links, media: Media) -> Iterator[Found]:
     base = _base(path)
     if os.path.isdir(path):
-        yield from _folder(path, links)
+        yield from _folder(path, links, media)
     elif os.path.isfile(path):
         yield _file(path, base, links)
     elif _MAGIC & set(path):
-        yield from _glob(path, base, links)
+        yield from _glob(path, base, links, media)
     else:
         hint = f"; {base} is there" if os.path.isdir(base) else ""
         raise DatasetNotFound(f"{uri}: no such folder, file or glob (looked for {path}{hint})")
 
 
-def _glob(path: str, base: str, links: Links) -> Iterator[Found]:
+def _glob(path: str, base: str, links: Links, media: Media) -> Iterator[Found]:
     if links.follow:  # each folder is searched once, however many links lead to it
         patterns = _relative(path, base).split("/")
-        yield from (each for each in _folder(base, links) if each.problem or _matches(each.path.split("/"), patterns))
+        yield from (
+            each for each in _folder(base, links, media) if each.problem or _matches(each.path.split("/"), patterns)
+        )
         return
     refused: set[str] = set()
     for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
@@ -227,7 +231,7 @@ def _glob(path: str, base: str, links: Links) -> Iterator[Found]:
                 yield _file(each, base, links)
         elif link not in refused:
             refused.add(link)
-            yield _refused(link, base, links)
+            yield _refused(link, base, links, media)
 
 
 def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -239,7 +243,7 @@ def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
 
 
-def _folder(base: str, links: Links) -> Iterator[Found]:
+def _folder(base: str, links: Links, media: Media) -> Iterator[Found]:
     """All files below a folder; linked folders come last, and none is searched twice, so that a circle ends."""
     searched: set[str] = set()
     linked = deque([base])
@@ -259,7 +263,7 @@ def _folder(base: str, links: Links) -> Iterator[Found]:
                 path = os.path.join(folder, each)
                 if os.path.islink(path):
                     if not links.allows(path, base):
-                        yield _refused(path, base, links)
+                        yield _refused(path, base, links, media)
                     elif links.follow:
                         linked.append(path)
             above = os.path.join(folder, "")
@@ -288,9 +292,9 @@ def _linked_folder(path: str, base: str, links: Links) -> str | None:
     return path
 
 
-def _refused(link: str, base: str, links: Links) -> Found:
+def _refused(link: str, base: str, links: Links, media: Media) -> Found:
     """A linked folder, as a file of that name, so that the policy for bad videos and not silence is what people get."""
-    return Found(link, _relative(link, base) + SUFFIXES[0], Stamp(0), links.problem(link))
+    return Found(link, _relative(link, base) + SUFFIXES[media][0], Stamp(0), links.problem(link))
 
 
 def _file(path: str, base: str, links: Links, relative: str = "") -> Found:

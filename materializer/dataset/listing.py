@@ -75,13 +75,14 @@ def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
         probe=probe,
         follow_links=dataset.follow_links,
         link_roots=dataset.link_roots,
+        media=dataset.media,
     )
     return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed
 
 
 def policies_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> dict[str, OnChangedVideo]:
     """Task over a dataset → what it says of files that were replaced after it has drawn their videos."""
-    return {each.name: each.dataset.on_changed_video for each in tasks if each.dataset.uri == dataset.uri}
+    return {each.name: each.dataset.on_changed_video for each in tasks if each.dataset.known_as == dataset.known_as}
 
 
 def needs_headers(spec: DatasetSpec) -> bool:
@@ -123,10 +124,10 @@ def list_files(
         BadInput: a file has other content than when a task drew it that has ``raise``; that is not recorded.
         Full: no disk space, or too many open files.
     """
-    dataset_id = catalog.register_dataset(spec.uri)
+    dataset_id = catalog.register_dataset(spec.known_as)
     with _uncollected():
         known = Known(catalog.load_videos(dataset_id))
-        found = _there(spec, known, discover(spec.uri, links_of(spec)))
+        found = _there(spec, known, discover(spec.uri, links_of(spec), spec.media))
         if spec.grows:
             found = _complete(spec, known, found, workers)
         replaced = ReplacedFiles(catalog, dataset_id, policies or {})
@@ -183,7 +184,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         Full: no disk space, or too many open files.
     """
     with _uncollected():
-        found = [each for each in discover(spec.uri, links_of(spec)) if not each.absent]
+        found = [each for each in discover(spec.uri, links_of(spec), spec.media) if not each.absent]
         here = {each.uri: each for each in found}
         joined = {uri: row for row, uri in enumerate(files.uris)}
         missing = {uri for uri, row in joined.items() if uri not in here or _is_replaced(files, row, here[uri])}

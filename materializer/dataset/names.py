@@ -2,26 +2,32 @@
 
 Names are [A-Za-z0-9._-]{1,128}, one component of a ``view://`` path. The dot is the escape sign because it is the
 rarest of these in file names: ``..`` is a dot, ``.-`` a slash, ``.`` and two hex digits one byte of UTF-8. ``cats/a
-b.mp4`` is named ``cats.-a.20b``. No escape looks like a video's extension, so ``name.mp4`` in a path is never
-ambiguous.
+b.mp4`` is named ``cats.-a.20b``. No escape looks like the extension of a video or an image, so ``name.mp4`` in a path
+is never ambiguous.
 """
 
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from viewcache.errors import BadUrl
+from viewcache.materializer.choices import Media
 
 __all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "shortened", "stem", "unescape"]
 
 # fmt: off
-SUFFIXES = (
-    ".3g2", ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv",
-    ".ts", ".webm", ".wmv",
-)
+SUFFIXES: Mapping[Media, tuple[str, ...]] = {
+    Media.VIDEO: (
+        ".3g2", ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts",
+        ".ogv", ".ts", ".webm", ".wmv",
+    ),
+    Media.IMAGE: (".bmp", ".jpeg", ".jpg", ".png", ".webp"),
+}
 # fmt: on
-"""Extensions (in any case) that make a file a video."""
+"""Extensions (in any case) that make a file a video, or an image."""
+_ALL_SUFFIXES = frozenset(chain.from_iterable(SUFFIXES.values()))
 MAX_NAME = 128
 """Characters."""
 _SHORTENED = ".z"
@@ -91,9 +97,9 @@ def unescape(name: str) -> str:
 
 
 def stem(path: str) -> str:
-    """A path without its video extension."""
+    """A path without the extension of a video or an image."""
     before, dot, extension = path.rpartition(".")
-    return before if dot + extension.lower() in SUFFIXES and before and before[-1] != "/" else path
+    return before if dot + extension.lower() in _ALL_SUFFIXES and before and before[-1] != "/" else path
 
 
 def names_for(paths: Sequence[str], given: Mapping[str, str] | None = None, taken: Collection[str] = ()) -> list[str]:

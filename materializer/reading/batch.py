@@ -22,7 +22,7 @@ __all__ = ["PER_CLIP", "RESERVED", "Batch", "Buffers", "audio_slots", "check_ran
 PER_CLIP = ("label", "index", "frame", "time_s", "sample", "item", "start_s", "end_s")
 """Fields of every batch that are arrays with a row for each clip, beside its pixels; see `Batch.per_clip`."""
 
-RESERVED = ("video", *PER_CLIP, "audio", "valid", "epoch", "iteration", "label_mixed", "label_other", "lam")
+RESERVED = ("video", "image", *PER_CLIP, "audio", "valid", "epoch", "iteration", "label_mixed", "label_other", "lam")
 """What a batch of a loader has of its own, so that no column of the label table comes under such a name."""
 
 _NAMED = 4
@@ -37,7 +37,7 @@ class Batch:
     epoch: int
     iteration: int
     video: NDArray[np.uint8]
-    """(b,T,C,H,W), or (b,V,T,C,H,W) after ``stack``."""
+    """(b,T,C,H,W), or (b,V,T,C,H,W) after ``stack``; of images T is 1."""
     label: NDArray[Any]
     """(b,) int64 class numbers, -1 where the dataset has no labels; float32 (b, classes) of ones and zeros where a
     video may have several."""

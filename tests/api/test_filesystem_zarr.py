@@ -94,6 +94,6 @@ def test_a_chunk_that_fails_is_no_zeros(
 def test_little_endian_whatever_the_machine(cache: Cache) -> None:
     """Small arrays are stored as their metadata says."""
     batch = cache.task("train").describe(0, 1)
-    files = view_group(batch, lambda _: np.empty(0, np.uint8), lambda _: np.empty(0, np.uint8))
+    files = view_group(batch, batch.video.shape, lambda _: np.empty(0, np.uint8), lambda _: np.empty(0, np.uint8))
     np.testing.assert_array_equal(np.frombuffer(files["time_s/c/0/0"].head, "<f8").reshape(4, 4), batch.time_s)
     np.testing.assert_array_equal(np.frombuffer(files["index/c/0"].head, "<i8"), batch.index)

@@ -109,7 +109,8 @@ GOLDEN = [
         "frame_stride: 4",
         "budget: 4",
         "11:5: unknown key 'budget' in dataset.sampling; it belongs under cache; known: "
-        "videos_per_batch, frames_per_video, frame_stride, fps, clip_seconds, samples_per_video, clips, coordination, "
+        "videos_per_batch, images_per_batch, samples_per_image, frames_per_video, frame_stride, fps, clip_seconds, "
+        "samples_per_video, clips, coordination, "
         "spread",
     ),
     (

@@ -1,8 +1,8 @@
--- Source files, as the last scan found them.
+-- Source files, as the last scan found them; an image is a video of one frame.
 --   video_id: number of the video; kept when its content changes
 --   video: its name in paths
 --   dataset_id: number of its dataset
---   dataset: folder, glob or URL of its dataset
+--   dataset: folder, glob or URL of its dataset; of images with `images:` before it
 --   uri: absolute path or URL
 --   status: ok, bad (cannot be decoded), listed (nobody has looked into it yet) or gone (no longer there)
 --   label: from the labels table or the folder's name; several as a JSON list; of a row that has left what it said last
