@@ -9,8 +9,13 @@ In the order of work:
 - ``planes``: how large the planes of a decoded frame are
 - ``index``: the packet index of one video
 - ``facts``: what a row says of a video; what was claimed, and what was found
+- ``head``: the beginning of a picture file, fetched as far as it is looked at
+- ``exif``: how a picture is to be turned
+- ``jpeg``: what the segments of a JPEG file say
+- ``picture_head``: pictures as videos of one frame: what their headers say, and their index
 - ``sketch``: a video whose packets nobody has looked at, as planning sees it
 - ``demux``: a demuxer that feeds only the packets that matter
+- ``picture_feed``: a picture's one packet, and a decoder for it
 - ``boxes``: what MP4 and QuickTime files are made of
 - ``sps``: size and format of the pictures of an H.264 stream
 - ``moov``: the tables of a common MP4 or QuickTime file

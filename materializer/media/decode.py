@@ -15,6 +15,7 @@ from av.video.format import VideoFormat
 from viewcache.errors import BadVideo, ViewNotFound
 from viewcache.materializer.media.demux import DAMAGE, ContainerFeed, Feed, RangeFeed
 from viewcache.materializer.media.index import HIDDEN, KEY, REFERENCE, Gop, VideoIndex
+from viewcache.materializer.media.picture_feed import PictureFeed
 from viewcache.materializer.media.pixels import plain
 from viewcache.materializer.media.source import Source, open_source, shown
 
@@ -105,7 +106,7 @@ def decode_from(
     if not source.stamp.same(index.stamp):
         raise BadVideo(f"{shown(source.uri)}: {CHANGED}")
     wants_stats, stats = stats is not None, stats or DecodeStats()
-    before = source.bytes_read
+    before, failed = source.bytes_read, len(stats.failed)
     decoder = _Decoder(source, index, threads, stats)
     try:
         for number, gop in enumerate(_by_urgency(index, wanted, order)):
@@ -114,6 +115,8 @@ def decode_from(
             yield from decoder.group(gop)
             stats.bytes_read += source.bytes_read - before
             before = source.bytes_read
+        if len(stats.failed) == failed:
+            decoder.keep()
     finally:
         stats.bytes_read += source.bytes_read - before
         decoder.close()
@@ -140,12 +143,17 @@ class _Decoder:
         self._index = index
         self._threads = threads
         self._stats = stats
-        self._ranges: RangeFeed | None = None
+        self._ranges: RangeFeed | PictureFeed | None = None
         self._container: ContainerFeed | None = None
         self._rank = np.full(len(index.flags), -1, np.int64)
         if index.mode != "counted":
             self._rank[index.order] = np.arange(index.frames)
         self._format = VideoFormat(index.pix_fmt).name
+
+    def keep(self) -> None:
+        """Leave a picture's decoder to the next picture."""
+        if isinstance(self._ranges, PictureFeed):
+            self._ranges.keep()
 
     def close(self) -> None:
         """Close the container, if one was opened."""
@@ -172,7 +180,11 @@ class _Decoder:
         """Ways to decode a group, the cheapest first; the later ones are for key frames that promise too much."""
         if self._index.mode == "packets":
             if self._ranges is None:
-                self._ranges = RangeFeed(self._source, self._index, self._threads)
+                self._ranges = (
+                    PictureFeed(self._source, self._index)
+                    if self._index.is_picture
+                    else RangeFeed(self._source, self._index, self._threads)
+                )
             yield self._ranges, gop.start
         else:
             yield self._opened(), gop.start

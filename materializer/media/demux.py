@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     VideoPacket = Packet[VideoStream]
 
-__all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "only", "pixel_limit"]
+__all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "most_pixels", "only", "pixel_limit"]
 
 DAMAGE = (av.error.FFmpegError, ValueError, MemoryError, UnicodeDecodeError, IndexError)
 """What the bindings raise on damaged input."""
@@ -63,7 +63,7 @@ class RangeFeed:
         self._gap = REMOTE_GAP if isinstance(source, RemoteSource) else LOCAL_GAP
         self.context = cast("VideoCodecContext", CodecContext.create(index.decoder, "r"))
         self.context.extradata = index.extradata or None
-        configure(self.context, index.codec, _most_pixels(index), threads)
+        configure(self.context, index.codec, most_pixels(index), threads)
 
     def packets(self, start: int, stop: int) -> "Iterator[VideoPacket]":
         """The packets start…stop-1."""
@@ -122,7 +122,7 @@ class ContainerFeed:
         self._stream = cast("VideoStream", self._opened.streams[self._index.stream])
         only(self._opened, self._index.stream)
         self.context = self._stream.codec_context
-        configure(self.context, self._index.codec, _most_pixels(self._index), self._threads)
+        configure(self.context, self._index.codec, most_pixels(self._index), self._threads)
         self._demuxed = demux(self._opened, self._index.stream)
         self._fresh = True
 
@@ -197,7 +197,7 @@ def _same(packet: "VideoPacket", index: VideoIndex, at: int) -> bool:
     return bool(crc32c(memoryview(packet)) == index.crc[at])
 
 
-def _most_pixels(index: VideoIndex) -> int:
+def most_pixels(index: VideoIndex) -> int:
     """Frames may change size within a stream, within reason."""
     return pixel_limit(4 * index.width * index.height, index.width)
 

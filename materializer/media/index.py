@@ -20,6 +20,7 @@ __all__ = [
     "HIDDEN",
     "KEY",
     "NO_TIME",
+    "PICTURE_CODECS",
     "REFERENCE",
     "TOO_LARGE",
     "Gop",
@@ -37,6 +38,8 @@ MODES = ("packets", "container", "counted")
 COLOR_SPACES = {0: "rgb", 1: "bt709", 4: "fcc", 5: "bt470bg", 6: "smpte170m", 7: "smpte240m", 8: "ycgco", 9: "bt2020nc"}
 LEFT_SITED = frozenset({"h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4", "h263", "vc1", "wmv3", "flv1"})
 """Codecs of the MPEG family; the others (JPEG, VP8, VP9, AV1, …) are taken for centred, as FFmpeg does."""
+PICTURE_CODECS = frozenset({"jpeg", "png", "webp", "bmp"})
+"""Codecs of picture files. Frames of videos may be PNG pictures too, seldom: a picture has no frame rate."""
 COLOR_RANGES = {1: "limited", 2: "full"}
 _MAGIC = b"VCIX\x01"
 _ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("crc", "<u4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))
@@ -114,6 +117,8 @@ class VideoIndex:
     """int32 per frame: the packet that holds frame i; -1 throughout in ``counted`` mode."""
     frame_pts: np.ndarray
     """int64 per frame: presentation time, never falling."""
+    mirrored: bool = False
+    """Whether a decoded frame is mirrored left to right for display, after it was turned by ``rotation``."""
     starts: np.ndarray = field(init=False, repr=False)
     """int32 per frame: the packet from which decoding must start."""
 
@@ -125,6 +130,11 @@ class VideoIndex:
     def frames(self) -> int:
         """How many frames a full decode gives."""
         return len(self.order)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether this is of a picture file: one packet, which is the file."""
+        return self.mode == "packets" and self.codec in PICTURE_CODECS
 
     @property
     def stamp(self) -> Stamp:
@@ -265,6 +275,8 @@ class VideoIndex:
         head: dict[str, object] = {name: getattr(self, name) for name in (*_TEXT, *_WHOLE)}
         head |= {"fps": self.fps, "time_base": self.time_base, "extradata": len(self.extradata)}
         head |= {"packets": len(self.flags), "frames": self.frames}
+        if self.mirrored:
+            head["mirrored"] = True
         text = json.dumps(head, separators=(",", ":")).encode()
         parts = [self.extradata]
         for name, dtype in (*_ARRAYS, ("order", "<i4"), ("frame_pts", "<i8")):
@@ -321,6 +333,7 @@ class VideoIndex:
             extradata=data[:extra],
             fps=float(head["fps"]),
             time_base=(numerator, denominator),
+            mirrored=bool(head.get("mirrored")),
             **scalars,
             **_checked(head["mode"], arrays),
         )

@@ -88,7 +88,8 @@ class SingleFrame:
         if not self.recipe.native:
             rgb: NDArray[np.uint8] = stored[0]
             return rgb
-        return to_rgb(frame_from_planes(stored[0], self.index), rotation=self.index.rotation)
+        frame = frame_from_planes(stored[0], self.index)
+        return to_rgb(frame, rotation=self.index.rotation, mirrored=self.index.mirrored)
 
     @property
     def time_s(self) -> float:

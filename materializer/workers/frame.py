@@ -77,9 +77,9 @@ class Frame:
         return self._picture
 
     def _apply(self, node: FrameStep | None) -> np.ndarray:
-        rotation = self._index.rotation
+        rotation, mirrored = self._index.rotation, self._index.mirrored
         if node is None:
-            array = to_rgb(self._decoded, rotation=rotation)
+            array = to_rgb(self._decoded, rotation=rotation, mirrored=mirrored)
             self._clock.converted += 1
             self._clock.lap("convert")
             return array
@@ -88,7 +88,7 @@ class Frame:
         if node.parent is None and isinstance(op, NativeOp):
             # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
             height, width, interpolation = op.target(node.params, row)
-            array = to_rgb(self._decoded, height, width, interpolation, rotation)
+            array = to_rgb(self._decoded, height, width, interpolation, rotation, mirrored)
             self._clock.converted += 1
             self._clock.lap("convert")
             return array
