@@ -14,6 +14,7 @@ from itertools import chain
 
 from viewcache.errors import BadUrl
 from viewcache.materializer.choices import Media
+from viewcache.materializer.media.picture_head import PICTURE_SUFFIXES
 
 __all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "shortened", "stem", "unescape"]
 
@@ -23,7 +24,7 @@ SUFFIXES: Mapping[Media, tuple[str, ...]] = {
         ".3g2", ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts",
         ".ogv", ".ts", ".webm", ".wmv",
     ),
-    Media.IMAGE: (".bmp", ".jpeg", ".jpg", ".png", ".webp"),
+    Media.IMAGE: PICTURE_SUFFIXES,
 }
 # fmt: on
 """Extensions (in any case) that make a file a video, or an image."""

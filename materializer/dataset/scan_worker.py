@@ -17,7 +17,7 @@ from viewcache.materializer.dataset.scan import Request
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.header import read_header
-from viewcache.materializer.media.picture_head import SNIFFED, is_picture, picture_index, read_picture
+from viewcache.materializer.media.picture_head import is_picture, picture_index, read_picture
 from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.source import (
     SMALL_BLOCK,
@@ -75,12 +75,12 @@ def look(uri: str, max_pixels: int, how: ProbeMode, baggage: _Baggage | None = N
     try:
         if how != ProbeMode.FULL:
             with open_source(uri, SMALL_BLOCK) as source:
-                reading = read_picture if is_picture(source.read_near(0, SNIFFED)) else read_header
+                reading = read_picture if is_picture(uri) else read_header
                 facts = reading(source, max_pixels)
             if facts is not None and (facts.times is not None or how == ProbeMode.LAZY):
                 return Scanned(facts)
         with open_source(uri) as source:
-            indexing = picture_index if is_picture(source.read_near(0, SNIFFED)) else probe_source
+            indexing = picture_index if is_picture(uri) else probe_source
             found = Scanned.of(uri, indexing(source, max_pixels))
             return found if baggage is None else replace(found, content=baggage.content(source))
     except ViewcacheError as bad:

@@ -27,12 +27,12 @@ from viewcache.materializer.media.jpeg import BT601, FULL, read_jpeg
 from viewcache.materializer.media.source import Source, shown
 from viewcache.store.checksum import crc32c
 
-__all__ = ["PICTURE_CODECS", "PICTURE_SUFFIXES", "SNIFFED", "is_picture", "picture_index", "read_picture"]
+__all__ = ["PICTURE_CODECS", "PICTURE_SUFFIXES", "is_picture", "picture_index", "read_picture"]
 
-PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
-"""How the names of picture files end, in lower case; what a file is, its first bytes tell."""
+PICTURE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
+"""How the names of picture files end, in lower case."""
 SNIFFED = 16
-"""Bytes that `is_picture` looks at."""
+"""Bytes that tell the format."""
 DECODERS = {"jpeg": "mjpeg", "png": "png", "webp": "webp", "bmp": "bmp"}
 """Codec → FFmpeg's decoder."""
 MOST_BYTES = 1 << 30
@@ -73,9 +73,9 @@ _BMP_MASKS = {
 _RGB, _RLE8, _RLE4, _MASKS = 0, 1, 2, 3
 
 
-def is_picture(head: bytes) -> bool:
-    """Whether a file that begins so (`SNIFFED` bytes, fewer of a shorter file) is of a picture format."""
-    return _reader(head) is not None
+def is_picture(uri: str) -> bool:
+    """Whether a file is looked into as a picture: by its name, as it was listed; what it is, its first bytes tell."""
+    return uri.lower().endswith(PICTURE_SUFFIXES)
 
 
 def read_picture(source: Source, max_pixels: int) -> VideoFacts:

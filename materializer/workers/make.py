@@ -15,7 +15,7 @@ from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode_fro
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
-from viewcache.materializer.media.picture_head import SNIFFED, is_picture, picture_index
+from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.source import OutOfReach
@@ -429,9 +429,8 @@ def _look(job: Job, source: JobSource) -> Scanned:
     if claims.error:
         raise BadVideo(claims.error)
     try:
-        opened = source.opened()
-        indexing = picture_index if is_picture(opened.read_near(0, SNIFFED)) else probe_source
-        index = indexing(opened, claims.max_pixels)
+        indexing = picture_index if is_picture(job.uri) else probe_source
+        index = indexing(source.opened(), claims.max_pixels)
     except OutOfReach:
         raise
     except BadVideo as bad:
