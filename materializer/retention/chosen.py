@@ -277,7 +277,7 @@ def choose(
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
-    keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
+    keys = np.concatenate([each.plan.clip_keys[rows] for each, rows in zip(plans, later, strict=True)])
     bounds = np.concatenate([np.full(int(rows.sum()), each.plan.room) for each, rows in zip(plans, later, strict=True)])
     total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
     whole = [each.plan for each in plans]
@@ -351,5 +351,5 @@ def keepings(
             for k in kind.plans:
                 kept = np.array([key in ways and number < ways[key].kept for key in plans[k].videos.keys])
                 clips[k] = kept[plans[k].video]
-    windows = [max(1, free_bytes // len(plans) // plan.bound) for plan in plans]
+    windows = [max(1, free_bytes // len(plans) // plan.clip_room) for plan in plans]
     return [Keeping(mine, window, free_bytes, intermediates) for mine, window in zip(clips, windows, strict=True)]

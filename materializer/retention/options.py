@@ -271,7 +271,8 @@ class _Block:
 
     def _clips(self, number: int) -> ClipCounts:
         parts = [
-            (plan.keys[rows], video, self._epoch(plan, rows), ready) for plan, rows, video, ready in self._rows[number]
+            (plan.clip_keys[rows], video, self._epoch(plan, rows), ready)
+            for plan, rows, video, ready in self._rows[number]
         ]
         keys, video, epoch, ready = (np.concatenate(each) for each in zip(*parts, strict=True))
         clip = np.unique(keys, return_inverse=True)[1].reshape(-1)
