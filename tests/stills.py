@@ -229,7 +229,7 @@ def rgb_of(path: Path) -> np.ndarray:
 
 def pillow_rgb(data: bytes) -> np.ndarray:
     """The same by Pillow, without heed of the orientation: int (3, H, W)."""
-    picture = Image.open(io.BytesIO(data))
+    picture: Image.Image = Image.open(io.BytesIO(data))
     if picture.mode == "I;16":
         picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
     if picture.mode == "P" and "transparency" in picture.info:

@@ -9,7 +9,7 @@ import re
 from viewcache.materializer.media.exif import orientation
 from viewcache.materializer.media.head import Head, Seen
 
-__all__ = ["read_jpeg", "stands_alone"]
+__all__ = ["FORMATS", "read_jpeg", "reduced", "stands_alone"]
 
 REFUSED = {
     0xC3: "lossless",
@@ -36,7 +36,7 @@ CHROMA = {
     "yuvj420p": "221111 231111 241111 421111",
     "yuvj411p": "411111",
 }
-"""Pixel format → the sampling factors of three components, across and down each, as `_reduced` gives them."""
+"""Pixel format → the sampling factors of three components, across and down each, as `reduced` gives them."""
 FORMATS = {factors: name for name, listed in CHROMA.items() for factors in listed.split()}
 INKS = frozenset({"11111111", "22111111", "22111122"})
 """The same of four components."""
@@ -98,7 +98,7 @@ def _frame(head: Head, code: int, frame: bytes, adobe: int, is_jfif: bool) -> Se
     if bits != 8:
         raise head.bad(f"a {bits}-bit JPEG picture, which is not decoded; save it with 8 bits, or as PNG with 16")
     height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
-    pix_fmt = _pix_fmt(head, components, bytes(frame[6::3]), _reduced(frame[7::3]), adobe, is_jfif)
+    pix_fmt = _pix_fmt(head, components, bytes(frame[6::3]), reduced(frame[7::3]), adobe, is_jfif)
     is_yuv = pix_fmt.startswith("yuv")
     return Seen("jpeg", width, height, pix_fmt, BT601 if is_yuv else 0, FULL)
 
@@ -125,7 +125,7 @@ def _pix_fmt(head: Head, components: int, ids: bytes, factors: str, adobe: int, 
     )
 
 
-def _reduced(sampling: bytes) -> str:
+def reduced(sampling: bytes) -> str:
     """Sampling factors as FFmpeg compares them: halved where all components have an even one."""
     across, down = [each >> 4 for each in sampling], [each & 15 for each in sampling]
     if set(across) == {2}:

