@@ -194,7 +194,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return CodecContext.create(name, mode)
 
     monkeypatch.setattr(picture_feed, "CodecContext", SimpleNamespace(create=create))
-    monkeypatch.setattr(picture_feed, "_local", threading.local())
+    monkeypatch.setattr(picture_feed, "KEPT", threading.local())
     return names
 
 
