@@ -1,6 +1,6 @@
 """The one packet of a picture file, and a decoder for it: where that is sound, the one that the picture before had.
 
-A new decoder costs a JPEG picture a seventh of its decoding. But decoders remember tables and marks of what they were
+A new decoder costs a JPEG picture a tenth of its decoding. But decoders remember tables and marks of what they were
 given, so one is used again for pictures alone of which `stands_alone` says that nothing of it matters.
 """
 
