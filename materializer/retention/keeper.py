@@ -156,7 +156,7 @@ class Keeper:
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
         tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
-        return tight or (self._settings.lets_last and may_last([work.plan]))
+        return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
 
     def chosen(self, group_generation: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
