@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from viewcache.errors import BadVideo
+from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
+from viewcache.materializer.media.picture_head import is_picture, picture_index
+from viewcache.materializer.media.source import open_source
 from viewcache.materializer.planning.recipe import Recipe, VideoSource
 from viewcache.materializer.workers.job import Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
@@ -192,7 +194,7 @@ class _Images:
                 yield from said
                 return
             self._said.damaged += report.damaged
-        yield from make(own, pause)
+        yield from make(own, pause, None if own.index else _looked_at(source))
 
     def _stored(self, block: Recipe, span: Span) -> Made:
         job = self._job
@@ -220,6 +222,20 @@ class _Images:
             bad_parts={} if block is None or not self._bad or self._contradicted else {block.key: self._bad},
             contradicted=tuple(self._contradicted),
         )
+
+
+def _looked_at(source: VideoSource) -> VideoIndex | None:
+    """The index of an image that is as its header said; None: its job says what is wrong."""
+    claims = source.claims
+    if claims is None or claims.error or not is_picture(source.uri):
+        return None
+    try:
+        with open_source(source.uri) as file:
+            index = picture_index(file, claims.max_pixels)
+    except ViewcacheError:
+        return None
+    is_same = (*index.shown_size, index.pix_fmt) == (claims.height, claims.width, claims.pix_fmt)
+    return index if is_same and index.stamp.same(claims.stamp) else None
 
 
 _NO_FILE = "/dev/null/no file is opened"
