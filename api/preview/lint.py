@@ -16,7 +16,7 @@ from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
-from viewcache.materializer.choices import ProbeMode
+from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.changes import FileChange
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.spec import Place, TaskSpec
@@ -190,7 +190,7 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
             text = f"task {task.name!r}: a batch has {batch} {dataset.media}s, the dataset {files}{empty}"
             yield task.name, Problem(Level.WARNING, "batch_larger_than_dataset", text, task.place)
         clip = _clip_bytes(task)
-        if clip and not scan:
+        if clip and not scan and dataset.media == Media.VIDEO:  # finished pictures of images are not kept
             epochs = min(task.epochs, config.cache.epochs_at_once(task))
             need = clip * files * task.sampling.samples_per_video * epochs
             yield from ((task.name, problem) for problem in _little(config, task, need))
