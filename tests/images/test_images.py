@@ -14,6 +14,8 @@ import viewcache
 from tests.images.small import config, picture, save, save_folder
 from tests.tiny import AUGMENTATION, single, sql
 from viewcache.api.session.cache import Cache
+from viewcache.materializer.dataset import listing
+from viewcache.materializer.tasks import task as tasks
 
 CROP = [single({"center_crop": {"shape": [32, 32]}})]
 """No conversion but the decoder's, so that pixels can be compared with those of another reader."""
@@ -115,9 +117,23 @@ def test_a_restart_and_damage_change_nothing(tmp_path: Path, images: Path, truth
         assert same(read(cache), truth)
 
 
-@pytest.mark.parametrize("world", [2])
-def test_ranks_share_each_batch(tmp_path: Path, images: Path, truth: Read, world: int) -> None:
+def test_what_is_read_before_its_generation_is_planned(
+    tmp_path: Path, images: Path, truth: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large dataset a batch is planned alone: its blocks are those that its generation has."""
+    monkeypatch.setattr(tasks, "PLANNED_AT_ONCE", 0)
+    monkeypatch.setattr(listing, "READ_AT_OPEN", 0)
+    monkeypatch.setattr(listing, "FIRST_READ", 1)
+    with viewcache.open(config(tmp_path, images)) as cache:
+        first = cache.read("train", 0, 0)
+        np.testing.assert_array_equal(first.video[:, 0], truth[0, 0]["image"])
+        assert same(read(cache), truth)
+        assert first.keys == cache.read("train", 0, 0).keys
+
+
+def test_ranks_share_each_batch(tmp_path: Path, images: Path, truth: Read) -> None:
     """The shares of all ranks are the batch."""
+    world = 2
     with viewcache.open(config(tmp_path, images)) as cache:
         shares = [read(cache, rank=rank, world=world) for rank in range(world)]
         for place, batch in truth.items():
