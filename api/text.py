@@ -7,7 +7,7 @@ calls these when it shows them.
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-__all__ = ["Bar", "Console", "counted", "duration", "printable", "size"]
+__all__ = ["Bar", "Console", "counted", "duration", "energy", "printable", "size"]
 
 
 class Bar(Protocol):
@@ -47,6 +47,15 @@ def duration(seconds: float) -> str:
         return f"{whole // 60} min {whole % 60} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def energy(joules: float) -> str:
+    """Joules for people: 0.42 J, 4.1 kJ, 12 MJ."""
+    for unit in ("J", "kJ", "MJ", "GJ"):
+        if joules < 999.5 or unit == "GJ":
+            break
+        joules /= 1000
+    return f"{joules:.2g} {unit}" if joules < 99.5 else f"{joules:.0f} {unit}"
 
 
 def counted(count: int, word: str, words: str = "") -> str:

@@ -24,6 +24,7 @@ In the order of work:
 - ``plans``: a plan, checked and recorded in bulk
 - ``videos``: the door's verbs about datasets and their videos
 - ``leaving``: the door's verbs about what leaves and what may not
+- ``measures``: the door's verbs about what was measured and what happened
 - ``pending``: small changes until the next commit, as their net effect
 - ``writer``: the single writer thread and its batches
 - ``journal``: what was drawn, written a second time: a checked line per decision

@@ -19,13 +19,12 @@ from viewcache.catalog import plans, schemas, snapshot, tasks
 from viewcache.catalog.blobs import BlobFile
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.leaving import Leaving
+from viewcache.catalog.measures import Measures
 from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import (
     CopyRow,
-    EventRow,
     GenerationRow,
-    IoSampleRow,
     PlanTables,
     ProgressRow,
     SubstitutionRow,
@@ -41,7 +40,7 @@ __all__ = ["Catalog"]
 T = TypeVar("T")
 
 
-class Catalog(Leaving, Videos):
+class Catalog(Leaving, Measures, Videos):
     """One open catalog.
 
     Use it in the process that opened it; a forked child gets ``WrongProcess``. Any thread may call any method.
@@ -364,19 +363,7 @@ class Catalog(Leaving, Videos):
         """
         return self._query("due_next", n=n, window=window)
 
-    # --- measures, events, settings ---
-
-    def add_io_samples(self, rows: Sequence[IoSampleRow]) -> None:
-        """Add measured work (small)."""
-        self._note(lambda pending: pending.add_io_samples(rows))
-
-    def load_io_samples(self) -> list[IoSampleRow]:
-        """Measured work so far, in no order."""
-        return from_table(IoSampleRow, self._query("read_io_samples"))
-
-    def add_events(self, rows: Sequence[EventRow]) -> None:
-        """Add to the log of what happened (small)."""
-        self._note(lambda pending: pending.add_events(rows))
+    # --- settings ---
 
     def set_tiers(self, rows: Sequence[TierRow]) -> None:
         """Record the tiers as they are configured."""

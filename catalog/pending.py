@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow
+from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, UsageRow
 from viewcache.catalog.rows import column_table, to_table
 
 __all__ = ["Pending"]
@@ -40,6 +40,8 @@ class Pending:
     leases: dict[tuple[int, str], float | None] = field(default_factory=dict)
     """Expiry by (object, holder); None = released."""
     io_samples: dict[tuple[str, int, str, str], IoSampleRow] = field(default_factory=dict)
+    usage: dict[tuple[str, str], UsageRow] = field(default_factory=dict)
+    """By (kind, stage)."""
     events: dict[_EventKey, EventRow] = field(default_factory=dict)
     facts: list[pa.Table] = field(default_factory=list)
     """What was found of files, one after the other."""
@@ -51,7 +53,7 @@ class Pending:
     @property
     def adds(self) -> bool:
         """Whether writing it twice would differ from writing it once: sums and logs do, last words do not."""
-        return bool(self.io_samples or self.events)
+        return bool(self.io_samples or self.usage or self.events)
 
     @property
     def only_statistics(self) -> bool:
@@ -70,6 +72,7 @@ class Pending:
             + len(self.worlds)
             + len(self.leases)
             + len(self.io_samples)
+            + len(self.usage)
             + len(self.events)
             + sum(map(len, self.facts))
         )
@@ -121,6 +124,12 @@ class Pending:
                 row = replace(row, n=row.n + old.n, seconds=row.seconds + old.seconds, bytes=row.bytes + old.bytes)
             self.io_samples[key] = row
 
+    def add_usage(self, rows: Iterable[UsageRow]) -> None:
+        """Add up what work has cost."""
+        for row in rows:
+            key = row.kind, row.stage
+            self.usage[key] = self.usage[key].plus(row) if key in self.usage else row
+
     def add_events(self, rows: Iterable[EventRow]) -> None:
         """Add up what happened within one second."""
         for row in rows:
@@ -152,6 +161,7 @@ class Pending:
         self.facts += later.facts
         self.leases.update(later.leases)
         self.add_io_samples(later.io_samples.values())
+        self.add_usage(later.usage.values())
         self.add_events(later.events.values())
 
     def write(self, session: Session) -> None:
@@ -190,6 +200,8 @@ class Pending:
     def _write_log(self, session: Session) -> None:
         if self.io_samples:
             session.run("add_io_samples", given=to_table(list(self.io_samples.values())))
+        if self.usage:
+            session.run("add_usage", given=to_table(list(self.usage.values())))
         if self.events:
             session.run("load_events", given=to_table(list(self.events.values())))
 

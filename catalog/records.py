@@ -5,7 +5,7 @@ float, seconds since 1970-01-01 UTC.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ __all__ = [
     "SubstitutionRow",
     "TaskRow",
     "TierRow",
+    "UsageRow",
     "VideoColumnRow",
     "VideoRow",
     "VideoStatus",
@@ -292,6 +293,31 @@ class IoSampleRow:
     """In all."""
     bytes: int
     """In all."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What work of one class and stage has cost; rows of equal (kind, stage) are added up."""
+
+    kind: str
+    """Whose: ``worker``, ``reader``, ``planner``, ``machine``."""
+    stage: str
+    """Of its work, or the part of the machine."""
+    cpu_s: float | None
+    """Core seconds; None where only energy was measured."""
+    wall_s: float | None
+    """Seconds from begin to end; None where nobody looked at a clock."""
+    joules: float
+    source: str
+    """Where the joules are from: ``estimate`` or ``rapl``."""
+    since_s: float
+    """When counting began."""
+
+    def plus(self, later: "UsageRow") -> "UsageRow":
+        """Both together."""
+        cpu_s = None if self.cpu_s is None or later.cpu_s is None else self.cpu_s + later.cpu_s
+        wall_s = None if self.wall_s is None or later.wall_s is None else self.wall_s + later.wall_s
+        return replace(self, cpu_s=cpu_s, wall_s=wall_s, joules=self.joules + later.joules)
 
 
 @dataclass(frozen=True, slots=True)

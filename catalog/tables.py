@@ -263,6 +263,18 @@ Table(
     _key("op", "size_bucket", "codec", "tier"),
 )
 Table(
+    "used",
+    metadata,
+    _need("kind", Text),
+    _need("stage", Text),
+    _may("cpu_s", Double),
+    _may("wall_s", Double),
+    _need("joules", Double),
+    _need("source", Text),
+    _need("since_s", Double),
+    _key("kind", "stage"),
+)
+Table(
     "event",
     metadata,
     _need("event_id"),

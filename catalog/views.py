@@ -28,6 +28,7 @@ ORDER = (
     "leases",
     "substitutions",
     "io_samples",
+    "usage",
     "events",
     "errors",
     "evictions",

@@ -4,6 +4,7 @@ In the order of work:
 
 - ``terminal``: data to stdout, words and progress to stderr
 - ``tables``: values of plan, run and status as tables and words
+- ``cost``: what status says of core seconds and energy
 - ``arguments``: arguments that several commands take
 - ``init``: init
 - ``make``: plan, run

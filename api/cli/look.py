@@ -57,6 +57,7 @@ def add_commands(commands: "Commands") -> None:
 def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from msgspec import to_builtins
 
+    from viewcache.api.cli.cost import cost_lines
     from viewcache.api.cli.tables import client_table, status_tables
     from viewcache.api.config.find import locate
     from viewcache.api.queries.status import status
@@ -77,6 +78,8 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.table(columns, rows, title)
         else:
             terminal.show(f"{title}: nothing yet")
+    for line in cost_lines(found):
+        terminal.show(line)
     terminal.say(f"seen: {found.seen}")
     for each in differs:
         terminal.say(f"warning: {each.told(located.root)}")

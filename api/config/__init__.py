@@ -5,6 +5,7 @@ In the order of work:
 - ``yaml_subset``: the safe subset of YAML, with places
 - ``kinds``: what a key may hold
 - ``eviction_keys``: the keys of `cache.eviction`
+- ``power_keys``: the keys of `cache.power`
 - ``op_worker_keys``: the keys of `cache.op_workers`
 - ``audio_keys``: the keys of `dataset.audio`
 - ``intermediate_keys``: the keys of `dataset.intermediate`

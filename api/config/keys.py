@@ -13,6 +13,7 @@ from viewcache.api.config.eviction_keys import EVICTION
 from viewcache.api.config.intermediate_keys import INTERMEDIATE
 from viewcache.api.config.kinds import DECIBELS, KINDS, MODULE, NAME, REQUIRED, SIZE, Key, KeySection, ValueKind
 from viewcache.api.config.op_worker_keys import OP_WORKER, OP_WORKERS
+from viewcache.api.config.power_keys import POWER
 from viewcache.api.config.split_keys import SPLIT
 from viewcache.materializer.choices import BranchType, Durability, KeepRule, Merge, ServiceMode, WorkerKind
 from viewcache.materializer.sampling import ClipSelection, Coordination
@@ -162,6 +163,7 @@ _CACHE = KeySection(
             None,
             "none",
         ),
+        Key("power", "section", "What work takes of energy.", None, "5 W a core", section="power"),
     ),
 )
 
@@ -347,6 +349,7 @@ SECTIONS: dict[str, KeySection] = {
         _CACHE,
         _TIER,
         EVICTION,
+        POWER,
         OP_WORKER,
         DATASET,
         SPLIT,

@@ -34,6 +34,7 @@ from viewcache.materializer.places import joined
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, Place, TaskSpec, TierSpec
+from viewcache.materializer.telemetry.power import CORE_W
 
 __all__ = ["TRACE_SUFFIXES", "Config", "ConfigSource", "assemble", "load", "read_documents"]
 
@@ -59,6 +60,8 @@ class Config:
     """False if the budget is a fraction of the disk; then see ``with_used_bytes``."""
     cache_given: bool = True
     """False if there was no ``cache`` section, so that all of its settings are defaults."""
+    core_w: float = CORE_W
+    """Watts that a core takes while it works; it changes nothing but what is told."""
 
     def task(self, name: str) -> TaskSpec:
         """The task of that name.
@@ -199,6 +202,7 @@ def _assemble(written: Iterable[tuple[Node, str]], files: Sequence[str], problem
     cache = problems.part(partial(_cache_entries, documents, problems))
     tiers = problems.part(lambda: read_tiers(*cache.value))
     spec = problems.part(partial(_cache_spec, cache, tiers))
+    core_w = problems.part(partial(_core_w, cache))
     tags: dict[str, Place] = {}
     tasks: list[Part[TaskSpec]] = []
     for document in documents:
@@ -208,7 +212,15 @@ def _assemble(written: Iterable[tuple[Node, str]], files: Sequence[str], problem
     if not problems.clean:
         raise Refused
     cache_given = any(document.entries.has("cache") for document in documents)
-    return Config(spec.value, tuple(task.value for task in tasks), tuple(files), tiers.value[1], cache_given)
+    found = tuple(task.value for task in tasks)
+    return Config(spec.value, found, tuple(files), tiers.value[1], cache_given, core_w.value)
+
+
+def _core_w(cache: "Part[_CacheEntries]") -> float:
+    entries, _ = cache.value
+    if not entries.has("power"):
+        return CORE_W
+    return float(Entries(entries.child("power"), SECTIONS["power"], "cache.power", entries.problems).value("core_w"))
 
 
 _CacheEntries = tuple[Entries, str]

@@ -54,6 +54,7 @@ def settings_of(config: Config) -> dict[str, str]:
         "durability": str(cache.durability),
         "service_idle": f"{cache.service_idle_s:g}",
         "trace": cache.trace or "none",
+        "power.core_w": f"{config.core_w:g}",
     }
     return found | _tiers(cache)
 

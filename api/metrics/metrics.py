@@ -40,7 +40,7 @@ class Metric:
     read: Callable[[Snapshot], Values]
     labels: tuple[str, ...] = ()
     unit: str = "1"
-    """``s``, ``By`` (bytes) or ``1`` (a number of things)."""
+    """``s``, ``By`` (bytes), ``J`` or ``1`` (a number of things)."""
 
     @property
     def is_counter(self) -> bool:
@@ -50,7 +50,7 @@ class Metric:
     @property
     def instrument(self) -> str:
         """Its name as an OpenTelemetry instrument, whose unit is said apart."""
-        name = self.name.removesuffix("_total").removesuffix("_seconds").removesuffix("_bytes")
+        name = self.name.removesuffix("_total").removesuffix("_seconds").removesuffix("_bytes").removesuffix("_joules")
         return name.replace("viewcache_", "viewcache.")
 
 
@@ -126,6 +126,20 @@ METRICS = (
         _by_label("worker_seconds"),
         ("stage",),
         "s",
+    ),
+    Metric(
+        "viewcache_cpu_seconds_total",
+        "Core seconds of the cache's processes, by class and stage; see the relation `usage`.",
+        lambda now: now.cpu_s.items(),
+        ("class", "stage"),
+        "s",
+    ),
+    Metric(
+        "viewcache_energy_joules_total",
+        "Energy: `estimate` of the cache by its core seconds, `rapl` of the whole machine where it has meters.",
+        _by_label("joules"),
+        ("source",),
+        "J",
     ),
     Metric("viewcache_jobs_total", "Jobs that workers were given.", _one("jobs")),
     Metric("viewcache_jobs_running", "Jobs that workers have now.", _one("jobs_running")),

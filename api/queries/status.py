@@ -1,13 +1,47 @@
 """What `viewcache status` shows: each part is the answer to a question that people can ask in SQL themselves."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from viewcache.api.queries.ask import ask_all, question
+from viewcache.materializer.clock import OTHER
+from viewcache.materializer.telemetry.usage import ESTIMATE, MACHINE, READER
 
-__all__ = ["PARTS", "Status", "as_number", "status"]
+__all__ = ["PARTS", "Cost", "Status", "as_number", "status"]
 
-PARTS = ("tasks", "epochs", "objects", "tiers", "passing", "waiting", "changes", "errors")
+PARTS = ("tasks", "epochs", "objects", "tiers", "passing", "waiting", "usage", "on_demand", "changes", "errors")
 """Each is the question ``status_<part>``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the work of a cache has taken since that is counted, and what it would have taken without."""
+
+    since_s: float
+    """When counting began, seconds since 1970-01-01 UTC."""
+    cpu_s: float
+    """Core seconds of the cache."""
+    beside_cpu_s: float
+    """Of the processes that opened the cache themselves, what is not known to be the cache's: training, say."""
+    on_demand_s: float | None
+    """Core seconds of decoding each clip alone when it is read; None where the rates are not known."""
+    joules: float
+    """Of the cache, estimated."""
+    machine_joules: float | None
+    """Of the whole machine meanwhile; None without a meter."""
+
+    @property
+    def times(self) -> float | None:
+        """How many times as much decoding on demand would have taken; None where that is not known."""
+        return None if self.on_demand_s is None or not self.cpu_s else self.on_demand_s / self.cpu_s
+
+    @property
+    def core_w(self) -> float:
+        """Watts of a core, as the estimate has them; their mean if they were changed."""
+        return self.joules / self.cpu_s if self.cpu_s else 0.0
+
+    def as_dict(self) -> dict[str, float | None]:
+        """The same as plain values."""
+        return {**asdict(self), "times": self.times, "core_w": self.core_w}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +55,27 @@ class Status:
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values, with the stalls added up."""
-        return {"seen": self.seen, **self.parts, "stalls": self.stalls()}
+        cost = self.cost()
+        told = {"stalls": self.stalls(), "cost": None if cost is None else cost.as_dict()}
+        return {"seen": self.seen, **self.parts, **told}
+
+    def cost(self) -> Cost | None:
+        """What all work has taken; None if none was counted yet."""
+        rows = self.parts["usage"]
+        ours = [row for row in rows if row["source"] == ESTIMATE and (row["class"], row["stage"]) != (READER, OTHER)]
+        if not ours:
+            return None
+        on_demand = [as_number(row["seconds"]) for row in self.parts["on_demand"]]
+        metered = [as_number(row["joules"]) for row in rows if row["class"] == MACHINE]
+        cpu_s = sum(as_number(row["cpu_s"]) for row in ours)
+        return Cost(
+            since_s=min(as_number(row["since_s"]) for row in rows),
+            cpu_s=cpu_s,
+            beside_cpu_s=sum(as_number(row["cpu_s"]) for row in rows) - cpu_s,
+            on_demand_s=sum(on_demand) if on_demand else None,
+            joules=sum(as_number(row["joules"]) for row in ours),
+            machine_joules=sum(metered) if metered else None,
+        )
 
     def stalls(self) -> list[dict[str, object]]:
         """Per task: what its reader waited for, in seconds and as a share of all waiting; the longest first."""

@@ -8,6 +8,7 @@ __all__ = [
     "Answer",
     "ChangeOf",
     "ClientOf",
+    "CoreSecondsOf",
     "CountersOf",
     "Counts",
     "EvictedOf",
@@ -338,6 +339,14 @@ class EvictedOf(Struct, frozen=True):
     objects: int
 
 
+class CoreSecondsOf(Struct, frozen=True):
+    """What a class of work took of cores in one stage."""
+
+    kind: str
+    stage: str
+    seconds: float
+
+
 class CountersOf(Answer, tag="counters_of"):
     """All counters of the cache; see `Snapshot`."""
 
@@ -355,6 +364,8 @@ class CountersOf(Answer, tag="counters_of"):
     generations: dict[str, int]
     planning_s: dict[str, float]
     catalog_backlog: int
+    cpu_s: tuple[CoreSecondsOf, ...]
+    joules: dict[str, float]
 
 
 class Note(Answer, tag="note"):

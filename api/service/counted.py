@@ -18,7 +18,9 @@ __all__ = ["counters_of", "counts_of", "making_of", "snapshot_of"]
 def counters_of(now: Snapshot) -> answers.CountersOf:
     """All counters, to be sent."""
     evictions = [answers.EvictedOf(tier, reason, count) for (tier, reason), count in now.evictions.items()]
-    return msgspec.convert({**asdict(now), "evictions": evictions}, answers.CountersOf, from_attributes=True)
+    cpu_s = [answers.CoreSecondsOf(kind, stage, seconds) for (kind, stage), seconds in now.cpu_s.items()]
+    fields = {**asdict(now), "evictions": evictions, "cpu_s": cpu_s}
+    return msgspec.convert(fields, answers.CountersOf, from_attributes=True)
 
 
 def snapshot_of(counters: answers.CountersOf) -> Snapshot:
@@ -28,6 +30,7 @@ def snapshot_of(counters: answers.CountersOf) -> Snapshot:
     fields["tiers"] = {name: TierBytes(**msgspec.structs.asdict(each)) for name, each in counters.tiers.items()}
     fields["passing"] = TierBytes(**msgspec.structs.asdict(counters.passing))
     fields["evictions"] = {(each.tier, each.reason): each.objects for each in counters.evictions}
+    fields["cpu_s"] = {(each.kind, each.stage): each.seconds for each in counters.cpu_s}
     return Snapshot(**fields)
 
 

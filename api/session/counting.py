@@ -39,6 +39,8 @@ def counted(
         generations=dict(observer.generations),
         planning_s=dict(observer.planning_s),
         catalog_backlog=catalog.backlog(),
+        cpu_s=observer.usage.cpu_s(),
+        joules=observer.usage.joules(),
     )
 
 

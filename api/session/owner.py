@@ -9,6 +9,7 @@ from typing import Any
 from viewcache.api.config.load import Config, ConfigSource, load_more
 from viewcache.api.session.admitting import check_same
 from viewcache.api.session.counting import counted
+from viewcache.api.session.observing import observer_of, usage_of
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
@@ -44,9 +45,8 @@ from viewcache.materializer.tasks.missing import has_gone
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.tasks.scanned_files import keeps_scanned
 from viewcache.materializer.tasks.task import Task
-from viewcache.materializer.telemetry.observer import Observer
-from viewcache.materializer.telemetry.snapshot import Snapshot, counter_tracks
-from viewcache.materializer.telemetry.trace import Trace
+from viewcache.materializer.telemetry.snapshot import Snapshot
+from viewcache.materializer.telemetry.usage import Usage
 from viewcache.materializer.workers.job import FolderTarget
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.materializer.workers.start import start_pool
@@ -70,6 +70,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, se
         BadInput: the store and the catalog do not belong together, or a task is drawn otherwise.
         BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
     """
+    usage = usage_of(config, serves=serves)
     spec = config.cache
     root = spec.local.url
     local = LocalTier(root, spec.local.budget_bytes)
@@ -89,7 +90,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, se
         clean = catalog.setting(CLEAN) == "yes"
         catalog.set_setting(CLEAN, "no")
         storage = open_storage(config, catalog, local, clean=clean)
-        owner = Owner(storage, catalog, local, lock, gate, serves=serves)
+        owner = Owner(storage, catalog, local, lock, gate, usage, serves=serves)
         storage.recovery.start(owner.counted)
         owner.open_tasks(owner.config.tasks, progress)
         plan_again(catalog, owner.opened)
@@ -127,6 +128,7 @@ class Owner:
         local: LocalTier,
         lock: OwnerLock | None,
         gate: Gate,
+        usage: Usage,
         *,
         serves: bool = False,
     ) -> None:
@@ -141,7 +143,7 @@ class Owner:
         """What lies where, and who reads it."""
         self.recovery = storage.recovery
         """Makes the catalog and the local tier agree after an unclean end."""
-        self.observer: Observer = self._observer()
+        self.observer = observer_of(self.config, catalog, usage, self.snapshot)
         """Told of jobs, reads, plans and evictions."""
         self.keeper = Keeper(catalog, KeepSettings.of(self.config.cache), self.ledger.size, self.observer)
         self._moves = Moves()
@@ -166,10 +168,6 @@ class Owner:
         self._handles: dict[str, OwnedTask] = {}
         self._groups: dict[int, Group] = {}
         self._grown: dict[DatasetSpec, Growing] = {}
-
-    def _observer(self) -> Observer:
-        path = self.config.cache.trace
-        return Observer() if path is None else Trace(path, lambda: counter_tracks(self.snapshot()))
 
     @property
     def recovered(self) -> Recovered:
@@ -414,6 +412,7 @@ class Owner:
 
     def publish(self) -> None:
         """Let SQL see all that has been done until now."""
+        self.observer.settle()
         if self.config.cache.catalog == "duckdb":
             self.catalog.publish_snapshot()
         else:
@@ -433,6 +432,7 @@ class Owner:
 
     def close(self, leave_s: float) -> None:
         """End planner, movers and workers, wait for callers at most ``leave_s`` seconds, commit and let go."""
+        self.observer.usage.look()  # while the threads are there
         self.end_headers()
         self.recovery.close()
         self.look_ahead.close()

@@ -2,6 +2,9 @@
 
 In the order of work:
 
+- ``power``: the watts of a core, and the meters of a machine
+- ``usage``: what is taken of cores and energy, by class and stage
+- ``accounting``: writes that into the catalog, seldom
 - ``observer``: what the running parts tell of themselves
 - ``stalls``: why a reader waited, by cause
 - ``snapshot``: all counters at one moment, as a value

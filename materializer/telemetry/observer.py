@@ -9,10 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from viewcache.materializer.telemetry.usage import READER, WORKER, Usage
 from viewcache.materializer.workers.pool import EventKind
 
 if TYPE_CHECKING:
     from viewcache.materializer.storage.ledger import Copy
+    from viewcache.materializer.telemetry.accounting import Accounting
     from viewcache.materializer.telemetry.stalls import Reading
     from viewcache.materializer.workers.job import Job
     from viewcache.materializer.workers.pool import Event
@@ -29,8 +31,11 @@ class Observer:
     laps = False
     """Whether workers and readers shall note when each stage was on, not only how long it took."""
 
-    def __init__(self) -> None:
-        """Start at zero."""
+    def __init__(self, accounting: "Accounting | None" = None) -> None:
+        """Start at zero; what work has cost is written by ``accounting``, or counted alone."""
+        self.usage = Usage() if accounting is None else accounting.usage
+        """What workers and readers take of cores."""
+        self._accounting = accounting
         self.generations: Counter[str] = Counter()
         """Generations planned, by task."""
         self.planning_s: defaultdict[str, float] = defaultdict(float)
@@ -49,6 +54,9 @@ class Observer:
 
     def on_event(self, event: "Event") -> None:
         """A worker said something, or died."""
+        said = event.made or event.report
+        if said is not None:
+            self.usage.charge(WORKER, said.span.cpu_s, said.seconds)
         if event.kind != EventKind.MADE:
             self.running -= 1
         if event.kind == EventKind.DIED:
@@ -56,6 +64,8 @@ class Observer:
 
     def read(self, reading: "Reading") -> None:
         """A batch was read."""
+        wall_s, cpu_s = reading.clock.spent()
+        self.usage.charge(READER, cpu_s, wall_s)
 
     def planned(self, task: str, number: int, begun: float) -> None:
         """A generation was planned in this thread, from ``begun`` (`time.monotonic`) until now."""
@@ -71,5 +81,12 @@ class Observer:
     def moved(self, begun: float, copy: "Copy", tier: str) -> None:
         """This thread copied an object into another tier, from ``begun`` until now."""
 
+    def settle(self) -> None:
+        """Write what work has cost until now."""
+        if self._accounting is not None:
+            self._accounting.write()
+
     def close(self) -> None:
         """Nothing more is to come."""
+        if self._accounting is not None:
+            self._accounting.close()

@@ -61,6 +61,10 @@ class Snapshot:
     """Seconds of planning them, by task."""
     catalog_backlog: int
     """Small changes that wait to be committed to the catalog."""
+    cpu_s: Mapping[tuple[str, str], float]
+    """(class, stage) → core seconds."""
+    joules: Mapping[str, float]
+    """Energy by source: ``estimate`` for the cache, and ``rapl`` for the whole machine if it has meters."""
 
 
 def counter_tracks(now: Snapshot) -> dict[str, dict[str, float]]:

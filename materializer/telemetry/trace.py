@@ -19,6 +19,7 @@ from viewcache.materializer.workers.pool import EventKind
 
 if TYPE_CHECKING:
     from viewcache.materializer.storage.ledger import Copy
+    from viewcache.materializer.telemetry.accounting import Accounting
     from viewcache.materializer.telemetry.stalls import Reading
     from viewcache.materializer.workers.job import Job, Report
     from viewcache.materializer.workers.pool import Event
@@ -34,13 +35,13 @@ class Trace(Observer):
 
     laps = True
 
-    def __init__(self, path: str, counters: Callable[[], Counters]) -> None:
+    def __init__(self, path: str, counters: Callable[[], Counters], accounting: "Accounting | None" = None) -> None:
         """Begin the file.
 
         Raises:
             BadInput: it cannot be written.
         """
-        super().__init__()
+        super().__init__(accounting)
         self.file = TraceFile(path, counters)
         self._begun: dict[int, tuple[Job, int, float]] = {}
         """Number of a job → it, its worker, and when the worker began it or at least had it."""
@@ -98,6 +99,7 @@ class Trace(Observer):
 
     def read(self, reading: "Reading") -> None:
         """Note a batch with its stages."""
+        super().read(reading)
         now, thread = time.monotonic(), threading.current_thread()
         main = thread is threading.main_thread() or thread.name == CALLER_THREAD
         where = "" if main else f" in {thread.name} {thread.native_id}"
@@ -148,3 +150,4 @@ class Trace(Observer):
         for number in sorted(self._begun, reverse=True):
             self._over(number, time.monotonic(), None, "the cache was closed")
         self.file.close()
+        super().close()

@@ -3,6 +3,7 @@
 An image of which pictures are kept is not opened, unless these turn out to be damaged.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,7 @@ class _Said:
     """What the jobs of the parts said, put together."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_s: dict[str, float] = field(default_factory=dict)
     frames: Counter[str] = field(default_factory=Counter)
     failed: dict[str, str] = field(default_factory=dict)
     failed_by_ops: dict[str, str] = field(default_factory=dict)
@@ -60,14 +62,15 @@ class _Said:
     damaged: list[str] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
 
-    def took(self, seconds: Mapping[str, float]) -> None:
-        """Add busy seconds by stage."""
-        for stage, each in seconds.items():
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + each
+    def took(self, seconds: Mapping[str, float], cpu_s: Mapping[str, float]) -> None:
+        """Add busy seconds and core seconds by stage."""
+        for total, more in ((self.seconds, seconds), (self.cpu_s, cpu_s)):
+            for stage, each in more.items():
+                total[stage] = total.get(stage, 0.0) + each
 
     def add(self, report: Report) -> None:
         """Take in what a part's job said at its end."""
-        self.took(report.seconds)
+        self.took(report.seconds, report.span.cpu_s)
         self.frames.update({name: count for name, count in report.frames.items() if name != "frame_bytes"})
         self.frames["frame_bytes"] = max(self.frames["frame_bytes"], report.frames.get("frame_bytes", 0))
         self.failed |= report.failed
@@ -126,7 +129,7 @@ class _Images:
                 if isinstance(said, Report):
                     report = said
                 elif image.part is not None and said.key == image.part.key:
-                    self._said.took(said.seconds)
+                    self._said.took(said.seconds, said.span.cpu_s)
                     span = _joined(span, said.span)
                 else:
                     self._made.add(said.key)
@@ -200,10 +203,12 @@ class _Images:
         job = self._job
         attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
         meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
+        begun = time.thread_time()
         written = job.target.write(block.key, self._out, meta)
-        self._said.took({"store": written.seconds})
+        self._said.took({"store": written.seconds}, {"store": time.thread_time() - begun})
         seconds, self._said.seconds = self._said.seconds, {}
-        return Made(block.key, written, seconds, span)
+        cpu_s, self._said.cpu_s = self._said.cpu_s, {}
+        return Made(block.key, written, seconds, replace(span, cpu_s=cpu_s))
 
     def _report(self, error: str = "", kind: str = "") -> Report:
         said, block = self._said, self._block
@@ -217,6 +222,7 @@ class _Images:
             trials=tuple(said.trials),
             error=error,
             error_kind=kind,
+            span=Span(cpu_s=dict(said.cpu_s)),
             failed_by_ops=said.failed_by_ops,
             unpacked=said.unpacked,
             bad_parts={} if block is None or not self._bad or self._contradicted else {block.key: self._bad},
@@ -275,7 +281,7 @@ def _claimed(claims: Claims) -> VideoIndex:
 
 
 def _joined(one: Span, other: Span) -> Span:
-    """From where the first begins to where the second ends."""
+    """From where the first begins to where the second ends; what both took of a core is added up elsewhere."""
     if not one.ended:
         return other
     return Span(one.begun, other.ended, (*one.laps, *other.laps))

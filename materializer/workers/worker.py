@@ -9,15 +9,19 @@ with `OpSources` as text; it ends when the other side of FD closes or the proces
 import os
 import socket
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
+from viewcache.materializer.clock import OTHER
 from viewcache.materializer.limits import limit_worker, private_bytes
 from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.post import Post
 
-__all__ = ["Channel", "main", "serve"]
+__all__ = ["Channel", "OtherWork", "main", "serve"]
 
 
 class Channel(Protocol):
@@ -41,15 +45,42 @@ class Channel(Protocol):
         """
 
 
-def serve(channel: Channel) -> None:
-    """Run jobs until the channel closes; then SystemExit."""
+class OtherWork:
+    """Core seconds of a worker that no stage is charged with: its start, messages, and what is between stages."""
+
+    def __init__(self, core_s: Callable[[], float]) -> None:
+        """Nothing is charged yet; ``core_s`` gives all core seconds of the worker so far."""
+        self._core_s = core_s
+        self._charged_s = 0.0
+        self.jobs = 0
+        """Begun, and not over."""
+
+    def added(self, message: Made | Report) -> Made | Report:
+        """A message with the rest as one more stage; only if no job is paused, whose stages nobody has heard of yet."""
+        cpu_s = message.span.cpu_s
+        self._charged_s += sum(cpu_s.values())
+        rest = self._core_s() - self._charged_s
+        if self.jobs > 1 or rest <= 0:
+            return message
+        self._charged_s += rest
+        return replace(message, span=replace(message.span, cpu_s={**cpu_s, OTHER: rest}))
+
+
+def serve(channel: Channel, core_s: Callable[[], float] = time.thread_time) -> None:
+    """Run jobs until the channel closes; then SystemExit.
+
+    Args:
+        channel: jobs come by.
+        core_s: all core seconds of this worker so far.
+    """
+    other = OtherWork(core_s)
     while True:
         message = _receive(channel)
         if isinstance(message, Job):  # else a request to give up a job that was done before it arrived
-            _run(channel, message, set())
+            _run(channel, message, set(), other)
 
 
-def _run(channel: Channel, job: Job, cancelled: set[int]) -> None:
+def _run(channel: Channel, job: Job, cancelled: set[int], other: OtherWork) -> None:
     """Run a job; ``cancelled`` are numbers of jobs to give up, of this one or of those that are paused for it."""
 
     def pause() -> bool:
@@ -57,13 +88,15 @@ def _run(channel: Channel, job: Job, cancelled: set[int]) -> None:
         while channel.poll():
             message = _receive(channel)
             if isinstance(message, Job):
-                _run(channel, message, cancelled)
+                _run(channel, message, cancelled, other)
             else:
                 cancelled.add(message)
         return job.number in cancelled
 
+    other.jobs += 1
     for message in make_job(job, pause):
-        _send(channel, (job.number, message))
+        _send(channel, (job.number, other.added(message)))
+    other.jobs -= 1
 
 
 def _receive(channel: Channel) -> Job | int:
@@ -89,7 +122,7 @@ def main() -> None:
     sources.register()
     post = Post(socket.socket(fileno=fd))
     post.send(private_bytes(os.getpid()))  # what jobs take is counted from here
-    serve(post)
+    serve(post, time.process_time)
 
 
 if __name__ == "__main__":

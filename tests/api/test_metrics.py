@@ -40,8 +40,29 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cache]:
         yield cache
 
 
+COSTS = ("viewcache_cpu_seconds_total", "viewcache_energy_joules_total")
+"""What goes on growing while nothing is done: looking takes something too."""
+
+
+def standing(values: Values) -> Values:
+    """Without what grows meanwhile, which is about what the cache says now."""
+    return {key: value for key, value in values.items() if key[0] not in COSTS}
+
+
+def costs(values: Values) -> Values:
+    """The rest."""
+    return {key: value for key, value in values.items() if key[0] in COSTS}
+
+
+def taken(cache: Cache) -> Values:
+    """What the cache itself says that it costs, by Prometheus' names."""
+    usage = cache.owner.observer.usage
+    cpu_s = {(COSTS[0], frozenset({("class", kind), ("stage", s)})): each for (kind, s), each in usage.cpu_s().items()}
+    return cpu_s | {(COSTS[1], frozenset({("source", source)})): each for source, each in usage.joules().items()}
+
+
 def known(cache: Cache) -> Values:
-    """What the cache itself says, by Prometheus' names."""
+    """What the cache itself says beside that, by Prometheus' names."""
     spent, dispatcher = cache.task("t").spent, cache.owner.dispatcher
     assert dispatcher is not None
     task, tier = {("task", "t")}, {("tier", "local")}
@@ -94,7 +115,10 @@ def test_prometheus_scrapes_what_the_cache_knows(cache: Cache) -> None:
     """Over HTTP, on this machine only, and the page is gone when it is closed."""
     with metrics.serve(cache, port=0) as endpoint:
         assert endpoint.url.startswith("http://127.0.0.1:")
-        assert scraped(endpoint.url) == known(cache)
+        found = scraped(endpoint.url)
+        assert standing(found) == known(cache)
+        assert costs(found) == pytest.approx(taken(cache), abs=2.0)
+        assert costs(found)[COSTS[0], frozenset({("class", "worker"), ("stage", "decode")})] > 0
         assert endpoint.server.server_address[0] == "127.0.0.1"
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(endpoint.url, timeout=10)
@@ -132,7 +156,8 @@ def test_opentelemetry_reads_the_same(cache: Cache) -> None:
             labels = {(label, str(value)) for label, value in (point.attributes or {}).items()}
             assert hasattr(point, "value")
             values[metric.name, frozenset(labels)] = float(point.value)
-    assert values == known(cache)
+    assert standing(values) == known(cache)
+    assert costs(values) == pytest.approx(taken(cache), abs=2.0)
 
 
 def test_a_closed_cache_still_answers(tmp_path: Path) -> None:
@@ -150,7 +175,7 @@ def test_names_are_those_of_the_field() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     for metric in METRICS:
         assert re.fullmatch(r"viewcache(_[a-z]+)+", metric.name)
-        base = {"s": "_seconds", "By": "_bytes", "1": ""}[metric.unit]
+        base = {"s": "_seconds", "By": "_bytes", "J": "_joules", "1": ""}[metric.unit]
         assert metric.name.removesuffix("_total").endswith(base)
         assert re.fullmatch(r"[A-Z].*\.", metric.doc)
 

@@ -9,7 +9,7 @@ from tests.catalog.samples import copy, draws, execute, plan, registered, select
 from viewcache.api.config import schema
 from viewcache.api.queries.ask import question, questions
 from viewcache.catalog import Catalog, run_queries, run_query, views
-from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow, SubstitutionRow
+from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow, SubstitutionRow, UsageRow
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "catalog.md").read_text("utf-8")
@@ -29,6 +29,7 @@ def _fill(catalog: Catalog) -> None:
     catalog.advance(ProgressRow(row.task_id, 0, 0, 1, 1, 0.5))
     catalog.add_events([EventRow("hit", row.task_id, count=3), EventRow("stall", row.task_id, seconds=0.5)])
     catalog.add_io_samples([IoSampleRow("decode", 10, "raw", "local", 3, 0.5, 3000)])
+    catalog.add_usage([UsageRow("worker", "decode", 0.5, 0.5, 2.5, "estimate", 1000.0)])
     catalog.add_substitutions([SubstitutionRow(row.task_id, 0, 1, -1, ids[1], "replace", "torn", ids[0])])
     catalog.flush()
 

@@ -10,7 +10,7 @@ from viewcache import errors
 from viewcache.catalog import Catalog, statements, views
 from viewcache.catalog.engine import Session, arrow_schema, handed_over
 from viewcache.catalog.opening import Opened
-from viewcache.catalog.records import EventRow, ProgressRow
+from viewcache.catalog.records import EventRow, ProgressRow, UsageRow
 
 SQL = Path(statements.__file__).resolve().parent / "sql"
 VALUES: dict[str, object] = {"bigint": 1, "integer": 1, "double": 1.5, "text": "x"}
@@ -83,6 +83,7 @@ def _rows(catalog: Catalog) -> dict[str, list[tuple[object, ...]]]:
     catalog.hold([7], holder="worker 1", expires_at=50.0)
     catalog.advance(ProgressRow(row.task_id, 0, 0, 1, 1, 0.5))
     catalog.add_events([EventRow("error", object_id=8, detail="bad_video: torn", at_s=10.0)])
+    catalog.add_usage([UsageRow("worker", "decode", 0.5, None, 2.5, "estimate", 1000.0)])
     catalog.flush()
     ignore = {"evictions": "at_s", "generations": "planned_at"}
     found = {}

@@ -37,6 +37,7 @@ def wrapped(section: KeySection, entries: dict[str, Any]) -> dict[str, Any]:
         "cache": {"cache": {"budget": 1, **entries}},
         "tier": {"cache": {"store": [{"url": "/store", **entries}]}},
         "eviction": {"cache": {"eviction": entries}},
+        "power": {"cache": {"power": entries}},
         "op_worker": {"cache": {"op_workers": {"mine": {"command": ["true"], **entries}}}},
         "dataset": {"dataset": task(**entries)},
         "sampling": {"dataset": task(sampling=task()["sampling"] | entries)},
