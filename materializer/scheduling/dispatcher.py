@@ -313,7 +313,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
 
     def _allowance(self, choice: NextJob[str]) -> int:
-        return self.chooser.allowance(sum(map(choice.work.held, choice.rows)), demanded=choice.demanded)
+        return self.chooser.allowance(sum(map(choice.work.held, choice.objects)), demanded=choice.demanded)
 
     def _make_room(self, need: int, before_s: float | None, choice: NextJob[str]) -> None:
         self._board.tight(demanded=choice.demanded)

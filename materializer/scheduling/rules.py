@@ -107,6 +107,11 @@ class NextJob(Generic[Key]):
     demanded: bool
     """Whether a reader waits for them."""
 
+    @property
+    def objects(self) -> list[int]:
+        """One row of each object: pictures of a block are one."""
+        return list({self.work.key(row): row for row in self.rows}.values())
+
 
 # Who is next ----------------------------------------------------------------------------------------------------------
 
@@ -131,10 +136,13 @@ def next_job(
     demand = next_demand(state)
     if demand is not None:
         work, rows = demand
-        count, held = 0, 0
-        while count < len(rows) and (not count or held + work.held(rows[count]) <= job_bytes):
-            held += work.held(rows[count])
-            count += 1
+        count, held, keys = 0, 0, set[Key]()
+        while count < len(rows):
+            more = 0 if work.key(rows[count]) in keys else work.held(rows[count])
+            if count and held + more > job_bytes:
+                break
+            keys.add(work.key(rows[count]))
+            count, held = count + 1, held + more
         return NextJob(work, rows[:count], demanded=True)
     if not ahead:
         return None
@@ -248,7 +256,7 @@ def need_of(
     """
     work, row = choice.work, choice.rows[0]
     soon = choice.demanded or work.is_soon(row)
-    least = sum(work.bound(row) for row in choice.rows if work.key(row) not in passing)
+    least = sum(work.bound(row) for row in choice.objects if work.key(row) not in passing)
     sizes = {each.key(row): each.bound(row) for _, each, row, is_next in candidates if is_next or not soon}
     stored = (size for key, size in sizes.items() if key not in passing and not state.objects.has(key))
     whole = max(least, min(sum(stored), memory))
