@@ -20,7 +20,8 @@ from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
-from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task

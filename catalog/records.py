@@ -163,6 +163,8 @@ class ObjectKind(StrEnum):
 
     CLIP = "clip"
     """A finished clip."""
+    BLOCK = "block"
+    """Finished clips of several images of a batch."""
     FRAMES = "frames"
     """Frames of a video as decoded."""
     AUG = "aug"

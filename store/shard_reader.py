@@ -62,6 +62,13 @@ class Stored:
         if len(self.table.offsets) != chunks:
             raise ChunkDamaged(f"the chunk table of {self.physical} has {len(self.table.offsets)} chunks, not {chunks}")
 
+    def chunk(self, number: int) -> "Stored":
+        """One inner chunk as an object of its own, which lies where it is."""
+        table, one = self.table, slice(number, number + 1)
+        mine = ChunkTable(table.offsets[one], table.sizes[one], table.crcs[one])
+        rows = min(self.chunk_rows, self.shape[0] - number * self.chunk_rows)
+        return Stored(self.physical, (rows, *self.shape[1:]), rows, self.codec, mine)
+
     @property
     def is_blank(self) -> bool:
         """Whether it packed to next to nothing: then how fast it is read says nothing of its codec."""

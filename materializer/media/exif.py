@@ -22,7 +22,7 @@ _TAG, _SHORT = 0x0112, 3
 
 
 def orientation(tiff: bytes) -> int:
-    """The orientation in EXIF data (EXIF 2.32 §4.6.4).
+    """The orientation in EXIF data, which are a TIFF file.
 
     Args:
         tiff: from the byte order mark on; it may be cut off behind its first directory.

@@ -231,6 +231,8 @@ class VideoIndex:
         if self.mode == "counted":
             return [Gop(0, len(self.flags), wanted)]
         packets, starts = self.order[wanted], self.starts[wanted]
+        if len(wanted) == 1:  # all that there is of a picture: it comes by the million
+            return [Gop(int(starts[0]), int(packets[0]) + 1, wanted)]
         by_start = np.argsort(starts, kind="stable")
         edges = np.flatnonzero(np.diff(starts[by_start])) + 1
         gops: list[Gop] = []

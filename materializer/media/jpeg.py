@@ -9,7 +9,7 @@ import re
 from viewcache.materializer.media.exif import orientation
 from viewcache.materializer.media.head import Head, Seen
 
-__all__ = ["read_jpeg", "stands_alone"]
+__all__ = ["FORMATS", "read_jpeg", "reduced", "stands_alone"]
 
 REFUSED = {
     0xC3: "lossless",
@@ -30,19 +30,20 @@ SEGMENTS = 4096
 BT601, FULL = 5, 2
 """AVColorSpace and AVColorRange of a JPEG picture."""
 CHROMA = {
-    "yuvj444p": "111111 121211 221221 212111 222112 222211 221122 112222 311111",
+    "yuvj444p": "111111 121211 221221 212111 211121 222112 222211 221122 112222 311111",
     "yuvj440p": "121111 141212 141111 222111 222121 221121",
-    "yuvj422p": "211111 221211 221112",
+    "yuvj422p": "211111 221211 221112 412111",
     "yuvj420p": "221111 231111 241111 421111",
     "yuvj411p": "411111",
 }
-"""Pixel format → the sampling factors of three components, across and down each, as `_reduced` gives them."""
+"""Pixel format → the sampling factors of three components, across and down each, as `reduced` gives them."""
 FORMATS = {factors: name for name, listed in CHROMA.items() for factors in listed.split()}
 INKS = frozenset({"11111111", "22111111", "22111122"})
 """The same of four components."""
 STATEFUL = frozenset({b"AVI1", b"LJIF", b"colr", b"xfrm", b"AVID", b"CS=I", b"Inte", b"Meta", b"MULT"})
 """How application segments and comments begin of which FFmpeg's decoder remembers something for its next pictures."""
 _MARKER = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]")
+_UNSTUFFED = re.compile(rb"\xff[^\0]")
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _COM = b"\xff\xd8", b"\xff\xd9", 0xDA, 0xDB, 0xC4, 0xDD, 0xFE
 _TABLES = frozenset({_DHT, 0xC8, 0xCC})  # in the range of the starts of frames, and none of them
 
@@ -90,14 +91,14 @@ def _segment(head: Head, at: int) -> tuple[int, int, int]:
 def _frame(head: Head, code: int, frame: bytes, adobe: int, is_jfif: bool) -> Seen:
     """What a frame header says (T.81 B.2.2)."""
     if code in REFUSED:
-        raise head.bad(f"a {REFUSED[code]} JPEG picture, which is not decoded; save it as baseline or progressive JPEG")
+        raise head.bad(f"a JPEG picture of kind {REFUSED[code]}, which is not decoded; save it as baseline JPEG")
     if len(frame) < 6 or len(frame) != 6 + 3 * frame[5]:
         raise head.bad("a damaged JPEG frame header; save the picture again")
     bits, components = frame[0], frame[5]
     if bits != 8:
         raise head.bad(f"a {bits}-bit JPEG picture, which is not decoded; save it with 8 bits, or as PNG with 16")
     height, width = int.from_bytes(frame[1:3], "big"), int.from_bytes(frame[3:5], "big")
-    pix_fmt = _pix_fmt(head, components, bytes(frame[6::3]), _reduced(frame[7::3]), adobe, is_jfif)
+    pix_fmt = _pix_fmt(head, components, bytes(frame[6::3]), reduced(frame[7::3]), adobe, is_jfif)
     is_yuv = pix_fmt.startswith("yuv")
     return Seen("jpeg", width, height, pix_fmt, BT601 if is_yuv else 0, FULL)
 
@@ -124,7 +125,7 @@ def _pix_fmt(head: Head, components: int, ids: bytes, factors: str, adobe: int, 
     )
 
 
-def _reduced(sampling: bytes) -> str:
+def reduced(sampling: bytes) -> str:
     """Sampling factors as FFmpeg compares them: halved where all components have an even one."""
     across, down = [each >> 4 for each in sampling], [each & 15 for each in sampling]
     if set(across) == {2}:
@@ -179,5 +180,6 @@ def _stands_alone(data: bytes) -> bool:
     for number in range(scan[0]):
         selected = scan[2 + 2 * number]
         used |= {selected >> 4, 0x10 | selected & 15}
-    # Of all that begins with 0xFF in the scan's data, all are stuffed bytes but the last, which is the end.
-    return used <= tables and data.endswith(_EOI) and data.count(b"\xff", end) == data.count(b"\xff\0", end) + 1
+    # The first byte 0xFF in the scan's data that no zero follows begins the end of the picture, and that of the file.
+    marker = _UNSTUFFED.search(data, end)
+    return used <= tables and marker is not None and data[marker.start() :] == _EOI

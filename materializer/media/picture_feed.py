@@ -1,6 +1,6 @@
 """The one packet of a picture file, and a decoder for it: where that is sound, the one that the picture before had.
 
-A new decoder costs a JPEG picture a seventh of its decoding. But decoders remember tables and marks of what they were
+A new decoder costs a JPEG picture a tenth of its decoding. But decoders remember tables and marks of what they were
 given, so one is used again for pictures alone of which `stands_alone` says that nothing of it matters.
 """
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     VideoPacket = Packet[VideoStream]
 
-__all__ = ["PictureFeed"]
+__all__ = ["KEPT", "PictureFeed"]
 
-_local = threading.local()
+KEPT = threading.local()
+"""Per thread, as ``decoder``: the decoder that the next JPEG picture may have."""
 
 
 class PictureFeed:
@@ -58,18 +59,18 @@ class PictureFeed:
     def keep(self) -> None:
         """Leave the decoder to the next picture of this thread; called where this one was decoded without an error."""
         if self._stands_alone:
-            _local.decoder = self.context
+            KEPT.decoder = self.context
 
     def _decoder(self) -> "VideoCodecContext":
         # Taken out: two decodes that take turns in one thread must not share it, and a failed one must not leave it.
-        kept: VideoCodecContext | None = _local.__dict__.pop("decoder", None) if self._stands_alone else None
+        kept: VideoCodecContext | None = KEPT.__dict__.pop("decoder", None) if self._stands_alone else None
         if kept is not None:
             return kept
         context = cast("VideoCodecContext", CodecContext.create(self._index.decoder, "r"))
         configure(context, self._index.codec, most_pixels(self._index), 1)
+        if self._stands_alone:
+            # The next ones may be larger. Their one frame header is that of their index, so each is of an allowed size.
+            context.options = {}
         # Without it a JPEG that is cut off gives a picture that ends in grey, and no error.
         context.options |= {"err_detect": "explode"}
-        if self._stands_alone:
-            # Its size is that of its index, which was allowed; the next one's is too.
-            context.options = {"err_detect": "explode"}
         return context

@@ -14,12 +14,13 @@ In the order of work:
 - ``resolve``: every random choice of many clips at once
 - ``program``: the resolved operations of one clip
 - ``clip_keys``: content keys of clips
-
+- ``blocks``: pictures of images that are one object together
 - ``recipe``: how an object is made, as a value
 - ``size``: how large a plan and its objects may be
 - ``audio``: the audio of planned clips: keys and recipes
 - ``one_shape``: whether all clips of a plan have one shape
-- ``plan``: a generation's plan
+- ``plan``: a generation's plan, as it was decided
+- ``plan_generation``: decides it, or one batch of it
 - ``redefined``: what differs between two definitions of a task, in words
 - ``twins``: the plan of a task of the same definition, in another order
 - ``draws``: what the catalog remembers of a task's order

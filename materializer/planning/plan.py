@@ -11,17 +11,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.planning.audio import audio_bound, audio_keys, audio_recipe
+from viewcache.materializer.planning.blocks import Blocks, block_keys, blocks_of, pictures_in_block
 from viewcache.materializer.planning.clip_keys import clip_keys
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts, fixed_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.one_shape import check_shape, one_shape
-from viewcache.materializer.planning.order import iterations
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.resolve import Clips, Resolved, resolve
@@ -30,7 +31,7 @@ from viewcache.materializer.randomness import address_word
 from viewcache.materializer.sampling import ClipSelection, Coordination
 from viewcache.materializer.spec import AudioSpec, TaskSpec
 
-__all__ = ["GenerationPlan", "plan_batch", "plan_generation"]
+__all__ = ["GenerationPlan", "PlanContext"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class GenerationPlan:
     Arrays have length n = epochs x items x samples, less what ``drop_last`` drops.
     """
 
-    context: "_PlanContext"
+    context: "PlanContext"
     seq: NDArray[np.int64]
     """Global iteration number."""
     epoch: NDArray[np.int64]
@@ -106,8 +107,26 @@ class GenerationPlan:
 
     @cached_property
     def keys(self) -> NDArray[np.void]:
-        """(n,) of 16 bytes: content keys of the clips."""
+        """(n,) of 16 bytes: content keys of the objects that clips lie in: of their own, or of the blocks of images."""
+        return self.clip_keys if self.blocks is None else block_keys(self.clip_keys, self.blocks)
+
+    @cached_property
+    def clip_keys(self) -> NDArray[np.void]:
+        """(n,) of 16 bytes: content keys of the clips by themselves."""
         return clip_keys(self.videos.keys, self.video, self.resolved, self.frames)
+
+    @cached_property
+    def blocks(self) -> Blocks | None:
+        """How images are parted into blocks; None of videos, whose clips are objects of their own."""
+        if self.task.dataset.media == Media.VIDEO:
+            return None
+        sampling = self.task.sampling
+        pictures = sampling.videos_per_batch * sampling.samples_per_video
+        return blocks_of(self.seq, pictures_in_block(pictures, self.clip_bytes))
+
+    def whole(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of all objects that some clips lie in."""
+        return rows if self.blocks is None else self.blocks.whole(rows)
 
     @property
     def audio(self) -> AudioSpec | None:
@@ -133,7 +152,7 @@ class GenerationPlan:
     @property
     def hex_keys(self) -> list[str]:
         """Content keys of all clips as text, which takes more memory than the plan: see `key`."""
-        keys: list[str] = as_text(self.keys).to_pylist()
+        keys: list[str] = as_text(self.clip_keys).to_pylist()
         return keys
 
     def key(self, row: int) -> str:
@@ -148,13 +167,19 @@ class GenerationPlan:
 
     @cached_property
     def bound(self) -> int:
-        """Most bytes that one clip's object takes on disk; asked for with each clip of each job."""
-        return clip_bound(self.clip_bytes, self.task.sampling.frames_per_video)
+        """Most bytes that one object of clips takes on disk; asked for with each clip of each job."""
+        clips = 1 if self.blocks is None else int(np.diff(self.blocks.first).max())
+        return clip_bound(self.clip_bytes * clips, self.task.sampling.frames_per_video * clips)
+
+    @cached_property
+    def clip_room(self) -> int:
+        """Most bytes that one clip takes on disk: of its object, or of its share of that."""
+        return self.bound if self.blocks is None else -(-self.bound // int(np.diff(self.blocks.first).max()))
 
     @cached_property
     def room(self) -> int:
         """Most bytes that one clip takes on disk with its audio."""
-        return self.bound + (0 if self.audio is None else audio_bound(self.audio))
+        return self.clip_room + (0 if self.audio is None else audio_bound(self.audio))
 
     def rows(self, epoch: int, iteration: int) -> range:
         """The clips of one batch, in batch order, as planned."""
@@ -225,22 +250,22 @@ class GenerationPlan:
         item, start, resolved = self.item[rows], self.start[rows], self.resolved.taken(rows)
         at = context, seq, epoch, iteration, position, sample, self.ordinal[rows]
         plan = GenerationPlan(*at, item, start, resolved, self.shape)
-        plan.__dict__["keys"] = self.keys[rows]  # what `cached_property` would compute for all
+        plan.__dict__["clip_keys"] = self.clip_keys[rows]  # what `cached_property` would compute for all
         if self.audio is not None:
             plan.__dict__["audio_keys"] = self.audio_keys[rows]
         return plan
 
-    def _patched(self, context: "_PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
+    def _patched(self, context: "PlanContext", rows: NDArray[np.int64], items: NDArray[np.int64]) -> "GenerationPlan":
         """Decide some clips again. Of a plan of a million clips the others are copied, not computed."""
         place = self.epoch[rows], self.iteration[rows], self.position[rows], self.sample[rows]
         part = context.plan(*place, self.ordinal[rows], items)
         check_shape(self.task, context.items.named(int(items[0])), part.shape, self.shape)
-        item, start, keys = self.item.copy(), self.start.copy(), self.keys.copy()
-        item[rows], start[rows], keys[rows] = items, part.start, part.keys
+        item, start, keys = self.item.copy(), self.start.copy(), self.clip_keys.copy()
+        item[rows], start[rows], keys[rows] = items, part.start, part.clip_keys
         resolved = self.resolved.patched(rows, part.resolved)
         places = self.seq, self.epoch, self.iteration, self.position, self.sample, self.ordinal
         plan = GenerationPlan(context, *places, item, start, resolved, self.shape)
-        plan.__dict__["keys"] = keys  # what `cached_property` would compute for all
+        plan.__dict__["clip_keys"] = keys  # what `cached_property` would compute for all
         if self.audio is not None:
             audio = self.audio_keys.copy()
             audio[rows] = part.audio_keys
@@ -252,14 +277,22 @@ class GenerationPlan:
         return self.resolved.rows[row, : self.program(row).columns]
 
     def recipe(self, row: int) -> Recipe:
-        """All that a worker needs to make one clip, but the video."""
+        """All that a worker needs to make one clip by itself, but the video."""
         return self.recipes([row])[row]
 
     def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
         """The same for some clips, by row: their frames are found out together."""
         at = np.array(rows)
         return {
-            row: Recipe(self.key(row), self.program(row), self.drawn(row), frames, self.shape, seq, self.bound)
+            row: Recipe(
+                self.clip_keys[row].tobytes().hex(),
+                self.program(row),
+                self.drawn(row),
+                frames,
+                self.shape,
+                seq,
+                self.bound,
+            )
             for row, frames, seq in zip(rows, self.frames(at), self.seq[at].tolist(), strict=True)
         }
 
@@ -273,113 +306,8 @@ class GenerationPlan:
         }
 
 
-def plan_generation(
-    task: TaskSpec,
-    graph: AbstractGraph,
-    items: Items,
-    draws: NDArray[np.int64],
-    *,
-    seed: int,
-    number: int,
-    first_epoch: int,
-    grid: int,
-    ticks_of: Ticks,
-    joined: int = 0,
-    group_generation: int | None = None,
-    spare: bool = False,
-    before: NDArray[np.int64] | None = None,
-) -> GenerationPlan:
-    """Decide every clip of a generation.
-
-    Args:
-        task: what is asked.
-        graph: its checked steps.
-        items: what it draws from.
-        draws: int64 (epochs, positions): rows of ``items`` in the order of each epoch.
-        seed: of the random numbers.
-        number: the generation's number.
-        first_epoch: epoch of ``draws[0]``.
-        grid: greatest common divisor of the pitches of the group's tasks.
-        ticks_of: tells of videos whose frames are not evenly spaced; asked where sampling is by time.
-        joined: epoch of the group in which the task had its first; the addresses of random choices count from there.
-        group_generation: the group's generation, an address of the shared fraction; None = ``number``.
-        spare: plan what ``drop_last`` drops too, because the order is not settled yet.
-        before: int64 (epochs, videos): how often the drawn video came before in its epoch; None = each comes once.
-
-    Raises:
-        BadInput: clips would differ in shape, or an operation does not fit a video's frames.
-    """
-    sampling = task.sampling
-    epochs, count = draws.shape
-    per_epoch = iterations(count, sampling.videos_per_batch, task.drop_last)
-    used = count if spare else min(count, per_epoch * sampling.videos_per_batch)
-    epoch, position, sample = (
-        axis.reshape(-1) for axis in np.indices((epochs, used, sampling.samples_per_video), np.int64)
-    )
-    iteration = position // sampling.videos_per_batch
-    group_generation = number if group_generation is None else group_generation
-    context = _PlanContext(
-        task, graph, items, seed, number, first_epoch, epochs, per_epoch, grid, ticks_of, joined, group_generation
-    )
-    ordinal = sample if before is None else before[epoch, position] * sampling.samples_per_video + sample
-    return context.plan(epoch + first_epoch, iteration, position, sample, ordinal, draws[epoch, position])
-
-
-def plan_batch(
-    task: TaskSpec,
-    graph: AbstractGraph,
-    items: Items,
-    draws: NDArray[np.int64],
-    *,
-    seed: int,
-    number: int,
-    epochs: range,
-    positions: int,
-    epoch: int,
-    iteration: int,
-    grid: int,
-    ticks_of: Ticks,
-    joined: int,
-    group_generation: int,
-    before: NDArray[np.int64] | None = None,
-) -> GenerationPlan:
-    """Decide the clips of one batch as `plan_generation` would, of a generation that is not planned yet.
-
-    Args:
-        task: what is asked.
-        graph: its checked steps.
-        items: what it draws from.
-        draws: (positions of the batch,) rows of ``items`` in its order.
-        seed: of the random numbers.
-        number: the generation's number.
-        epochs: of the generation.
-        positions: items in an epoch.
-        epoch: of the batch.
-        iteration: of the batch.
-        ticks_of: as for `plan_generation`.
-        grid: as for `plan_generation`, like what follows.
-        joined: likewise.
-        group_generation: likewise.
-        before: (positions of the batch,) likewise.
-
-    Returns:
-        A plan whose rows are the clips of the batch; `GenerationPlan.row` and `rows` do not hold for it.
-
-    Raises:
-        BadInput: clips would differ in shape, or an operation does not fit a video's frames.
-    """
-    size, samples = task.sampling.videos_per_batch, task.sampling.samples_per_video
-    per_epoch = iterations(positions, size, task.drop_last)
-    of_generation = number, epochs.start, len(epochs), per_epoch, grid, ticks_of, joined, group_generation
-    context = _PlanContext(task, graph, items, seed, *of_generation)
-    place, sample = (axis.reshape(-1) for axis in np.indices((len(draws), samples), np.int64))
-    of_epoch, of_batch = np.full(len(place), epoch), np.full(len(place), iteration)
-    ordinal = sample if before is None else before[place] * samples + sample
-    return context.plan(of_epoch, of_batch, iteration * size + place, sample, ordinal, draws[place])
-
-
 @dataclass(frozen=True, slots=True)
-class _PlanContext:
+class PlanContext:
     """What all clips of a plan have in common, kept so that single clips can be decided again."""
 
     task: TaskSpec

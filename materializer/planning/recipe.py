@@ -1,7 +1,7 @@
 """How an object is made: values that pickle, for plans and for the jobs that workers get."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,17 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
 
-__all__ = ["GROUP", "Far", "Intermediate", "IntermediateObject", "KeptFile", "Recipe", "VideoSource"]
+__all__ = [
+    "GROUP",
+    "Far",
+    "Intermediate",
+    "IntermediateObject",
+    "KeptFile",
+    "Part",
+    "Recipe",
+    "VideoSource",
+    "block_recipe",
+]
 
 GROUP = 8
 """Pictures that are packed together: a clip reads half of so many for nothing, and longer groups save little."""
@@ -26,8 +36,17 @@ _GROUP_BYTES = 1 << 28  # of pixels, at most: 16K pictures go in smaller groups
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One picture of a block: a clip of an image."""
+
+    source: "VideoSource"
+    recipe: "Recipe"
+    """Of the clip by itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one clip is made."""
+    """How one clip is made, or a block of them."""
 
     key: str
     """Content key, 32 hex digits."""
@@ -51,10 +70,12 @@ class Recipe:
     """Whether the codec is part of what was decided to be kept; else it is chosen when the object is made."""
     audio: AudioSpec | None = None
     """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
+    parts: tuple[Part, ...] = ()
+    """Of an object of kind ``block``: its clips, one behind the other on the first axis, a chunk each."""
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
-        """Clips and their audio are read whole, pictures that clips are made from one by one or in groups.
+        """Clips and their audio are read whole, what is of several pictures one by one, or encoded in groups.
 
         The bytes of a file are read in pieces.
         """
@@ -65,6 +86,8 @@ class Recipe:
         if self.codec in ENCODED:
             picture = math.prod(self.shape[1:])
             return (max(1, min(GROUP, self.shape[0], _GROUP_BYTES // picture)), *self.shape[1:])
+        if self.kind == ObjectKind.BLOCK:
+            return self.parts[0].recipe.shape
         whole = self.kind in (ObjectKind.CLIP, ObjectKind.AUDIO)
         return self.shape if whole else (1, *self.shape[1:])
 
@@ -113,6 +136,8 @@ class Intermediate:
     """What was done to each frame, one operation at the most; empty for the decoder's own planes."""
     row: np.ndarray
     """int32 (program.columns,)."""
+    video: str = ""
+    """Content key of the video."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +160,19 @@ class IntermediateObject:
         A plan that named these frames before them has recorded the size of their pictures, not that of their planes.
         """
         stored = replace(stored, shape=self.recipe.shape)
-        return Intermediate(self.recipe.key, stored, self.recipe.frames, self.recipe.program, self.recipe.row)
+        recipe = self.recipe
+        return Intermediate(recipe.key, stored, recipe.frames, recipe.program, recipe.row, self.video)
+
+
+def block_recipe(key: str, parts: Sequence[Part], due: int, bound: int) -> Recipe:
+    """How a block of clips is made, which have one shape.
+
+    Args:
+        key: content key of the block.
+        parts: its clips.
+        due: order of need.
+        bound: most bytes that it can take on disk.
+    """
+    first, frames = parts[0].recipe, np.zeros(len(parts), np.int32)
+    shape, nothing = (len(parts) * first.shape[0], *first.shape[1:]), np.zeros(0, np.int32)
+    return Recipe(key, first.program, nothing, frames, shape, due, bound, kind=ObjectKind.BLOCK, parts=tuple(parts))

@@ -18,6 +18,7 @@ from viewcache.materializer.arrays import distinct
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.media.media_index import DecodeCost, MediaIndex
 from viewcache.materializer.planning.audio import audio_cost_s, stored_shape
+from viewcache.materializer.planning.blocks import Blocks
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import FrameNeeds
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -97,16 +98,16 @@ def plan_tables(
     made = _clip_rows(plan, fresh, object_ids, clip_cost)
     audio = _audio_rows(plan, _fresh(object_ids[clips:], known[clips:]), object_ids)
     frames = _frames_rows(plan, needs, frames_keys, frames_ids, cost).filter(pa.array(~frames_known))
-    count = len(fresh)
+    new = fresh if plan.blocks is None else np.flatnonzero(np.isin(object_ids[:clips], object_ids[fresh]))
     edges = pa.table(
         {
-            "parent_id": parent_of[plan.video[fresh]],
-            "child_id": object_ids[fresh],
-            "op": pa.array(["augment"] * count, pa.string()),
-            "cost_s": np.full(count, clip_cost),
+            "parent_id": parent_of[plan.video[new]],
+            "child_id": object_ids[new],
+            "op": pa.array(["augment"] * len(new), pa.string()),
+            "cost_s": np.full(len(new), clip_cost),
         }
     )
-    decode_s = float(needs.decode_s(cost).sum()) + clip_cost * count
+    decode_s = float(needs.decode_s(cost).sum()) + clip_cost * len(new)
     generation = _generation_row(plan, object_ids, task_id, decode_s)
     objects = pa.concat_tables([frames, made, audio])
     return PlanTables(generation, objects, edges, _use_rows(plan, object_ids, task_id))
@@ -133,11 +134,16 @@ def _generation_row(
         number=plan.number,
         first_epoch=plan.first_epoch,
         last_epoch=plan.last_epoch,
-        bytes=plan.clip_bytes * len(distinct(object_ids[: len(plan)])) + _audio_bytes(plan, object_ids),
+        bytes=_clips_bytes(plan, object_ids) + _audio_bytes(plan, object_ids),
         decode_s=decode_s,
         group_epoch=plan.first_epoch + plan.context.joined,
         grid=plan.context.grid,
     )
+
+
+def _clips_bytes(plan: GenerationPlan, object_ids: NDArray[np.int64]) -> int:
+    clips = len(plan) if plan.blocks is not None else len(distinct(object_ids[: len(plan)]))
+    return plan.clip_bytes * clips
 
 
 def _audio_bytes(plan: GenerationPlan, object_ids: NDArray[np.int64]) -> int:
@@ -221,6 +227,8 @@ def _fresh(object_ids: NDArray[np.int64], known: NDArray[np.bool_]) -> NDArray[n
 
 
 def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64], cost_s: float) -> pa.Table:
+    if plan.blocks is not None:
+        return _block_rows(plan, plan.blocks, rows, ids, cost_s)
     sampling = plan.task.sampling
     regular = np.zeros(len(rows), bool)
     if not sampling.by_time:
@@ -249,6 +257,33 @@ def _clip_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.in
             "frame_stride": unless_listed(np.full(count, sampling.frame_stride)),
             "frame_count": unless_listed(np.full(count, sampling.frames_per_video)),
             "frame_list": pa.array(lists, pa.list_(pa.int32())),
+        },
+        schema=schemas.OBJECT,
+    )
+
+
+def _block_rows(
+    plan: GenerationPlan, blocks: Blocks, rows: NDArray[np.int64], ids: NDArray[np.int64], cost_s: float
+) -> pa.Table:
+    """Rows of the blocks that begin with some rows; they are of several images, so no video and no frame is named."""
+    count, number = len(rows), blocks.number[rows]
+    pictures = blocks.first[number + 1] - blocks.first[number]
+    nothing, (first, *rest) = pa.nulls(count, pa.int32()), plan.shape
+    return pa.table(
+        {
+            "object_id": ids[rows],
+            "key": as_text(plan.keys[rows]),
+            "kind": pa.array([ObjectKind.BLOCK.value] * count, pa.string()),
+            "video_id": pa.nulls(count, pa.int64()),
+            "depth": np.full(count, len(plan.context.graph.steps), np.int32),
+            "est_bytes": pictures * plan.clip_bytes,
+            "cost_s": pictures * cost_s,
+            "keep": np.ones(count, bool),
+            "shape": pa.array(["x".join(map(str, (each * first, *rest))) for each in pictures.tolist()], pa.string()),
+            "frame_start": nothing,
+            "frame_stride": nothing,
+            "frame_count": nothing,
+            "frame_list": pa.nulls(count, pa.list_(pa.int32())),
         },
         schema=schemas.OBJECT,
     )
@@ -313,7 +348,7 @@ def summarize(
     plan: GenerationPlan, needs: FrameNeeds, index_of: Callable[[int], MediaIndex], cost: CostModel
 ) -> Summary:
     """Say what a generation is and costs, with decoding on demand beside it."""
-    first = np.unique(plan.keys, return_index=True)[1]
+    first = np.unique(plan.clip_keys, return_index=True)[1]
     counted = permutation(0, "summary/sample", len(plan))[:MOST_COUNTED]
     alone = [
         (cost_of.packets, cost.decode_s(float(cost_of.pixels), float(count * pixels)))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,6 +224,8 @@ class Reader:
         dispatcher = self._dispatcher()
         reading.clock.skip()
         fetched = dispatcher.fetch(clips, objects, cancelled=cancelled)
+        copies = [clips.part(row, copy) for row, copy in zip(objects, fetched.copies, strict=True)]
+        fetched = replace(fetched, copies=copies)
         if fetched.waited_s:
             reading.clock.lap("wait")
         reading.clock.skip()

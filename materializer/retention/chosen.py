@@ -277,12 +277,14 @@ def choose(
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
-    keys = np.concatenate([each.plan.keys[rows] for each, rows in zip(plans, later, strict=True)])
+    keys = np.concatenate([each.plan.clip_keys[rows] for each, rows in zip(plans, later, strict=True)])
     bounds = np.concatenate([np.full(int(rows.sum()), each.plan.room) for each, rows in zip(plans, later, strict=True)])
     total = int(bounds[np.unique(keys, return_index=True)[1]].sum())
     whole = [each.plan for each in plans]
     lasts = settings.lets_last and may_last(whole) and any(each.rows.any() for each in plans)
-    if total <= budget and not lasts:
+    # A block of images is made by itself, so what is kept for the next one is weighed also where all blocks fit.
+    of_images = any(plan.blocks is not None for plan in whole)
+    if total <= budget and not lasts and not of_images:
         return None
     parts = settings.part_bytes if lasts else 0
     weighed = weigh(
@@ -299,6 +301,8 @@ def choose(
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
+    if of_images and settings.rule == KeepRule.CHEAPEST:
+        weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.kept]] = np.inf
     if settings.rule != KeepRule.CHEAPEST:  # the rivals look at one generation
         weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.lasts]] = np.inf
     behind = generations_later(whole) if lasts else 0.0
@@ -310,7 +314,7 @@ def choose(
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
-    return None if total <= budget and not chosen.lasts and not tells else chosen
+    return None if total <= budget and not chosen.lasts and not tells and not of_images else chosen
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
@@ -351,5 +355,5 @@ def keepings(
             for k in kind.plans:
                 kept = np.array([key in ways and number < ways[key].kept for key in plans[k].videos.keys])
                 clips[k] = kept[plans[k].video]
-    windows = [max(1, free_bytes // len(plans) // plan.bound) for plan in plans]
+    windows = [max(1, free_bytes // len(plans) // plan.clip_room) for plan in plans]
     return [Keeping(mine, window, free_bytes, intermediates) for mine, window in zip(clips, windows, strict=True)]

@@ -42,7 +42,7 @@ from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.ways import How, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
+from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, work_kind
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -156,7 +156,7 @@ class Keeper:
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
         tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
-        return tight or (self._settings.lets_last and may_last([work.plan]))
+        return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
 
     def chosen(self, group_generation: int) -> Chosen | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
@@ -270,7 +270,7 @@ class Keeper:
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.recipe.key for each in lasting}
-        intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names, self._failed)
+        intermediates = work_kind(works)(group_generation, flat, sources, needs, free, usable, names, self._failed)
         intermediates.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
         others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}

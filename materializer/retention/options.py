@@ -28,6 +28,7 @@ from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, pa
 from viewcache.materializer.retention.needs import ClipCounts, Decode, Floats, NeededFrames, Rows, VideoRows
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
+from viewcache.store.codec import ENCODED
 
 __all__ = ["Once", "Weighed", "weigh"]
 
@@ -130,7 +131,10 @@ def weigh(
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
     later = generations_later([each.plan for each in plans]) if lasts else 0.0
-    ways = ways_of(kinds, cost.ladder.offered if lasts else ())
+    offered = cost.ladder.offered if lasts else ()
+    if any(each.plan.blocks is not None for each in plans):  # groups of pictures are of one video
+        offered = tuple(codec for codec in offered if codec not in ENCODED)
+    ways = ways_of(kinds, offered)
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
     for number, each in enumerate(plans):
         rows, first = np.unique(each.plan.video[each.rows], return_index=True)
@@ -271,7 +275,8 @@ class _Block:
 
     def _clips(self, number: int) -> ClipCounts:
         parts = [
-            (plan.keys[rows], video, self._epoch(plan, rows), ready) for plan, rows, video, ready in self._rows[number]
+            (plan.clip_keys[rows], video, self._epoch(plan, rows), ready)
+            for plan, rows, video, ready in self._rows[number]
         ]
         keys, video, epoch, ready = (np.concatenate(each) for each in zip(*parts, strict=True))
         clip = np.unique(keys, return_inverse=True)[1].reshape(-1)

@@ -32,6 +32,8 @@ class _Case:
     """Row → key of what could not be made. The rows count as being made, so that nobody begins them anew."""
     why: str
     failure: ViewcacheError | None
+    others: tuple[int, ...] = ()
+    """Rows of the same block whose pictures are not to blame, and wait for those that are."""
 
 
 class BadRows:
@@ -47,17 +49,37 @@ class BadRows:
         """How many cases wait for a decision."""
         return len(self._undecided)
 
-    def add(self, wanted: Mapping[str, list[Wanted[str]]], why: str, failure: ViewcacheError | None = None) -> None:
+    def add(
+        self,
+        wanted: Mapping[str, list[Wanted[str]]],
+        why: str,
+        failure: ViewcacheError | None = None,
+        parts: Mapping[int, str] | None = None,
+    ) -> None:
         """Let the policies of the tasks decide; ``failure`` is what readers get if they give up.
 
         Args:
             wanted: key of what could not be made → the rows that need it.
             why: it could not.
             failure: None = what the task says.
+            parts: of a block, the places of the pictures that could not be made, and why each could not; the others
+                could.
         """
+        if parts is not None:
+            for key, same in wanted.items():
+                for work, _ in by_work(same):
+                    self._add_parts(work, key, parts)
+            return
         key_of = {(id(work), row): key for key, same in wanted.items() for work, row in same}
         for work, rows in by_work(each for same in wanted.values() for each in same):
             self._decide(_Case(work, {row: key_of[id(work), row] for row in rows}, why, failure))
+
+    def _add_parts(self, work: Work[str], key: str, parts: Mapping[int, str]) -> None:
+        rows = work.rows_of(key)  # a reader may wait for others of the block alone
+        place = {row: work.part_of(row) for row in rows}
+        bad = {row: key for row in rows if place[row] in parts}
+        others = tuple(row for row in rows if row not in bad)
+        self._decide(_Case(work, bad, parts[place[next(iter(bad))]] if bad else "", None, others))
 
     def ask_again(self) -> None:
         """Ask for what was not decided."""
@@ -71,12 +93,14 @@ class BadRows:
         if len(rows) < len(case.keys):
             self._board.mark(case.work, [row for row in case.keys if row not in rows], RowState.PLANNED)
         if not rows:
+            self._board.mark(case.work, list(case.others), RowState.PLANNED)
             return
         try:
             error = self._on_bad_clip(case.work, rows, case.why)
         except Undecided:
             self._undecided.append(replace(case, keys={row: case.keys[row] for row in rows}))
             return
+        rows += case.others
         self._board.mark(case.work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:
             self._board.fail(case.work, rows, case.failure or error)

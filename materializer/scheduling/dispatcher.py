@@ -387,8 +387,8 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._board.mark(work, rows, RowState.READY)
 
     def _ended(self, running: Running, report: Report) -> None:
-        if report.scanned is not None:
-            self._on_scanned(running.job.video_key, report.scanned)  # before its clips are planned or asked for again
+        for video, found in report.learned(running.job.video_key):
+            self._on_scanned(video, found)  # before its clips are planned or asked for again
         running.release(self._ledger)
         self.tally.ended(running, report, self._ledger)
         if not report.error:
@@ -398,7 +398,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():
-            self._bad.add({key: self._take(running, key)}, why, failure)
+            self._bad.add({key: self._take(running, key)}, why, failure, report.bad_parts.get(key))
         self._ledger.add_shortfalls(report.silenced, report.unpacked)
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)

@@ -5,6 +5,7 @@ A clip's audio is an object of its own: readers wait for the rows of both, and m
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.recipe import Far, IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import Far, IntermediateObject, Part, Recipe, VideoSource, block_recipe
 from viewcache.materializer.scheduling.schedule import Keeping, Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
@@ -73,8 +74,26 @@ class PlannedClips(Makeable):
         return self.plan.key(row)
 
     def video(self, row: int) -> str:
-        """Content key of the video that a row's object is of."""
+        """Content key of the video that a row's object is of; of images that of the block, which is made by itself."""
+        return self.file_key(row) if self.plan.blocks is None else self.key(row)
+
+    def videos(self, row: int) -> list[str]:
+        """The same, and of images the content keys of all that are in the block."""
+        blocks = self.plan.blocks
+        return [self.video(row), *(() if blocks is None else map(self.file_key, blocks.rows(row)))]
+
+    def file_key(self, row: int) -> str:
+        """Content key of the file that a row's clip is of."""
         return self.plan.videos.keys[int(self.plan.video[self.clip_of(row)])]
+
+    def part(self, row: int, copy: Copy) -> Copy:
+        """A copy of a row's object, as far as it is of the row: of a block one picture."""
+        blocks = self.plan.blocks
+        return copy if blocks is None else replace(copy, stored=copy.stored.chunk(int(blocks.part[row])))
+
+    def part_of(self, row: int) -> int:
+        """The place of a row's picture in its block."""
+        return 0 if self.plan.blocks is None else int(self.plan.blocks.part[row])
 
     def item_id(self, row: int) -> int:
         """The catalog's id of the item that a row's clip is of."""
@@ -93,8 +112,11 @@ class PlannedClips(Makeable):
         return self.bound(row) * self.plan.program(row).streams if row < len(self.plan) else self.bound(row)
 
     def source(self, row: int) -> VideoSource:
-        """The video that a row's object is of."""
-        return self._source(self.plan, self.clip_of(row))
+        """The video that a row's object is of; of a block what messages call it, which is its first image."""
+        if self.plan.blocks is None:
+            return self._source(self.plan, self.clip_of(row))
+        first = self._source(self.plan, self.plan.blocks.rows(row).start)
+        return VideoSource(first.uri, first.name, self.key(row), b"", len(self.plan.blocks.rows(row)))
 
     def source_of(self, plan: GenerationPlan, row: int) -> VideoSource:
         """The video of a clip in this plan or one before it: since then another may have come to stand in."""
@@ -106,16 +128,28 @@ class PlannedClips(Makeable):
 
     def pictures(self, row: int) -> int:
         """How many source frames a row's clip is made of, or 1 for its audio: known without its recipe."""
-        return self.plan.task.sampling.frames_per_video if row < len(self.plan) else 1
+        clips = 1 if self.plan.blocks is None else len(self.plan.blocks.rows(row))
+        return self.plan.task.sampling.frames_per_video * clips if row < len(self.plan) else 1
 
     def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
         """How the objects of some rows are made, by row; the frames of clips are found out together."""
+        if self.plan.blocks is not None:
+            return {row: self._block(row) for row in rows}
         clips, audio = [row for row in rows if row < len(self.plan)], [row for row in rows if row >= len(self.plan)]
         found = self.plan.recipes(clips) if clips else {}
         if audio:
             of_clips = self.plan.audio_recipes([self.clip_of(row) for row in audio])
             found |= {row: of_clips[self.clip_of(row)] for row in audio}
         return found
+
+    def _block(self, row: int) -> Recipe:
+        """How the block that a row is in is made."""
+        plan = self.plan
+        assert plan.blocks is not None  # who calls has looked
+        rows = plan.blocks.rows(row)
+        recipes = plan.recipes(rows)
+        parts = [Part(self._source(plan, each), recipes[each]) for each in rows]
+        return block_recipe(self.key(row), parts, int(plan.seq[row]), plan.bound)
 
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
@@ -252,7 +286,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
 
     def is_next(self, row: int) -> bool:
         """Whether a row is of what its task needs next of the row's video."""
-        return Schedule.is_next(self, self.clip_of(row))
+        return self.plan.blocks is not None or Schedule.is_next(self, self.clip_of(row))
 
     def free_bytes(self, row: int) -> int:
         """Room that making a row ahead leaves to clips that are not kept."""
@@ -277,17 +311,34 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         return self.plan.videos.row_of_key.get(str(video), -1)
 
     def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.asarray(self.plan.video[rows])
+        blocks = self.plan.blocks
+        return np.asarray(self.plan.video[rows] if blocks is None else blocks.number[rows])
+
+    def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
+        """The rows of a video, or of a block, worth making ahead that nobody has made or is making; soonest first."""
+        if self.plan.blocks is None:
+            return Schedule.worth_making(self, video)
+        rows = self.rows_of(str(video))  # none of an image: its clips are made with their blocks
+        return [(self.due_in_s(row), row, True) for row in rows if self.state(row) == RowState.PLANNED]
+
+    def bytes_to_come(self) -> int:
+        """Most bytes on disk of all clips that a reader has not had."""
+        return (len(self) - self.from_rank) * self.plan.clip_room
 
     def edges_left(self) -> list[tuple[int, int]]:
         """The soonest row of each video of which clips are worth making ahead, and the edges that are left of it."""
         rows, counts = self._soonest_of_videos()
-        return [(row, count * edges_of(self.plan.recipe(row))) for row, count in zip(rows, counts, strict=True)]
+        if self.plan.blocks is not None:
+            counts = [1] * len(rows)
+        return [(row, count * edges_of(self.recipe(row))) for row, count in zip(rows, counts, strict=True)]
 
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
         """Intermediates that a row's clip may be made from; its audio is made of the file."""
         if self.keeping is None or row >= len(self.plan):
             return ()
+        if self.plan.blocks is not None:
+            images = dict.fromkeys(map(self.file_key, self.plan.blocks.rows(row)))
+            return [each for image in images for each in self.keeping.intermediates.get(image, ())]
         found = self.keeping.intermediates.get(self.video(row), ())
         if len(found) < 2:
             return found

@@ -4,13 +4,22 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import Made
 from viewcache.materializer.workers.near import PIECE_BYTES
 from viewcache.store.tier import LOCAL
 
-__all__ = ["LATER_S", "FileWork", "IntermediateSchedule", "IntermediateWork", "hold_intermediates"]
+__all__ = [
+    "LATER_S",
+    "FileWork",
+    "IntermediateSchedule",
+    "IntermediateWork",
+    "RidingWork",
+    "hold_intermediates",
+    "work_kind",
+]
 
 
 LATER_S = 1e12
@@ -186,15 +195,22 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         return Copy(self._intermediates[row].object_id, made.key, made.stored, made.written.bytes)
 
 
-class FileWork(IntermediateWork):
-    """Encoded files of videos that lie far away, to be kept near; each row is one.
+class RidingWork(IntermediateWork):
+    """Intermediates of images: none is made for its own sake, they ride on the blocks that need their image anyway.
 
-    None is made for its own sake: it rides on whatever decodes the video, and so fetches its file anyway.
+    Alone, a picture would take a job of its own, which costs several times what making it does.
     """
 
     def next_planned(self) -> int | None:
         """Nothing."""
         return None
+
+
+class FileWork(RidingWork):
+    """Encoded files of videos that lie far away, to be kept near; each row is one.
+
+    None is made for its own sake: it rides on whatever decodes the video, and so fetches its file anyway.
+    """
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """The file of a video, as long as it is not there."""
@@ -204,6 +220,11 @@ class FileWork(IntermediateWork):
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row: a piece of the file, and what it looks at then."""
         return min(self.bound(row), 2 * PIECE_BYTES)
+
+
+def work_kind(clips: Sequence[PlannedClips]) -> type[IntermediateWork]:
+    """How the intermediates of some clips are made: of images with their blocks."""
+    return IntermediateWork if clips[0].plan.blocks is None else RidingWork
 
 
 def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Intermediate], list[Copy]]:

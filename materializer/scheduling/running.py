@@ -192,11 +192,14 @@ def describe(
     then what is needed soonest.
     """
     first = [makeable(wanted[key]) for key in in_order_of_need(wanted, urgent)]
-    work, row = first[0]
-    source = work.source(row)
     recipes = {(id(work), row): recipe for work, rows in by_work(first) for row, recipe in work.recipes(rows).items()}
     ordered = [recipes[id(work), row] for work, row in first]
     clips = tuple(replace(recipe, due=due, codec=codec_of(recipe)) for due, recipe in enumerate(ordered))
+    at = next((at for at, clip in enumerate(clips) if clip.kind == ObjectKind.BLOCK), 0)
+    work, row = first[at]
+    source = work.source(row)
+    is_block = clips[at].kind == ObjectKind.BLOCK
+    images = {clip.key: str(each.video(of)) for clip, (each, of) in zip(clips, first, strict=True) if is_block}
     return Job(
         number=number,
         uri=source.uri,
@@ -208,6 +211,7 @@ def describe(
         target=target,
         intermediates=tuple(intermediates),
         trial=trial,
+        images=images,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)) + _fetching_s(clips),
     )
 

@@ -61,6 +61,10 @@ def trial_rows(trials: Iterable[Trial]) -> list[IoSampleRow]:
     return rows
 
 
+_READ_ONCE = (ObjectKind.CLIP, ObjectKind.BLOCK)
+"""By each use of them in an epoch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """What a codec does to chunks of one size in one tier, per raw byte."""
@@ -140,7 +144,7 @@ class CodecChooser:
         if recipe.codec_is_chosen:
             return recipe.codec
         # A clip is read by its own epoch; pictures are read for each clip that is made of them.
-        return self.pick(LOCAL, math.prod(recipe.chunk_shape), 1.0 if recipe.kind == ObjectKind.CLIP else PICTURE_USES)
+        return self.pick(LOCAL, math.prod(recipe.chunk_shape), 1.0 if recipe.kind in _READ_ONCE else PICTURE_USES)
 
     def pick(self, tier: str, chunk_bytes: int, uses: float) -> str:
         """The codec of an object in a tier.

@@ -21,7 +21,8 @@ from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.planning.draws import clip_stand_ins, stand_ins, uncovered
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
-from viewcache.materializer.planning.plan import GenerationPlan, plan_batch
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.plan_generation import plan_batch
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.spec import TaskSpec

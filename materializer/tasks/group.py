@@ -16,6 +16,7 @@ import pyarrow as pa
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import ViewcacheError
+from viewcache.materializer.choices import Media
 from viewcache.materializer.planning.clip_starts import shared_grid
 from viewcache.materializer.planning.draws import settled_rows
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance, Pick
@@ -53,7 +54,12 @@ def shares(tasks: Sequence[Task]) -> list[Share]:
 
 
 def _draws_with_others(spec: TaskSpec) -> bool:
-    """Whether a task's order can be drawn with others', for which each video must come once an epoch."""
+    """Whether a task's order can be drawn with others', for which each video must come once an epoch.
+
+    That of images is settled when it is planned, so that the pictures of a batch can be made together.
+    """
+    if spec.dataset.media == Media.IMAGE:
+        return False
     return spec.shuffle and spec.dataset.weighted is None and not asks_for(spec, "iteration")
 
 

@@ -13,7 +13,8 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import iterations
-from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.early import Early

@@ -16,7 +16,8 @@ from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.draws import short_uses, stand_ins, with_substitutes
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
-from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.twins import rows_like
 from viewcache.materializer.planning.weighted_order import occurrences

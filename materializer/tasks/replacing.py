@@ -130,7 +130,7 @@ class Replacing:
         records: Sequence[SubstitutionRow] = (),
     ) -> None:
         plan = with_items(clips.plan, rows, ids, self._dataset())
-        object_ids = clips.object_ids.copy()
+        object_ids, rows = clips.object_ids.copy(), plan.whole(np.array(rows)).tolist()
         self._numbering.some(plan, np.array(rows), object_ids)
         if isinstance(clips, ActiveGeneration):
             record_policies(self._catalog, clips, records)
@@ -157,7 +157,7 @@ class Replacing:
             plan = plan.corrected(dataset.items.known_now(plan.items, video_id), rows)
         except BadInput as error:
             return str(error)
-        object_ids = clips.object_ids.copy()
+        object_ids, rows = clips.object_ids.copy(), plan.whole(rows)
         self._numbering.some(plan, rows, object_ids)
         self._go_on(clips, rows.tolist(), plan, object_ids, guard)
         return ""

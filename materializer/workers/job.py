@@ -3,7 +3,7 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -113,6 +113,8 @@ class Job:
     """What its clips were planned from, where there is no index."""
     near: Near | None = None
     """Where the file need not be fetched."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Of a job for a block: content key of what else it makes → that of the image it is of."""
 
     @property
     def file(self) -> str:
@@ -123,6 +125,11 @@ class Job:
     def pictures(self) -> tuple[Recipe, ...]:
         """What is made of frames, and audio."""
         return tuple(clip for clip in self.clips if clip.kind != ObjectKind.SOURCE)
+
+    @property
+    def block(self) -> Recipe | None:
+        """The block that it makes: then its videos are the images of that."""
+        return next((clip for clip in self.clips if clip.kind == ObjectKind.BLOCK), None)
 
     @property
     def to_keep(self) -> Recipe | None:
@@ -196,11 +203,23 @@ class Report:
     """Key → what is wrong, for audio that was made and has silence for what the video has lost."""
     unpacked: dict[str, str] = field(default_factory=dict)
     """Key → why, for pictures that could not be packed in groups, so that they were stored as pixels."""
+    bad_parts: dict[str, dict[int, str]] = field(default_factory=dict)
+    """Key of a block → place in it of images that cannot give their pictures → why."""
+    contradicted: tuple[tuple[str, Scanned], ...] = ()
+    """Content key of images of a block that are not what their headers said, and what they are."""
+
+    def learned(self, video_key: str) -> Iterator[tuple[str, Scanned]]:
+        """Content keys of videos or images, and what was found of them; ``video_key`` is that of the job."""
+        if self.scanned is not None:
+            yield video_key, self.scanned
+        yield from self.contradicted
 
     def failures(self) -> Iterator[tuple[str, str, ViewcacheError | None]]:
         """Keys that cannot be made, why, and what their readers are told instead of that the video is bad."""
         for key, why in self.failed.items():
             yield key, why, None
+        for key, parts in self.bad_parts.items():
+            yield key, next(iter(parts.values())), None
         for key, why in self.failed_by_ops.items():
             yield key, why, OpWorkerFailed(why, of_clip=True)
 

@@ -335,7 +335,7 @@ class _Maker:
         if not self.tried and recipe.audio is None:
             self.tried = True
             self.trials += try_codecs(array[: recipe.chunk_shape[0]])
-            if recipe.native or array.ndim == 4:
+            if (recipe.native or array.ndim == 4) and not self.index.is_picture:
                 pictures = pictures_of(array.shape, self.index, native=recipe.native)
                 self.trials += try_pictures(pictures, array)
             self.clock.lap("trial")

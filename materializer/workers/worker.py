@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from viewcache.materializer.limits import limit_worker, private_bytes
 from viewcache.materializer.op_workers.sources import OpSources
+from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import Job, Made, Report
-from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.post import Post
 
 __all__ = ["Channel", "main", "serve"]
@@ -62,7 +62,7 @@ def _run(channel: Channel, job: Job, cancelled: set[int]) -> None:
                 cancelled.add(message)
         return job.number in cancelled
 
-    for message in make(job, pause):
+    for message in make_job(job, pause):
         _send(channel, (job.number, message))
 
 

@@ -60,6 +60,7 @@ def index_like(frame: av.VideoFrame) -> VideoIndex:
             color_space=int(frame.colorspace),
             color_range=int(frame.color_range),
             chroma_location="left",
+            is_picture=False,
         ),
     )
 

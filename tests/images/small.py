@@ -26,7 +26,8 @@ def picture(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
 def save(path: Path, pixels: NDArray[np.uint8], **options: Any) -> Path:
     """Write an image as its suffix says; WebP without loss."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path, **({"lossless": True} if path.suffix == ".webp" else {}), **options)
+    lossless: dict[str, Any] = {"lossless": True} if path.suffix == ".webp" else {}
+    Image.fromarray(pixels).save(path, **lossless, **options)
     return path
 
 

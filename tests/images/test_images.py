@@ -8,7 +8,7 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 import viewcache
 from tests.images.small import config, picture, save, save_folder
@@ -48,7 +48,7 @@ def test_pixels_are_those_of_the_files(tmp_path: Path) -> None:
     """Of lossless formats the pixels of a crop are bit for bit what PIL reads."""
     folder = save_folder(tmp_path / "in", {"a.png": (40, 50), "b.webp": (61, 33), "c.bmp": (32, 32), "d.png": (33, 47)})
     with viewcache.open(config(tmp_path / "store", folder, augmentation=CROP)) as cache:
-        names = {number: uri for number, uri in sql(cache, "select image_id, uri from images")}
+        names: dict[Any, Any] = dict(sql(cache, "select image_id, uri from images"))  # type: ignore[arg-type]
         for batch in read(cache, epochs=1).values():
             assert batch["image"].shape == (2, 3, 32, 32)
             for pixels, number in zip(batch["image"], batch["index"].tolist(), strict=True):
@@ -69,7 +69,7 @@ def test_a_batch_has_images_and_their_labels(tmp_path: Path, images: Path) -> No
             assert all(set(batch) == {"image", "label", "index", "sample", "epoch", "iteration"} for batch in batches)
             orders.append([number for batch in batches for number in batch["index"].tolist()])
             labels = [number for batch in batches for number in batch["label"].tolist()]
-            names = dict(sql(cache, "select image_id, label from images"))
+            names: dict[Any, Any] = dict(sql(cache, "select image_id, label from images"))  # type: ignore[arg-type]
             assert [cache.task("train").classes[label] for label in labels] == [names[each] for each in orders[-1]]
         assert all(Counter(order) == Counter(orders[0]) for order in orders)
         assert len(set(map(tuple, orders))) > 1
@@ -130,11 +130,13 @@ def test_two_tasks_decode_an_image_once(tmp_path: Path, images: Path) -> None:
     own = config(tmp_path, images)
     other = [single({"resize": {"short_side": 36}}, {"random_crop": {"shape": [24, 24]}})]
     second = {**own["dataset"], "tag": "small", "augmentation": other}
-    with viewcache.open({**own, "dataset": [own["dataset"], second]}) as cache:
+    with viewcache.open(own | {"dataset": [own["dataset"], second]}) as cache:
         loaders = [cache.loader(task, framework="numpy").all_epochs() for task in ("train", "small")]
         for one, two in zip(*loaders, strict=True):
             assert (one["image"].shape[1:], two["image"].shape[1:]) == ((3, 32, 32), (3, 24, 24))
-        assert cache.owner.dispatcher_now().tally.frames["packets"] <= 2 * 4, "each of four images at most once a generation"
+        assert cache.owner.dispatcher_now().tally.frames["packets"] <= 2 * 4, (
+            "each of four images at most once a generation"
+        )
 
 
 def test_paths(tmp_path: Path, images: Path, truth: Read) -> None:
@@ -206,7 +208,7 @@ def test_a_folder_of_both(tmp_path: Path, images: Path) -> None:
     encode_folder(folder, {"v.mp4": 20, "w.mp4": 20})
     of_images = config(tmp_path / "store", folder)
     task = {**of_videos(tmp_path / "store", folder)["dataset"], "tag": "clips"}  # type: ignore[dict-item]
-    with viewcache.open({**of_images, "dataset": [of_images["dataset"], task]}) as cache:
+    with viewcache.open(of_images | {"dataset": [of_images["dataset"], task]}) as cache:
         assert cache.read("clips", 0, 0).video.shape == (4, 4, 3, 32, 32)
         assert cache.read("train", 0, 0).video.shape == (2, 1, 3, 32, 32)
         assert sql(cache, "select count(*) from images") == [(4,)]
@@ -220,10 +222,8 @@ def test_orientation_is_applied(tmp_path: Path, orientation: int) -> None:
     exif[0x0112] = orientation
     for k in range(2):
         save(tmp_path / "in" / f"{k}.png", picture(51, 38, k), exif=exif)
-    with viewcache.open(config(tmp_path / "store", tmp_path / "in", augmentation=CROP)) as cache:
+    with viewcache.open(config(tmp_path / "store", tmp_path / "in", augmentation=CROP)):
         found = np.load(fsspec.filesystem("view", cache=str(tmp_path / "store")).open("view://train/0/frame0"))
-    from PIL import ImageOps
-
     wanted = np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / "in" / "0.png")))
     np.testing.assert_array_equal(found, wanted.transpose(2, 0, 1))
 
@@ -237,8 +237,7 @@ def test_damage_behind_the_header_is_replaced_for_ever(tmp_path: Path) -> None:
     for name in ("one", "one", "two"):
         with viewcache.open(config(tmp_path / name, folder, on_bad_image="replace")) as cache:
             runs.append(read(cache))
-            bad = sql(cache, "select image from images where status = 'bad'")
-            assert bad == [("3",)]
-            assert sql(cache, "select count(*) from substitutions")[0][0] >= 3
+            assert sql(cache, "select distinct video from substitutions") == [("3",)]
+            assert len(sql(cache, "select * from substitutions")) >= 3
     assert same(runs[0], runs[1])
     assert same(runs[0], runs[2])

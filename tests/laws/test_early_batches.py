@@ -30,7 +30,7 @@ from viewcache.failpoints import VARIABLE
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import headers, listing
 from viewcache.materializer.dataset.scan import scan
-from viewcache.materializer.planning.plan import plan_generation
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.tasks import early
 from viewcache.materializer.tasks import task as tasks

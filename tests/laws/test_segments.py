@@ -28,7 +28,7 @@ from viewcache.catalog.files import CatalogFiles
 from viewcache.errors import BadInput, BadVideo
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.dataset.segments import Items
-from viewcache.materializer.planning.plan import plan_generation
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.randomness import address_word
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.spec import TaskSpec

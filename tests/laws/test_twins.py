@@ -11,7 +11,7 @@ import pytest
 
 import viewcache
 from tests.tiny import AUGMENTATION, config, encode_folder, places, sql
-from viewcache.materializer.planning.plan import plan_generation
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.planning.twins import asks_for, is_twin
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.group import Group

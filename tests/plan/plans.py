@@ -12,7 +12,8 @@ from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
-from viewcache.materializer.planning.plan import GenerationPlan, plan_generation
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.planning.resolve import Clips
 from viewcache.materializer.spec import TaskSpec
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import viewcache
 from tests.faults.caches import config, objects_of
 from tests.scheduling.harness import Harness, Reading, ScriptedPool, until
-from viewcache.materializer.planning.plan import plan_generation
+from viewcache.materializer.planning.plan_generation import plan_generation
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.telemetry.stalls import CAUSES, NOTICED_S, Arrival, Stretch, explain
 from viewcache.store.format import METADATA_NAME

@@ -68,11 +68,11 @@ with copied (object_id) as (
     join begun b on b.task_id = a.task_id
     left join present n on n.task_id = a.task_id
     left join since s on s.group_id = b.group_id
-    where o.kind in ('clip', 'audio', 'frames', 'aug')
+    where o.kind in ('clip', 'block', 'audio', 'frames', 'aug')
     group by a.object_id
     having bool_and(
         coalesce(a.last_epoch + b.joined < s.epoch, false) and (n.task_id is null or a.last_epoch < n.first_epoch)
-        and (o.kind in ('clip', 'audio') or s.weighed)
+        and (o.kind in ('clip', 'block', 'audio') or s.weighed)
     )
 ), replaced (object_id, last_epoch) as ( -- given up by the keeper, and all that it keeps of the video instead is there
     select o.object_id, -1
