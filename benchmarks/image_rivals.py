@@ -85,7 +85,7 @@ class Took:
     """What one run took. Times count from the process's start."""
 
     refused: str = ""
-    """Why the system did not run. The other figures are then of no use."""
+    """Why the system did not run, or not to its end. The other figures are then of no use."""
     imported_wall_s: float = 0.0
     imported_cpu_s: float = 0.0
     """Interpreter and imports."""
@@ -93,7 +93,7 @@ class Took:
     opened_cpu_s: float = 0.0
     """When the loop began: opening, scanning, and what a rival makes before its first epoch."""
     batch_wall_s: float = 0.0
-    """When the first batch was there."""
+    """When the first batch was there, if that is all that was read."""
     wall_s: list[float] = field(default_factory=list)
     """At the end of each epoch."""
     cpu_s: list[float] = field(default_factory=list)
@@ -107,9 +107,7 @@ class Took:
     disk_bytes: int = 0
     """What the folder held at the end, in blocks of the file system."""
     peak_mb: float = 0.0
-    """Most memory of this process."""
-    others_peak_mb: float = 0.0
-    """Most memory of the largest of the processes below it."""
+    """Most memory of this process, libraries included."""
 
 
 def listed(folder: str) -> tuple[list[str], list[int]]:
@@ -377,22 +375,32 @@ LIBRARIES = {TORCHVISION: "torchvision", FFCV: "ffcv", FFCV_PART: "ffcv"}
 
 
 def _train(setting: Setting) -> Took:
-    """Import, open, read, close."""
-    took = Took()
+    """Import, open, read, close; or say why not."""
     if setting.system == OURS:
         import viewcache  # noqa: F401  # so that it counts as an import
-    elif setting.system in LIBRARIES:
+        from viewcache.errors import ViewcacheError
+
+        try:
+            return _read(setting)
+        except ViewcacheError as error:
+            return Took(refused=f"viewcache said: {error}")
+    if setting.system in LIBRARIES:
         library = LIBRARIES[setting.system]
         try:
             importlib.import_module(library)
         except (ImportError, OSError, RuntimeError) as error:  # also where it was built for another torch
             return Took(refused=f"{library} is not importable: {error}")
-    count = len(listed(setting.images)[0])
+    return _read(setting)
+
+
+def _read(setting: Setting) -> Took:
+    """All epochs, or one batch."""
+    took, count = Took(), len(listed(setting.images)[0])
     took.imported_wall_s, took.imported_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
     batches = SYSTEMS[setting.system](setting)
     took.opened_wall_s, took.opened_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
-    for epoch in range(setting.epochs):
-        _epoch(took, batches, count, setting.began_s, first=not epoch)
+    for _ in range(setting.epochs):
+        _epoch(took, batches, count)
         took.wall_s.append(time.perf_counter() - setting.began_s)
         took.cpu_s.append(cpu_seconds())
     if setting.epochs:
@@ -403,19 +411,15 @@ def _train(setting: Setting) -> Took:
         batches.close()  # type: ignore[attr-defined]  # all are generators
     took.closed_wall_s, took.closed_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
     took.disk_bytes = sum(path.lstat().st_blocks * 512 for path in Path(setting.folder).rglob("*"))
-    took.peak_mb, took.others_peak_mb = (
-        resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
+    took.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return took
 
 
-def _epoch(took: Took, batches: Batches, count: int, began_s: float, first: bool) -> None:
+def _epoch(took: Took, batches: Batches, count: int) -> None:
     """Read every image once, touching every byte."""
     images = pixels = total = 0
     while images < count:
         batch, labels = next(batches)
-        if first and not images:
-            took.batch_wall_s = time.perf_counter() - began_s
         busy = time.thread_time()
         np.bitwise_xor.reduce(batch.reshape(-1).view(np.int64))
         took.consumer_cpu_s += time.thread_time() - busy

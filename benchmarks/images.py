@@ -68,11 +68,9 @@ QUICK_SIZE, QUICK_IMAGES = (100, 75), 28
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What the runs over one kind of image took, by name, one entry a round."""
+    """What the runs over one kind of image took, by name, one entry a round; what did not run is not there."""
 
     took: Mapping[str, list[Took]]
-    refused: Mapping[str, str]
-    """Why the others did not run."""
 
     def against(
         self,
@@ -83,10 +81,10 @@ class Rounds:
         measure: str = "cpu_s",
     ) -> Iterator[Result]:
         """A comparison of an image's cost; the first name is the baseline, and a word if that did not run."""
-        if names[0] not in self.took:
-            yield Note(f"{title}, ÷ {names[0]}: not measured, {self.refused.get(names[0], 'it did not run')}")
-            return
         ran = [name for name in names if name in self.took]
+        if ran[:1] != [names[0]] or len(ran) < 2:
+            yield Note(f"{title}: not measured, since not two of these ran: {'; '.join(names)}")
+            return
         timings = tuple(Timing(name, *zip(*map(cost, self.took[name]), strict=True)) for name in ran)
         yield Comparison(title, names[0], timings, measure, tuple(aims))
 
@@ -183,7 +181,7 @@ def bench(args: Namespace) -> Iterator[Result]:
             )
             yield from _answers(_race(images, kind, size, refused, args), kind, args.epochs)
             shutil.rmtree(images)
-        yield from (Note(why) for why in sorted(set(refused.values())))
+        yield from map(Note, refused.values())
         if args.many:
             yield from _many(pictures, folder, args)
     finally:
@@ -205,7 +203,7 @@ def _race(images: Path, kind: str, size: tuple[int, int], refused: dict[str, str
             )
             run = _run(setting, args)
             if run.refused:
-                refused[name] = run.refused
+                refused[name] = f"{name} does not run: {run.refused}"
                 del took[name]
                 continue
             took[name].append(run)
@@ -213,7 +211,7 @@ def _race(images: Path, kind: str, size: tuple[int, int], refused: dict[str, str
             print(f"{kind}, round {repeat}, {name}: {said}; load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
     work = {(epoch, *each) for runs in took.values() for run in runs for epoch, each in enumerate(run.work)}
     assert len(work) == base.epochs, f"the systems did not give the same work: {sorted(work)}"
-    return Rounds(took, refused)
+    return Rounds(took)
 
 
 def _run(setting: Setting, args: Namespace, keep: Path | None = None) -> Took:
@@ -236,12 +234,15 @@ def _many(pictures: Sequence[tuple[str, np.ndarray]], folder: Path, args: Namesp
         f"{OURS}, again": _run(ours, args, store),
         PILLOW: _run(replace(ours, system=PILLOW), args),
     }
+    failed = {name: run.refused for name, run in took.items() if run.refused}
+    if failed:
+        yield from (Note(f"{args.many:,} images, {name} does not run: {why}") for name, why in failed.items())
+        return
     columns: dict[str, Callable[[Took], float]] = {
         "opening, s": lambda run: run.opened_wall_s - run.imported_wall_s,
         "first batch after opening began, s": lambda run: run.batch_wall_s - run.imported_wall_s,
         "CPU till closed, s": lambda run: run.closed_cpu_s - run.imported_cpu_s,
         "owner, peak MB": lambda run: run.peak_mb,
-        "largest other process, peak MB": lambda run: run.others_peak_mb,
         "disk, MB": lambda run: run.disk_bytes / 1e6,
     }
     rows = {name: tuple(round(value(run), 2) for value in columns.values()) for name, run in took.items()}
