@@ -153,8 +153,7 @@ class _Block:
         # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
         is_kept = own.intermediates and all(each.program.instructions for each in own.intermediates)
         if is_kept and not beside and source.claims is not None and not source.claims.error:
-            unopened = replace(own, uri=_NO_FILE, index=_claimed(source.claims).to_bytes(), claims=None)
-            said = list(make(unopened, pause))
+            said = list(make(replace(own, uri=_NO_FILE), pause, _claimed(source.claims)))
             report = said[-1]
             assert isinstance(report, Report)  # each job ends with one
             if not (report.error or report.failed):

@@ -342,19 +342,20 @@ class _Maker:
         return Made(recipe.key, written, *self.clock.take())
 
 
-def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+def make(job: Job, pause: Callable[[], bool], known: VideoIndex | None = None) -> Iterator[Made | Report]:
     """Make a job's objects, in the order in which they are due; the last value is the report.
 
     Args:
         job: what to make.
         pause: called between groups of pictures and after each object; it may do other work meanwhile. True ends the
             job early, with the rest in ``Report.returned``.
+        known: the index of the video, of a job that has neither that nor claims.
     """
     with JobSource(job) as source:
-        yield from _make(job, source, pause)
+        yield from _make(job, source, pause, known)
 
 
-def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIndex | None) -> Iterator[Made | Report]:
     error = kind = ""
     maker = scanned = None
     try:
@@ -362,7 +363,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
         if source.ended:
             yield Report(returned=tuple(recipe.key for recipe in job.pictures), frames=source.counts())
             return
-        if not job.index:
+        if not job.index and known is None:
             scanned = _look(job, source)
             if scanned.error:
                 raise BadVideo(scanned.error)
@@ -370,7 +371,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
                 # Its clips are planned again.
                 yield Report(returned=job.keys, scanned=scanned, frames=source.counts(), damaged=source.damaged())
                 return
-        index = VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
+        index = known or VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
         last = max((int(recipe.frames.max()) for recipe in job.pictures), default=0)
         if last >= index.frames:  # its header promised more, and the policy for short videos cannot help
             raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")
