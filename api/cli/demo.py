@@ -38,15 +38,16 @@ def _demo(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 "phases": [asdict(each) for each in phases],
                 "stored_bytes": found.stored_bytes,
                 "differing": list(found.differing),
+                "stills": asdict(found.stills),
                 "answers": {name: answer.dicts() for name, answer in found.answers.items()},
             }
         )
     else:
         _show(found, terminal)
-    if found.differing:
-        names = ", ".join(found.differing)
-        terminal.say(f"DIFFERENT BYTES in {counted(len(found.differing), 'batch', 'batches')}: {names}")
-    return 1 if found.differing else 0
+    differing = [*found.differing, *(f"{name} of images" for name in found.stills.differing)]
+    if differing:
+        terminal.say(f"DIFFERENT BYTES in {counted(len(differing), 'batch', 'batches')}: {', '.join(differing)}")
+    return 1 if differing else 0
 
 
 def _show(found: "Comparison", terminal: Terminal) -> None:
@@ -75,6 +76,13 @@ def _show(found: "Comparison", terminal: Terminal) -> None:
             f"All {found.batches} batches are equal to the byte: cold, warm and on demand. "
             f"Warm is {faster:.0f}x faster than on demand."
         )
+    first, *later = found.stills.seconds
+    stills, config = found.stills, _short(found.folder / "images.yaml")
+    took = f"took {duration(first)} for the first and {duration(min(later))} for a later one"
+    terminal.show(
+        f"{stills.images} frames of these clips as JPEG files, a dataset of images ({config}): "
+        f"{len(stills.seconds)} epochs decoded {stills.decoded} images, {took}; read again, they were the same."
+    )
     terminal.show(f"See one batch: {_short(found.folder / 'contact-sheet.png')}\n")
     config = _short(found.folder / "demo.yaml")
     terminal.show("What you might ask next:")

@@ -71,7 +71,12 @@ def keep_rows(keep: "Keep") -> list[tuple[object, ...]]:
     """A table of the rules."""
     base = next(cost for name, _, cost in keep.rules if name == KeepRule.LEAVES)
     return [
-        (f"{name}{' (chosen)' if name == keep.rule else ''}", size(kept), duration(cost), f"{cost / base - 1:+.0%}")
+        (
+            f"{name}{' (chosen)' if name == keep.rule else ''}",
+            size(kept),
+            duration(cost) if cost < math.inf else "not possible",
+            f"{cost / base - 1:+.0%}" if 0 < base < math.inf and cost < math.inf else "",
+        )
         for name, kept, cost in keep.rules
     ]
 

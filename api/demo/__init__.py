@@ -4,6 +4,7 @@ In the order of work:
 
 - ``demo_clips``: clips for it
 - ``on_demand``: the rival: a plain PyAV loop
+- ``stills``: frames of the clips as a dataset of images
 - ``demo``: cold, warm and on demand, compared
 """
 

@@ -1,4 +1,4 @@
-"""The comparison of `viewcache demo`: the main job on a few clips, cold, warm and without a cache.
+"""The comparison of `viewcache demo`: the main job on a few clips, cold, warm and without a cache; then on images.
 
 Every number is measured here and now. The comparison is with the same frames and pixels decoded on demand by all cores.
 Nothing but the work itself lies inside a measured time: all pixels are compared afterwards, and a demo whose batches
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from viewcache.api.demo.demo_clips import gather
 from viewcache.api.demo.on_demand import PlainClip, decode_plainly
+from viewcache.api.demo.stills import Stills, read_stills, save_stills
 from viewcache.api.queries.ask import Answer, ask_all, owner_of, question
 from viewcache.api.service.opening import open as open_cache
 from viewcache.api.session.cache import Cache
@@ -46,7 +47,7 @@ BUDGET = 4 << 30
 QUESTIONS = ("kinds_and_states", "next_batches", "waiting", "costs")
 
 _MARK = "viewcache-demo.json"
-_OURS = ("cache", "videos", "demo.yaml", "contact-sheet.png", _MARK)
+_OURS = ("cache", "videos", "demo.yaml", "contact-sheet.png", "images", "images-cache", "images.yaml", _MARK)
 
 _CONFIG = """\
 # Written by `viewcache demo`: the main job, as SlowFast would train.
@@ -106,6 +107,8 @@ class Comparison:
     """Batches, as ``epoch/iteration``, that were not the same in all three phases."""
     answers: dict[str, Answer]
     """By name of `QUESTIONS`."""
+    stills: Stills
+    """The same clips as a dataset of images."""
 
     @property
     def generation_cpu_s(self) -> float:
@@ -152,9 +155,11 @@ def demo(videos: str | None, out: str, console: Console) -> Comparison:
             differing = tuple(_compare(cache, places, first, plain, bar))
         cache.show(TAG, 0, 0).save(folder / "contact-sheet.png")
         used = cache.tier.used_bytes
+        images = save_stills(cache, TAG, folder / "images")
+    stills = read_stills(folder, BUDGET, images, console)
     asked = ask_all(str(folder / "cache"), [question(name) for name in QUESTIONS])
     answers = dict(zip(QUESTIONS, asked, strict=True))
-    return Comparison(folder, cold, warm, on_demand, made_ahead, len(places), used, differing, answers)
+    return Comparison(folder, cold, warm, on_demand, made_ahead, len(places), used, differing, answers, stills)
 
 
 def _fresh(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from itertools import islice
 
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.scheduling.generation import PlannedClips
@@ -14,14 +15,16 @@ from viewcache.store.tier import LOCAL
 __all__ = [
     "LATER_S",
     "FileWork",
+    "ImageWork",
     "IntermediateSchedule",
     "IntermediateWork",
-    "RidingWork",
     "hold_intermediates",
     "work_kind",
 ]
 
 
+IMAGES_AT_ONCE = 32
+"""Of which one job makes what is kept."""
 LATER_S = 1e12
 """When something is needed next that is kept for epochs which are not planned: later than everything that is."""
 
@@ -195,22 +198,24 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         return Copy(self._intermediates[row].object_id, made.key, made.stored, made.written.bytes)
 
 
-class RidingWork(IntermediateWork):
-    """Intermediates of images: none is made for its own sake, they ride on the blocks that need their image anyway.
+class ImageWork(IntermediateWork):
+    """Intermediates of images: a job that is for one of them makes the next ones too, since each is made so quickly."""
 
-    Alone, a picture would take a job of its own, which costs several times what making it does.
+    def videos(self, row: int) -> list[Hashable]:
+        """The image of a row, and those that come next."""
+        rows = (each for each in range(row, len(self._states)) if self._is_open(each))
+        return list(dict.fromkeys(map(self.video, islice(rows, IMAGES_AT_ONCE))))
+
+
+class FileWork(IntermediateWork):
+    """Encoded files of videos that lie far away, to be kept near; each row is one.
+
+    None is made for its own sake: it rides on whatever decodes the video, and so fetches its file anyway.
     """
 
     def next_planned(self) -> int | None:
         """Nothing."""
         return None
-
-
-class FileWork(RidingWork):
-    """Encoded files of videos that lie far away, to be kept near; each row is one.
-
-    None is made for its own sake: it rides on whatever decodes the video, and so fetches its file anyway.
-    """
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """The file of a video, as long as it is not there."""
@@ -223,8 +228,8 @@ class FileWork(RidingWork):
 
 
 def work_kind(clips: Sequence[PlannedClips]) -> type[IntermediateWork]:
-    """How the intermediates of some clips are made: of images with their blocks."""
-    return IntermediateWork if clips[0].plan.blocks is None else RidingWork
+    """How the intermediates of some clips are made: of images several at once."""
+    return IntermediateWork if clips[0].plan.blocks is None else ImageWork
 
 
 def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Intermediate], list[Copy]]:

@@ -198,8 +198,10 @@ def describe(
     at = next((at for at, clip in enumerate(clips) if clip.kind == ObjectKind.BLOCK), 0)
     work, row = first[at]
     source = work.source(row)
-    is_block = clips[at].kind == ObjectKind.BLOCK
-    images = {clip.key: str(each.video(of)) for clip, (each, of) in zip(clips, first, strict=True) if is_block}
+    images = {clip.key: str(each.video(of)) for clip, (each, of) in zip(clips, first, strict=True)}
+    if clips[at].kind != ObjectKind.BLOCK and len(set(images.values())) == 1:
+        images = {}  # of a video
+    sources = {images[clip.key]: each.source(of) for clip, (each, of) in zip(clips, first, strict=True) if images}
     return Job(
         number=number,
         uri=source.uri,
@@ -212,6 +214,7 @@ def describe(
         intermediates=tuple(intermediates),
         trial=trial,
         images=images,
+        sources=sources,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)) + _fetching_s(clips),
     )
 

@@ -174,7 +174,7 @@ def trace_of(tasks: Sequence[Sequence[GenerationUses]]) -> UseTrace:
     """
     sections = [each for of_task in tasks for each in of_task]
     videos, indexes = _videos(sections)
-    keys = np.concatenate([each.plan.keys[each.rows] for each in sections])
+    keys = np.concatenate([each.plan.clip_keys[each.rows] for each in sections])
     _, first, number = np.unique(keys, return_index=True, return_inverse=True)
     place = np.argsort(np.argsort(first))  # clips are numbered as they are first needed
     number = place[number.reshape(-1)]
@@ -190,7 +190,7 @@ def trace_of(tasks: Sequence[Sequence[GenerationUses]]) -> UseTrace:
         video_of = np.array([videos.numbers[key] for key in each.plan.videos.keys], np.int64)
         video, frames = video_of[each.plan.video[rows]], each.plan.frames(rows)
         clips.video += video.tolist()
-        clips.bound += [each.plan.bound] * len(rows)
+        clips.bound += [each.plan.clip_room] * len(rows)
         clips.raw += [each.plan.clip_bytes] * len(rows)
         clips.objects += [1] * len(rows)
         clips.audio_s += [0.0] * len(rows)

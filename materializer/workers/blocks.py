@@ -1,4 +1,4 @@
-"""Make a block: the pictures of several images, each as a job of its own would make it, in one object.
+"""Make what is wanted of several images, each as a job of its own would: pictures to be kept, and those of a block.
 
 An image of which pictures are kept is not opened, unless these turn out to be damaged.
 """
@@ -13,7 +13,7 @@ from viewcache.errors import BadVideo
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
-from viewcache.materializer.planning.recipe import Part, Recipe
+from viewcache.materializer.planning.recipe import Recipe, VideoSource
 from viewcache.materializer.workers.job import Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
@@ -23,9 +23,8 @@ __all__ = ["make_job"]
 
 
 def make_job(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
-    """Make a job's objects, whether they are of a video or of a block of images; see `make`."""
-    block = job.block
-    return make(job, pause) if block is None else _Block(job, block).run(pause)
+    """Make a job's objects, whether they are of a video or of several images; see `make`."""
+    return _Images(job).run(pause) if job.images else make(job, pause)
 
 
 class _PartTarget:
@@ -76,35 +75,59 @@ class _Said:
         self.trials += report.trials
 
 
-class _Block:
-    """The state of one job."""
+@dataclass(slots=True)
+class _Image:
+    """What is made of one image."""
 
-    def __init__(self, job: Job, recipe: Recipe) -> None:
-        self._job, self._recipe = job, recipe
-        self._out = np.empty(recipe.shape, np.uint8)
-        self._pictures = self._out.reshape(len(recipe.parts), *recipe.chunk_shape)
+    source: VideoSource
+    beside: list[Recipe] = field(default_factory=list)
+    """What is to be kept of it."""
+    place: int = 0
+    """In the block, of the picture that is made of it."""
+    part: Recipe | None = None
+    """That picture; None if it is not in the block."""
+
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """All that is made of it."""
+        return (*(() if self.part is None else (self.part,)), *self.beside)
+
+
+class _Images:
+    """The state of one job: a block, pictures to be kept, or both."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._block = job, job.block
         self._said = _Said()
         self._bad: dict[int, str] = {}
         self._contradicted: list[tuple[str, Scanned]] = []
-        self._beside: dict[str, list[Recipe]] = {}
-        """Content key of an image → what else is made of it, until it has been."""
+        self._made: set[str] = set()
+        beside: dict[str, list[Recipe]] = {}
         for clip in job.clips:
-            if clip is not recipe:
-                self._beside.setdefault(job.images[clip.key], []).append(clip)
+            if clip is not self._block:
+                beside.setdefault(job.images[clip.key], []).append(clip)
+        self._images: list[_Image] = []
+        if self._block is not None:
+            self._out = np.empty(self._block.shape, np.uint8)
+            self._pictures = self._out.reshape(len(self._block.parts), *self._block.chunk_shape)
+            for place, part in enumerate(self._block.parts):
+                mine = beside.pop(part.source.key, [])
+                self._images.append(_Image(part.source, mine, place, part.recipe))
+        self._images += [_Image(job.sources[image], mine) for image, mine in beside.items()]
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Made | Report]:
-        """Make one part after the other, then the block; the last value is the report."""
-        block, span = self._recipe, UNKNOWN
-        for place, part in enumerate(block.parts):
-            beside = self._beside.pop(part.source.key, [])
+        """Make what is wanted of one image after the other, then the block; the last value is the report."""
+        span = UNKNOWN
+        for image in self._images:
             report: Report | None = None
-            for said in self._make(place, part, beside, pause):
+            for said in self._make(image, pause):
                 if isinstance(said, Report):
                     report = said
-                elif said.key == part.recipe.key:
+                elif image.part is not None and said.key == image.part.key:
                     self._said.took(said.seconds)
                     span = _joined(span, said.span)
                 else:
+                    self._made.add(said.key)
                     yield said
             assert report is not None  # each job ends with one
             self._said.add(report)
@@ -112,47 +135,56 @@ class _Block:
                 yield self._report(error=report.error, kind=report.error_kind)
                 return
             if report.scanned is not None and report.returned:  # its clips are planned again
-                self._contradicted.append((part.source.key, report.scanned))
-            elif why := self._said.failed.pop(part.recipe.key, "") or report.error:
-                self._bad[place] = why
+                self._contradicted.append((image.source.key, report.scanned))
+            elif report.error:
+                self._lose(image, report.error)
+            elif image.part is not None and (why := self._said.failed.pop(image.part.key, "")):
+                self._bad[image.place] = why
             elif report.returned:
-                left = [clip.key for clips in self._beside.values() for clip in clips]
-                yield self._report(returned=(block.key, *report.returned, *left))
+                yield self._report()
                 return
-        failed_by_ops = [key for part in block.parts if (key := part.recipe.key) in self._said.failed_by_ops]
-        if failed_by_ops:
-            why = self._said.failed_by_ops[failed_by_ops[0]]
-            self._said.failed_by_ops = {block.key: why}
-        if self._contradicted:
-            yield self._report(returned=(block.key,))
-        elif self._bad or failed_by_ops:
-            yield self._report()
-        else:
-            yield self._stored(span)
-            yield self._report()
+        if self._block is not None:
+            yield from self._finished(self._block, span)
+        yield self._report()
 
-    def _make(
-        self, place: int, part: Part, beside: Sequence[Recipe], pause: Callable[[], bool]
-    ) -> Iterator[Made | Report]:
-        """What the job of one part says, of its pictures and of what is to be kept of its image."""
-        job, source = self._job, part.source
+    def _lose(self, image: _Image, why: str) -> None:
+        """An image can give nothing."""
+        if image.part is not None:
+            self._bad[image.place] = why
+        self._said.failed |= {clip.key: why for clip in image.beside if clip.key not in self._made}
+
+    def _finished(self, block: Recipe, span: Span) -> Iterator[Made]:
+        """The block, if all of its pictures could be made."""
+        by_ops = [why for part in block.parts if (why := self._said.failed_by_ops.pop(part.recipe.key, ""))]
+        if by_ops:
+            self._said.failed_by_ops[block.key] = by_ops[0]
+        elif not self._contradicted and not self._bad:
+            self._made.add(block.key)
+            yield self._stored(block, span)
+
+    def _make(self, image: _Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+        """What the job of one image says."""
+        job, source, part = self._job, image.source, image.part
+        target = job.target
+        if part is not None:
+            target = _PartTarget(target, part.key, self._pictures[image.place])
         own = Job(
             number=job.number,
             uri=source.uri,
             name=source.name,
             video_key=source.key,
             index=source.index,
-            clips=(part.recipe, *beside),
-            target=_PartTarget(job.target, part.recipe.key, self._pictures[place]),
+            clips=image.recipes,
+            target=target,
             estimate_s=job.estimate_s,
             intermediates=tuple(each for each in job.intermediates if each.video == source.key),
             laps=job.laps,
-            trial=job.trial and place == 0,
+            trial=job.trial and image is self._images[0],
             claims=source.claims,
         )
         # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
         is_kept = own.intermediates and all(each.program.instructions for each in own.intermediates)
-        if is_kept and not beside and source.claims is not None and not source.claims.error:
+        if is_kept and not image.beside and source.claims is not None and not source.claims.error:
             said = list(make(replace(own, uri=_NO_FILE), pause, _claimed(source.claims)))
             report = said[-1]
             assert isinstance(report, Report)  # each job ends with one
@@ -162,8 +194,8 @@ class _Block:
             self._said.damaged += report.damaged
         yield from make(own, pause)
 
-    def _stored(self, span: Span) -> Made:
-        job, block = self._job, self._recipe
+    def _stored(self, block: Recipe, span: Span) -> Made:
+        job = self._job
         attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
         meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
         written = job.target.write(block.key, self._out, meta)
@@ -171,20 +203,21 @@ class _Block:
         seconds, self._said.seconds = self._said.seconds, {}
         return Made(block.key, written, seconds, span)
 
-    def _report(self, returned: tuple[str, ...] = (), error: str = "", kind: str = "") -> Report:
-        said = self._said
+    def _report(self, error: str = "", kind: str = "") -> Report:
+        said, block = self._said, self._block
+        done = {*self._made, *said.failed, *said.failed_by_ops}
         return Report(
             seconds=dict(said.seconds),
             frames=dict(said.frames),
             failed=said.failed,
-            returned=returned,
+            returned=tuple(key for key in self._job.keys if key not in done),
             damaged=tuple(said.damaged),
             trials=tuple(said.trials),
             error=error,
             error_kind=kind,
             failed_by_ops=said.failed_by_ops,
             unpacked=said.unpacked,
-            bad_parts={self._recipe.key: self._bad} if self._bad and not self._contradicted else {},
+            bad_parts={} if block is None or not self._bad or self._contradicted else {block.key: self._bad},
             contradicted=tuple(self._contradicted),
         )
 

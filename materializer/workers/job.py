@@ -14,7 +14,7 @@ from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
@@ -114,7 +114,9 @@ class Job:
     near: Near | None = None
     """Where the file need not be fetched."""
     images: Mapping[str, str] = field(default_factory=dict)
-    """Of a job for a block: content key of what else it makes → that of the image it is of."""
+    """Of a job for several images: content key of what it makes → that of the image, or the block, that it is of."""
+    sources: Mapping[str, VideoSource] = field(default_factory=dict)
+    """Content key of each of these images → the image."""
 
     @property
     def file(self) -> str:

@@ -1,0 +1,163 @@
+"""Bad input of tasks of images: each mistake is told with its cure, each bad file is the policy's case."""
+
+import os
+import shutil
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import viewcache
+from tests.clips import encode
+from tests.images.small import config, picture, save, save_folder
+from tests.images.test_images import read, same
+from tests.tiny import config as of_videos
+from tests.tiny import single, sql
+from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, ViewcacheError
+
+
+def changed(store: Path, images: Path, **changes: Any) -> dict[str, Any]:
+    """The configuration with other keys of its task; None takes one out."""
+    written = config(store, images)
+    task = {**written["dataset"], **changes}
+    return {**written, "dataset": {key: value for key, value in task.items() if value is not None}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"video_dataset_path": "videos"}, "image_dataset_path: a task is of videos or of images"),
+        ({"sampling": {"videos_per_batch": 2}}, "needs the key images_per_batch"),
+        ({"sampling": {"images_per_batch": 2, "videos_per_batch": 2}}, "give images_per_batch in its place"),
+        ({"sampling": {"images_per_batch": 2, "frames_per_video": 4}}, "frames_per_video: this task is of images"),
+        ({"sampling": {"images_per_batch": 2, "fps": 4}}, "sampling.fps: this task is of images: leave it out"),
+        ({"sampling": {"images_per_batch": 0}}, "images_per_batch must be a whole number from 1"),
+        ({"on_bad_video": "skip"}, "on_bad_video: this task is of images: give on_bad_image in its place"),
+        ({"audio": {"rate": 16000}}, "audio: this task is of images: leave it out"),
+        ({"on_short_video": "loop"}, "on_short_video: this task is of images: leave it out"),
+        ({"layout": "TCHW"}, "TCHW is of videos and this task of images; use one of CHW, HWC"),
+        ({"augmentation": [single({"subsample": {"frames": 2}})]}, "subsample: it chooses among the frames of a clip"),
+        (
+            {
+                "augmentation": [
+                    {"branch_type": "multi", "inputs": ["frame"], "outputs": ["a", "b"]},
+                    {"branch_type": "merge", "inputs": ["a", "b"], "outputs": ["c"]},
+                ]
+            },
+            "merge: concat puts clips one after the other in time",
+        ),
+        ({"image_dataset_path": None}, "needs the key video_dataset_path: .* `image_dataset_path` in its place"),
+    ],
+)
+def test_mistakes_in_the_configuration(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """Each is refused before anything is opened."""
+    with pytest.raises(ConfigError, match=message):
+        viewcache.open(changed(tmp_path / "store", tmp_path, **changes))
+    assert not (tmp_path / "store").exists()
+
+
+def test_keys_of_images_are_not_for_videos(tmp_path: Path) -> None:
+    """The other way round."""
+    sampling = {"videos_per_batch": 2, "frames_per_video": 4, "images_per_batch": 2}
+    written = of_videos(tmp_path / "store", tmp_path)
+    with pytest.raises(ConfigError, match="images_per_batch: this task is of videos: give videos_per_batch"):
+        viewcache.open(written | {"dataset": written["dataset"] | {"sampling": sampling}})  # type: ignore[operator]
+    with pytest.raises(ConfigError, match="CHW is of images and this task of videos"):
+        viewcache.open(of_videos(tmp_path / "store", tmp_path, layout="CHW"))
+
+
+def test_folders_without_images(tmp_path: Path) -> None:
+    """It is said what was looked for, and that something else is there."""
+    (tmp_path / "in").mkdir()
+    encode(tmp_path / "in" / "v.mp4", frames=4)
+    with pytest.raises(DatasetNotFound, match=r"holds no images: looked for .*\*\.jpg.*; 1 other files are there"):
+        viewcache.open(config(tmp_path / "store", tmp_path / "in"))
+
+
+def too_large(path: Path) -> Path:
+    """A PNG file whose header claims 30,000 x 30,000 pixels."""
+    body = b"IHDR" + struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body)))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["video", "html", "empty", "large", "link"])
+def test_what_is_no_image(tmp_path: Path, kind: str) -> None:
+    """With ``raise`` it is an error that names the file; with ``skip`` the epoch has the others."""
+    folder = save_folder(tmp_path / "in", {f"{k}.png": (50, 40) for k in range(4)})
+    bad = folder / "9.png"
+    if kind == "video":
+        encode(tmp_path / "v.mp4", frames=4)
+        shutil.move(tmp_path / "v.mp4", bad)
+    elif kind == "large":
+        too_large(bad)
+    elif kind == "link":
+        bad.symlink_to(save(tmp_path / "elsewhere.png", picture(50, 40)))
+    else:
+        bad.write_bytes(b"<html></html>" if kind == "html" else b"")
+    with pytest.raises(ViewcacheError, match=r"9\.png"), viewcache.open(config(tmp_path / "one", folder)) as cache:
+        read(cache)
+    with viewcache.open(config(tmp_path / "two", folder, on_bad_image="skip")) as cache:
+        batches = read(cache, epochs=1)
+        assert sum(len(batch["index"]) for batch in batches.values()) == 4
+        assert sql(cache, "select count(*) from images where status = 'bad'") == [(1,)]
+
+
+def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
+    """Unequal sizes without a crop, and an image smaller than its crop: the message names the image and the sizes."""
+    folder = save_folder(tmp_path / "in")
+    with pytest.raises(BadInput, match="shape"), viewcache.open(config(tmp_path / "a", folder, augmentation=[])) as one:
+        read(one)
+    save(folder / "tiny.png", picture(1, 1))
+    crop = [single({"center_crop": {"shape": [32, 32]}})]
+    with (
+        pytest.raises(BadInput, match="a frame of 1x1 .* is smaller"),
+        viewcache.open(config(tmp_path / "b", folder, augmentation=crop)) as two,
+    ):
+        read(two)
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    """It is a bad image, and the others are read."""
+    folder = save_folder(tmp_path / "in")
+    shutil.copy(os.fsencode(folder / "cats/a.png"), os.fsencode(folder) + b"/\xff.png")
+    with viewcache.open(config(tmp_path / "store", folder, on_bad_image="skip")) as cache:
+        assert sum(len(batch["index"]) for batch in read(cache, epochs=1).values()) == 4
+
+
+def test_damage_behind_the_header_is_an_error_at_its_batch(tmp_path: Path) -> None:
+    """With ``raise`` the batches of the others are read, and that of the damaged image names it."""
+    folder = save_folder(tmp_path / "in", {f"{k}.jpg": (64, 48) for k in range(6)})
+    data = (folder / "3.jpg").read_bytes()
+    (folder / "3.jpg").write_bytes(data[: len(data) // 2])
+    with viewcache.open(config(tmp_path / "store", folder)) as cache:
+        (number,) = sql(cache, "select image_id from images where image = '3'")[0]
+        for iteration in range(3):
+            if number in cache.task("train").describe(0, iteration).index:
+                with pytest.raises(BadVideo, match=r"3\.jpg"):
+                    cache.read("train", 0, iteration)
+            else:
+                assert len(cache.read("train", 0, iteration).keys) == 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_image_that_goes_or_is_replaced_in_the_middle(tmp_path: Path, gone: bool) -> None:
+    """What was read stays; at its next place, where nothing of it is kept, the policies decide."""
+    folder = save_folder(tmp_path / "in", {f"{k}.png": (64, 48) for k in range(6)})
+    settings = {"keep": "leaves", "epochs_per_generation": 1}
+    policies: dict[str, Any] = {"on_bad_image": "replace", "on_missing_video": "replace"}
+    with viewcache.open(config(tmp_path / "store", folder, cache=settings, epochs=4, **policies)) as cache:
+        first = read(cache, epochs=1)
+        if gone:
+            (folder / "2.png").unlink()
+        else:
+            save(folder / "2.png", picture(64, 48, 99))
+        later = read(cache)
+        assert same({place: later[place] for place in first}, first)
+        assert len(later) == 4 * 3
+        others = [np.array(batch["index"]) for place, batch in later.items() if place[0] == 3]
+        (number,) = sql(cache, "select image_id from images where image = '2'")[0]
+        assert number not in np.concatenate(others)
