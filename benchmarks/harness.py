@@ -359,7 +359,7 @@ def clips_in(folder: str | Path) -> list[Path]:
 
 
 def run_apart(
-    module: str, setting: object, where: Path | None, keep: str = "", checkout: Path = ROOT
+    module: str, setting: object, where: Path | None, keep: str = "", checkout: Path = ROOT, python: str = ""
 ) -> dict[str, Any]:
     """Run one setting of a benchmark, ``python -m module --one SETTING``, in a process of its own with a folder.
 
@@ -369,6 +369,7 @@ def run_apart(
         where: below which an empty folder is made, and removed afterwards; None = where temporary files are.
         keep: a folder that is there and stays, instead.
         checkout: another one of this repository whose code runs, in its own ``.venv``.
+        python: the interpreter of another environment, instead.
 
     Returns:
         The JSON object on the last line that it printed.
@@ -376,7 +377,7 @@ def run_apart(
     folder = keep or tempfile.mkdtemp(prefix=f"viewcache-{module.rpartition('.')[2]}-", dir=where)
     try:
         text = json.dumps(asdict(setting) | {"folder": folder})  # type: ignore[call-overload] # any dataclass
-        python = sys.executable if checkout == ROOT else str(checkout / ".venv" / "bin" / "python")
+        python = python or (sys.executable if checkout == ROOT else str(checkout / ".venv" / "bin" / "python"))
         command = [python, "-m", module, "--one", text]
         done = subprocess.run(command, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)
         said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

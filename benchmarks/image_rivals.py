@@ -1,0 +1,434 @@
+"""One training over images by one system, in a process of its own: ``python -m benchmarks.image_rivals --one SETTING``.
+
+The rivals of `benchmarks.images` are written as people write them: each resizes, crops, flips, and gives batches of
+uint8. CPU is that of this process and of all below it, looked at when the system is opened, at the end of each epoch
+and after closing. What rivals need is imported here, and nothing of ours but the harness: an environment that has
+torchvision or ffcv, and not viewcache, can run them (``--python`` of the benchmark).
+"""
+
+import importlib
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from benchmarks.harness import cpu_seconds
+
+__all__ = [
+    "ARRAYS",
+    "ARRAYS_HERE",
+    "FFCV",
+    "FFCV_PART",
+    "OPENCV",
+    "OURS",
+    "PILLOW",
+    "SYSTEMS",
+    "TORCHVISION",
+    "Arrays",
+    "OpenCV",
+    "Pillow",
+    "Setting",
+    "Took",
+    "listed",
+    "small_size",
+]
+
+Bytes = NDArray[np.uint8]
+Batches = Iterator[tuple[Bytes, Bytes]]
+"""Pictures, uint8, and their labels; epoch after epoch."""
+
+TORCHVISION, PILLOW = "torchvision's ImageFolder", "PIL, doing as ImageFolder does"
+OPENCV = "OpenCV by hand"
+ARRAYS, ARRAYS_HERE = "resized arrays by hand", "resized arrays by hand, no workers"
+FFCV, FFCV_PART = "ffcv, raw", "ffcv, proportion"
+OURS = "viewcache"
+WORKERS = 2
+JPEG_QUALITY = 90
+"""Of the images that ffcv keeps as JPEG."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One run of one system."""
+
+    system: str
+    """A key of `SYSTEMS`."""
+    images: str
+    """Folder of the images, in a folder for each class."""
+    folder: str
+    """An empty folder for what the system stores."""
+    began_s: float = 0.0
+    """``time.perf_counter()`` when the process was started."""
+    budget_bytes: int = 10**9
+    seed: int = 0
+    epochs: int = 4
+    """0 = read one batch and close."""
+    images_per_batch: int = 64
+    short_side: int = 256
+    crop: int = 224
+
+
+@dataclass(slots=True)
+class Took:
+    """What one run took. Times count from the process's start."""
+
+    refused: str = ""
+    """Why the system did not run, or not to its end. The other figures are then of no use."""
+    imported_wall_s: float = 0.0
+    imported_cpu_s: float = 0.0
+    """Interpreter and imports."""
+    opened_wall_s: float = 0.0
+    opened_cpu_s: float = 0.0
+    """When the loop began: opening, scanning, and what a rival makes before its first epoch."""
+    batch_wall_s: float = 0.0
+    """When the first batch was there, if that is all that was read."""
+    wall_s: list[float] = field(default_factory=list)
+    """At the end of each epoch."""
+    cpu_s: list[float] = field(default_factory=list)
+    """Spent until the end of each epoch, by all processes, the consumer's included."""
+    closed_wall_s: float = 0.0
+    closed_cpu_s: float = 0.0
+    consumer_cpu_s: float = 0.0
+    """Touching every byte, in all epochs together."""
+    work: list[tuple[int, int, int]] = field(default_factory=list)
+    """Images, bytes, and the sum of the labels of each epoch."""
+    disk_bytes: int = 0
+    """What the folder held at the end, in blocks of the file system."""
+    peak_mb: float = 0.0
+    """Most memory of this process, libraries included."""
+
+
+def listed(folder: str) -> tuple[list[str], list[int]]:
+    """The images of a folder of classes, and their labels: classes are numbered by name."""
+    files: list[str] = []
+    labels: list[int] = []
+    for number, kind in enumerate(sorted(path for path in Path(folder).iterdir() if path.is_dir())):
+        found = sorted(map(str, kind.iterdir()))
+        files += found
+        labels += [number] * len(found)
+    return files, labels
+
+
+def small_size(height: int, width: int, short_side: int) -> tuple[int, int]:
+    """Height and width whose short side has a given length, rounded down as torchvision does."""
+    scale = short_side / min(height, width)
+    return (short_side, int(width * scale)) if height <= width else (int(height * scale), short_side)
+
+
+# On demand -----------------------------------------------------------------------------------------------------------
+
+
+class _OnDemand:
+    """A map-style dataset: one image is opened, decoded, resized, cropped and flipped, each time anew."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.files, self.labels = listed(setting.images)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        return self.picture(number), self.labels[number]
+
+    def picture(self, number: int) -> torch.Tensor:
+        """(3,h,w) uint8, perhaps strided."""
+        raise NotImplementedError
+
+    def place(self, height: int, width: int) -> tuple[int, int, bool]:
+        """Draw top and left of a crop, and whether to flip it; torch seeds each worker."""
+        crop = self.setting.crop
+        return random.randint(0, height - crop), random.randint(0, width - crop), random.random() < 0.5
+
+
+class Pillow(_OnDemand):
+    """The very steps of torchvision's ImageFolder, Resize, RandomCrop, RandomHorizontalFlip and PILToTensor."""
+
+    def picture(self, number: int) -> torch.Tensor:
+        """By PIL; its resize is antialiased."""
+        with open(self.files[number], "rb") as file, Image.open(file) as opened:
+            image = opened.convert("RGB")
+        height, width = small_size(image.height, image.width, self.setting.short_side)
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+        top, left, flipped = self.place(height, width)
+        image = image.crop((left, top, left + self.setting.crop, top + self.setting.crop))
+        if flipped:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+class OpenCV(_OnDemand):
+    """By OpenCV, with its plain bilinear filter, which aliases."""
+
+    def picture(self, number: int) -> torch.Tensor:
+        """Colours are put in order behind the crop, where there are fewer pixels."""
+        image = self.resized(number)
+        top, left, flipped = self.place(*image.shape[:2])
+        image = image[top : top + self.setting.crop, left : left + self.setting.crop]
+        image = cv2.cvtColor(cv2.flip(image, 1) if flipped else image, cv2.COLOR_BGR2RGB)
+        return torch.from_numpy(image).permute(2, 0, 1)
+
+    def resized(self, number: int) -> Any:
+        """(H,W,3), blue first."""
+        image = cv2.imdecode(np.fromfile(self.files[number], np.uint8), cv2.IMREAD_COLOR)
+        assert image is not None, self.files[number]
+        height, width = small_size(image.shape[0], image.shape[1], self.setting.short_side)
+        return cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
+
+
+class Arrays(OpenCV):
+    """Resized images in one planar array, a file that is mapped into memory; an epoch copies crops out of it.
+
+    OpenCV makes it once. All images are of one size.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        path = Path(setting.folder, "resized.npy")
+        shape = (len(self), 3, *self.resized(0).shape[:2])
+        made = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+        for number in range(len(self)):
+            made[number] = cv2.cvtColor(self.resized(number), cv2.COLOR_BGR2RGB).transpose(2, 0, 1)
+        made.flush()
+        self.pictures: Bytes = np.load(path, mmap_mode="r")
+
+    def picture(self, number: int) -> torch.Tensor:
+        """A copy of a crop; flipped as one picture of many rows, four times faster than numpy's copy."""
+        crop = self.setting.crop
+        top, left, flipped = self.place(*self.pictures.shape[2:])
+        cut = np.ascontiguousarray(self.pictures[number, :, top : top + crop, left : left + crop])
+        if flipped:
+            cut = np.asarray(cv2.flip(cut.reshape(-1, crop), 1), np.uint8).reshape(cut.shape)
+        return torch.from_numpy(cut)
+
+
+def _one_thread(worker: int) -> None:
+    cv2.setNumThreads(0)  # a forked worker's thread pool is gone; torch says one thread a worker by itself
+
+
+def _with_workers(dataset: Any, setting: Setting) -> Batches:
+    """Batches by a torch DataLoader, whose workers live on from epoch to epoch."""
+    order = torch.Generator().manual_seed(setting.seed)
+    batches: DataLoader[Any] = DataLoader(
+        dataset,
+        batch_size=setting.images_per_batch,
+        shuffle=True,
+        generator=order,
+        num_workers=WORKERS,
+        persistent_workers=True,
+        worker_init_fn=_one_thread,
+    )
+    for _ in range(max(setting.epochs, 1)):
+        for images, labels in batches:
+            yield images.numpy(), labels.numpy()
+
+
+def _in_process(dataset: _OnDemand, setting: Setting) -> Batches:
+    """Batches without worker processes, into one buffer that is used again: nothing goes between processes."""
+    order, size = np.random.default_rng(setting.seed), setting.images_per_batch
+    buffer, labels = np.zeros((size, 3, setting.crop, setting.crop), np.uint8), np.asarray(dataset.labels)
+    for _ in range(setting.epochs):
+        numbers = order.permutation(len(dataset))
+        for at in range(0, len(numbers), size):
+            taken = numbers[at : at + size]
+            for place, number in enumerate(taken.tolist()):
+                buffer[place] = dataset.picture(number).numpy()
+            yield buffer[: len(taken)], labels[taken]
+
+
+# Libraries -----------------------------------------------------------------------------------------------------------
+
+
+def _torchvision(setting: Setting) -> Batches:
+    datasets, steps = (importlib.import_module(f"torchvision.{name}") for name in ("datasets", "transforms"))
+    transform = [
+        steps.Resize(setting.short_side),
+        steps.RandomCrop(setting.crop),
+        steps.RandomHorizontalFlip(),
+        steps.PILToTensor(),
+    ]
+    return _with_workers(datasets.ImageFolder(setting.images, steps.Compose(transform)), setting)
+
+
+class _Whole(OpenCV):
+    """What ffcv writes its file from: whole images, RGB, and their labels."""
+
+    def __getitem__(self, number: int) -> Any:
+        image = cv2.imdecode(np.fromfile(self.files[number], np.uint8), cv2.IMREAD_COLOR)
+        assert image is not None, self.files[number]
+        return cv2.cvtColor(image, cv2.COLOR_BGR2RGB), self.labels[number]
+
+
+def _ffcv(setting: Setting, share: float | None = None) -> Batches:
+    """Batches by ffcv, of (B,H,W,3), which spares it the way to planes; crops are in the centre: it has no random ones.
+
+    Args:
+        setting: of the run.
+        share: of the bytes of raw images that the file may have: so many images are JPEG; None = all are raw.
+    """
+    fields, loaders, steps, writers = (
+        importlib.import_module(f"ffcv.{name}") for name in ("fields", "loader", "transforms", "writer")
+    )
+    decoders = importlib.import_module("ffcv.fields.decoders")
+    whole, path = _Whole(setting), str(Path(setting.folder, "images.beton"))
+    small = whole.resized(0)
+    how: dict[str, Any] = {"write_mode": "raw", "max_resolution": max(small.shape)}
+    if share is not None:
+        as_jpeg = len(cv2.imencode(".jpg", small, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1]) / small.size
+        how |= {"write_mode": "proportion", "jpeg_quality": JPEG_QUALITY}
+        how["compress_probability"] = min((1 - share) / (1 - as_jpeg), 1.0)
+    written = {"image": fields.RGBImageField(**how), "label": fields.IntField()}
+    writers.DatasetWriter(path, written, num_workers=WORKERS).from_indexed_dataset(whole)
+    crop = decoders.CenterCropRGBImageDecoder((setting.crop, setting.crop), setting.crop / setting.short_side)
+    loader = loaders.Loader(
+        path,
+        batch_size=setting.images_per_batch,
+        num_workers=WORKERS,
+        os_cache=True,
+        order=loaders.OrderOption.RANDOM,
+        seed=setting.seed,
+        drop_last=False,
+        pipelines={
+            "image": [crop, steps.RandomHorizontalFlip(), steps.ToTensor()],
+            "label": [decoders.IntDecoder(), steps.ToTensor(), steps.Squeeze(1)],
+        },
+    )
+
+    def batches() -> Batches:
+        for _ in range(setting.epochs):
+            for images, labels in loader:
+                yield images.numpy(), labels.numpy()
+
+    return batches()
+
+
+def _ours(setting: Setting) -> Batches:
+    """Our system, opened now and closed after its last batch."""
+    import viewcache
+
+    cache = viewcache.open(_described(setting))
+    loader = cache.loader("train")
+
+    def batches() -> Batches:
+        with cache:
+            for batch in loader.all_epochs():
+                yield batch["image"].numpy(), batch["label"].numpy()
+                del batch
+
+    return batches()
+
+
+def _described(setting: Setting) -> dict[str, Any]:
+    """The configuration of our system."""
+    first = {"branch_type": "single", "inputs": ["frame"], "outputs": ["small"]}
+    second = {"branch_type": "single", "inputs": ["small"], "outputs": ["augmented"]}
+    drawn = [{"random_crop": {"shape": [setting.crop, setting.crop]}}, {"flip": {"flip_prob": 0.5}}]
+    return {
+        "cache": {
+            "store": str(Path(setting.folder, "store")),
+            "budget": setting.budget_bytes,
+            "seed": setting.seed,
+            "workers": WORKERS,
+        },
+        "dataset": {
+            "tag": "train",
+            "image_dataset_path": setting.images,
+            "labels": "folders",
+            "epochs": max(setting.epochs, 1),
+            "sampling": {"images_per_batch": setting.images_per_batch},
+            "augmentation": [
+                first | {"config": [{"resize": {"short_side": setting.short_side}}]},
+                second | {"config": drawn},
+            ],
+        },
+    }
+
+
+SYSTEMS: dict[str, Callable[[Setting], Batches]] = {
+    TORCHVISION: _torchvision,
+    PILLOW: lambda setting: _with_workers(Pillow(setting), setting),
+    OPENCV: lambda setting: _with_workers(OpenCV(setting), setting),
+    ARRAYS: lambda setting: _with_workers(Arrays(setting), setting),
+    ARRAYS_HERE: lambda setting: _in_process(Arrays(setting), setting),
+    FFCV: _ffcv,
+    FFCV_PART: lambda setting: _ffcv(setting, 0.3),
+    OURS: _ours,
+}
+"""Name → what opens the system; the loop starts with the first batch that is asked for."""
+LIBRARIES = {TORCHVISION: "torchvision", FFCV: "ffcv", FFCV_PART: "ffcv"}
+"""System → what it is written for, and may not be there."""
+
+
+# The consumer --------------------------------------------------------------------------------------------------------
+
+
+def _train(setting: Setting) -> Took:
+    """Import, open, read, close; or say why not."""
+    if setting.system == OURS:
+        import viewcache  # noqa: F401  # so that it counts as an import
+        from viewcache.errors import ViewcacheError
+
+        try:
+            return _read(setting)
+        except ViewcacheError as error:
+            return Took(refused=f"viewcache said: {error}")
+    if setting.system in LIBRARIES:
+        library = LIBRARIES[setting.system]
+        try:
+            importlib.import_module(library)
+        except (ImportError, OSError, RuntimeError) as error:  # also where it was built for another torch
+            return Took(refused=f"{library} is not importable: {error}")
+    return _read(setting)
+
+
+def _read(setting: Setting) -> Took:
+    """All epochs, or one batch."""
+    took, count = Took(), len(listed(setting.images)[0])
+    took.imported_wall_s, took.imported_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
+    batches = SYSTEMS[setting.system](setting)
+    took.opened_wall_s, took.opened_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
+    for _ in range(setting.epochs):
+        _epoch(took, batches, count)
+        took.wall_s.append(time.perf_counter() - setting.began_s)
+        took.cpu_s.append(cpu_seconds())
+    if setting.epochs:
+        assert next(batches, None) is None, f"{setting.system} has more batches than it should"
+    else:
+        next(batches)
+        took.batch_wall_s = time.perf_counter() - setting.began_s
+        batches.close()  # type: ignore[attr-defined]  # all are generators
+    took.closed_wall_s, took.closed_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
+    took.disk_bytes = sum(path.lstat().st_blocks * 512 for path in Path(setting.folder).rglob("*"))
+    # Not `ru_maxrss`: that begins with what the process had that started this one.
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    took.peak_mb = int(status["VmHWM"].split()[0]) / 1024
+    return took
+
+
+def _epoch(took: Took, batches: Batches, count: int) -> None:
+    """Read every image once, touching every byte."""
+    images = pixels = total = 0
+    while images < count:
+        batch, labels = next(batches)
+        busy = time.thread_time()
+        np.bitwise_xor.reduce(batch.reshape(-1).view(np.int64))
+        took.consumer_cpu_s += time.thread_time() - busy
+        images, pixels, total = images + len(batch), pixels + batch.size, total + int(labels.sum())
+    took.work.append((images, pixels, total))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["--one"]:
+        sys.exit("this is one run of benchmarks.images, which starts it")
+    print(json.dumps(asdict(_train(Setting(**json.loads(sys.argv[2]))))))
