@@ -321,6 +321,11 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         rows = self.rows_of(str(video))  # none of an image: its clips are made with their blocks
         return [(self.due_in_s(row), row, True) for row in rows if self.state(row) == RowState.PLANNED]
 
+    def uses_to_come(self, key: str) -> int:
+        """How many batches that a reader has not had need an object: all pictures of a block are of one."""
+        uses = Schedule.uses_to_come(self, key)
+        return uses if self.plan.blocks is None else min(1, uses)
+
     def bytes_to_come(self) -> int:
         """Most bytes on disk of all clips that a reader has not had."""
         return (len(self) - self.from_rank) * self.plan.clip_room
