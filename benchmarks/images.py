@@ -92,49 +92,51 @@ class Rounds:
 # What an image costs -------------------------------------------------------------------------------------------------
 
 
-def _first(took: Took) -> tuple[float, float]:
+def first_epoch(took: Took) -> tuple[float, float]:
     """(wall, CPU) of the first epoch, from the imports on: with opening, scanning and the start of workers."""
     images = took.work[0][0]
     return (took.wall_s[0] - took.imported_wall_s) / images, (took.cpu_s[0] - took.imported_cpu_s) / images
 
 
-def _alone(took: Took) -> tuple[float, float]:
+def without_opening(took: Took) -> tuple[float, float]:
     """(wall, CPU) of the first epoch, from the loop's begin on."""
     images = took.work[0][0]
     return (took.wall_s[0] - took.opened_wall_s) / images, (took.cpu_s[0] - took.opened_cpu_s) / images
 
 
-def _later(took: Took) -> tuple[float, float]:
+def later_epochs(took: Took) -> tuple[float, float]:
     """(wall, CPU) of the epochs after the first, with closing."""
     images = sum(count for count, _, _ in took.work[1:])
     return (took.closed_wall_s - took.wall_s[0]) / images, (took.closed_cpu_s - took.cpu_s[0]) / images
 
 
-def _all(took: Took) -> tuple[float, float]:
+def all_epochs(took: Took) -> tuple[float, float]:
     """(wall, CPU) of all epochs, with opening and closing: wherever the work is done, and for whichever epoch."""
     images = sum(count for count, _, _ in took.work)
     return (took.closed_wall_s - took.imported_wall_s) / images, (took.closed_cpu_s - took.imported_cpu_s) / images
 
 
-def _answers(rounds: Rounds, kind: str, epochs: int) -> Iterator[Result]:
+def answers(rounds: Rounds, kind: str, epochs: int) -> Iterator[Result]:
     """Every figure that there is an aim for, and what resized arrays by hand take beside it."""
     folder = TORCHVISION if TORCHVISION in rounds.took else PILLOW
     rivals = (folder, *(name for name in rounds.took if name != folder))
-    for what, cost in (("with opening", _first), ("from the loop on", _alone)):
+    for what, cost in (("with opening", first_epoch), ("from the loop on", without_opening)):
         title = f"{kind}: an image of the first epoch, {what}"
         yield from rounds.against(title, rivals, cost, [Aim(OURS, at_most=FIRST)])
         yield from rounds.against(f"{title}, beside OpenCV", (OPENCV, OURS), cost, [Aim(OURS, at_most=1.1)])
     title = f"{kind}: an image of a later epoch"
-    yield from rounds.against(title, rivals, _later, [Aim(OURS, at_most=LATER)])
+    yield from rounds.against(title, rivals, later_epochs, [Aim(OURS, at_most=LATER)])
     by_hand = (ARRAYS, ARRAYS_HERE, OURS, OURS_PART)
-    yield from rounds.against(f"{title}, beside resized arrays", by_hand, _later)
-    yield from rounds.against(f"{title}, beside ffcv", (FFCV, OURS), _later, [Aim(OURS, at_most=0.9)])
-    yield from rounds.against(f"{title}, beside ffcv, wall", (FFCV, OURS), _later, [Aim(OURS, at_most=1.0)], "wall_s")
+    yield from rounds.against(f"{title}, beside resized arrays", by_hand, later_epochs)
+    yield from rounds.against(f"{title}, beside ffcv", (FFCV, OURS), later_epochs, [Aim(OURS, at_most=0.9)])
+    yield from rounds.against(
+        f"{title}, beside ffcv, wall", (FFCV, OURS), later_epochs, [Aim(OURS, at_most=1.0)], "wall_s"
+    )
     part = f"{title}, {SHARE} % of the resized bytes"
-    yield from rounds.against(part, (FFCV_PART, OURS_PART), _later, [Aim(OURS_PART, at_most=1.0)])
+    yield from rounds.against(part, (FFCV_PART, OURS_PART), later_epochs, [Aim(OURS_PART, at_most=1.0)])
     # An epoch that is made ahead costs the first one what it saves the others: together the two aims ask for this.
     both = Aim(OURS, at_most=round((FIRST + LATER * (epochs - 1)) / epochs, 3))
-    yield from rounds.against(f"{kind}: an image of all {epochs} epochs", rivals, _all, [both])
+    yield from rounds.against(f"{kind}: an image of all {epochs} epochs", rivals, all_epochs, [both])
     yield _account(rounds, kind)
 
 
@@ -143,13 +145,13 @@ def _account(rounds: Rounds, kind: str) -> Table:
     columns: dict[str, Callable[[Took], float]] = {
         "imports, CPU s": lambda took: took.imported_cpu_s,
         "opening, CPU s": lambda took: took.opened_cpu_s - took.imported_cpu_s,
-        "first epoch with it, CPU ms an image": lambda took: 1e3 * _first(took)[1],
-        "without": lambda took: 1e3 * _alone(took)[1],
-        "later epochs, CPU ms an image": lambda took: 1e3 * _later(took)[1],
-        "all epochs, CPU ms an image": lambda took: 1e3 * _all(took)[1],
+        "first epoch with it, CPU ms an image": lambda took: 1e3 * first_epoch(took)[1],
+        "without": lambda took: 1e3 * without_opening(took)[1],
+        "later epochs, CPU ms an image": lambda took: 1e3 * later_epochs(took)[1],
+        "all epochs, CPU ms an image": lambda took: 1e3 * all_epochs(took)[1],
         "of them the consumer's": lambda took: 1e3 * took.consumer_cpu_s / sum(count for count, _, _ in took.work),
-        "first epoch with opening, images/s": lambda took: 1 / _first(took)[0],
-        "later epochs, images/s": lambda took: 1 / _later(took)[0],
+        "first epoch with opening, images/s": lambda took: 1 / first_epoch(took)[0],
+        "later epochs, images/s": lambda took: 1 / later_epochs(took)[0],
         "disk MB, at the end": lambda took: took.disk_bytes / 1e6,
     }
     rows = {
@@ -179,7 +181,7 @@ def bench(args: Namespace) -> Iterator[Result]:
             yield Note(
                 f"{kind}: {len(pictures)} images of {size[0]} x {size[1]}, {count / len(pictures):,.0f} bytes each"
             )
-            yield from _answers(_race(images, kind, size, refused, args), kind, args.epochs)
+            yield from answers(_race(images, kind, size, refused, args), kind, args.epochs)
             shutil.rmtree(images)
         yield from map(Note, refused.values())
         if args.many:
@@ -207,7 +209,7 @@ def _race(images: Path, kind: str, size: tuple[int, int], refused: dict[str, str
                 del took[name]
                 continue
             took[name].append(run)
-            said = f"{1e3 * _first(run)[1]:.2f} ms CPU an image, later {1e3 * _later(run)[1]:.2f}"
+            said = f"{1e3 * first_epoch(run)[1]:.2f} ms CPU an image, later {1e3 * later_epochs(run)[1]:.2f}"
             print(f"{kind}, round {repeat}, {name}: {said}; load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
     work = {(epoch, *each) for runs in took.values() for run in runs for epoch, each in enumerate(run.work)}
     assert len(work) == base.epochs, f"the systems did not give the same work: {sorted(work)}"

@@ -113,17 +113,17 @@ def test_many_names_of_few_images(videos: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_costs_are_of_an_image() -> None:
     """Opening counts for the first epoch and closing for the later ones; what is spent is in one of them."""
-    assert images._first(TOOK) == (0.6, 1.0)
-    assert images._alone(TOOK) == (0.5, 0.8)
-    assert images._later(TOOK) == (0.2, 0.25)
-    assert images._all(TOOK) == pytest.approx((10 / 30, 15 / 30))
+    assert images.first_epoch(TOOK) == (0.6, 1.0)
+    assert images.without_opening(TOOK) == (0.5, 0.8)
+    assert images.later_epochs(TOOK) == (0.2, 0.25)
+    assert images.all_epochs(TOOK) == pytest.approx((10 / 30, 15 / 30))
 
 
 def test_work_of_later_epochs_that_the_first_one_does_is_not_hidden() -> None:
     """Who makes all in the first epoch has cheap later ones, and misses the aim of all epochs."""
     ahead = replace(TOOK, cpu_s=[16.5, 16.6, 16.7])
     rounds = images.Rounds({PILLOW: [TOOK], OPENCV: [TOOK], OURS: [ahead]})
-    results = list(images._answers(rounds, "q90", 3))
+    results = list(images.answers(rounds, "q90", 3))
     compared = {each.title: each for each in results if isinstance(each, Comparison)}
     later, whole = compared["q90: an image of a later epoch"], compared["q90: an image of all 3 epochs"]
     assert later.ratios(OURS) == [pytest.approx(0.1)]
