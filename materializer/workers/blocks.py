@@ -3,20 +3,23 @@
 An image of which pictures are kept is not opened, unless these turn out to be damaged.
 """
 
-import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.source import open_source
-from viewcache.materializer.planning.recipe import Recipe, VideoSource
+from viewcache.materializer.planning.program import finish, grow
+from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
+from viewcache.materializer.workers.frame import Frame, PhaseClock
+from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
@@ -106,6 +109,9 @@ class _Images:
         self._said = _Said()
         self._bad: dict[int, str] = {}
         self._contradicted: list[tuple[str, Scanned]] = []
+        self._clock = PhaseClock(laps=job.laps)
+        """Of what has no job of its own."""
+        self._error = self._kind = ""
         self._made: set[str] = set()
         beside: dict[str, list[Recipe]] = {}
         for clip in job.clips:
@@ -122,8 +128,22 @@ class _Images:
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         """Make what is wanted of one image after the other, then the block; the last value is the report."""
+        try:
+            yield from self._run(pause)
+        except ViewcacheError as refused:
+            self._error, self._kind = str(refused), refused.kind
+        except Exception:  # a worker outlives a job that fails, and says what it was
+            self._error, self._kind = f"{self._job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
+        yield self._report()
+
+    def _run(self, pause: Callable[[], bool]) -> Iterator[Made]:
         span = UNKNOWN
         for image in self._images:
+            if self._is_cropped(image):
+                if pause():
+                    return
+                self._clock.skip()
+                continue
             report: Report | None = None
             for said in self._make(image, pause):
                 if isinstance(said, Report):
@@ -136,8 +156,9 @@ class _Images:
                     yield said
             assert report is not None  # each job ends with one
             self._said.add(report)
+            self._clock.skip()
             if report.error and report.error_kind != BadVideo.kind:
-                yield self._report(error=report.error, kind=report.error_kind)
+                self._error, self._kind = report.error, report.error_kind
                 return
             if report.scanned is not None and report.returned:  # its clips are planned again
                 self._contradicted.append((image.source.key, report.scanned))
@@ -146,11 +167,45 @@ class _Images:
             elif image.part is not None and (why := self._said.failed.pop(image.part.key, "")):
                 self._bad[image.place] = why
             elif report.returned:
-                yield self._report()
                 return
         if self._block is not None:
             yield from self._finished(self._block, span)
-        yield self._report()
+
+    def _is_cropped(self, image: _Image) -> bool:
+        """Whether the picture of the block was made of what is kept of its image, without a job of its own."""
+        part, claims = image.part, image.source.claims
+        kept = [each for each in self._job.intermediates if each.video == image.source.key]
+        # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
+        if part is None or image.beside or not kept or not all(each.program.instructions for each in kept):
+            return False
+        if claims is None or claims.error or part.program.is_remote:
+            return False
+        try:
+            return self._crop(part, kept, self._pictures[image.place], _claimed(claims))
+        except Exception:  # its own job fails alike, and says what it was
+            return False
+
+    def _crop(self, part: Recipe, kept: Sequence[Intermediate], out: np.ndarray, index: VideoIndex) -> bool:
+        reader = IntermediateReader(self._job.target, kept, index)
+        tree = grow(part.program, part.frames, part.row)
+        leaves = tree.leaves()
+        made = reader.read(0, {root_of(node) for leaf in leaves for node in leaf.nodes})
+        self._said.damaged += reader.damaged
+        self._clock.lap("load")
+        if not made:
+            return False
+        frame = Frame(None, index, self._clock, made)
+        arrays = {id(leaf): np.stack([frame.at(node) for node in leaf.nodes]) for leaf in leaves}
+        if len(arrays) < len(leaves):  # two ways begin with one: neither may write to it
+            for array in arrays.values():
+                array.flags.writeable = False
+        picture = finish(tree, arrays)
+        if picture.shape != out.shape:
+            return False
+        out[...] = picture
+        self._clock.lap("augment")
+        self._said.frames.update(loaded=reader.loaded, loaded_bytes=reader.loaded_bytes)
+        return True
 
     def _lose(self, image: _Image, why: str) -> None:
         """An image can give nothing."""
@@ -187,30 +242,26 @@ class _Images:
             trial=job.trial and image is self._images[0],
             claims=source.claims,
         )
-        # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
-        is_kept = own.intermediates and all(each.program.instructions for each in own.intermediates)
-        if is_kept and not image.beside and source.claims is not None and not source.claims.error:
-            said = list(make(replace(own, uri=_NO_FILE), pause, _claimed(source.claims)))
-            report = said[-1]
-            assert isinstance(report, Report)  # each job ends with one
-            if not (report.error or report.failed):
-                yield from said
-                return
-            self._said.damaged += report.damaged
         yield from make(own, pause, None if own.index else _looked_at(source))
 
     def _stored(self, block: Recipe, span: Span) -> Made:
-        job = self._job
         attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
         meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
-        begun = time.thread_time()
-        written = job.target.write(block.key, self._out, meta)
-        self._said.took({"store": written.seconds}, {"store": time.thread_time() - begun})
+        written = self._job.target.write(block.key, self._out, meta)
+        self._clock.lap("store")
+        span = _joined(span, self._take())
         seconds, self._said.seconds = self._said.seconds, {}
         cpu_s, self._said.cpu_s = self._said.cpu_s, {}
         return Made(block.key, written, seconds, replace(span, cpu_s=cpu_s))
 
-    def _report(self, error: str = "", kind: str = "") -> Report:
+    def _take(self) -> Span:
+        """Add what had no job of its own to what the others said."""
+        seconds, span = self._clock.take()
+        self._said.took(seconds, span.cpu_s)
+        return span
+
+    def _report(self) -> Report:
+        self._take()
         said, block = self._said, self._block
         done = {*self._made, *said.failed, *said.failed_by_ops}
         return Report(
@@ -220,8 +271,8 @@ class _Images:
             returned=tuple(key for key in self._job.keys if key not in done),
             damaged=tuple(said.damaged),
             trials=tuple(said.trials),
-            error=error,
-            error_kind=kind,
+            error=self._error,
+            error_kind=self._kind,
             span=Span(cpu_s=dict(said.cpu_s)),
             failed_by_ops=said.failed_by_ops,
             unpacked=said.unpacked,
@@ -244,12 +295,8 @@ def _looked_at(source: VideoSource) -> VideoIndex | None:
     return index if is_same and index.stamp.same(claims.stamp) else None
 
 
-_NO_FILE = "/dev/null/no file is opened"
-"""Where nothing can be: opening it fails."""
-
-
 def _claimed(claims: Claims) -> VideoIndex:
-    """An index of an image that nobody opens, by what its header said."""
+    """An index of an image that is not opened, by what its header said."""
     nothing = np.zeros(1, np.int64)
     return VideoIndex(
         codec="jpeg",

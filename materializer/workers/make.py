@@ -377,8 +377,8 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIn
             raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")
         maker = _Maker(job, index, source)
         yield from maker.run(pause)
-    except ViewcacheError as known:
-        error, kind = str(known), known.kind
+    except ViewcacheError as refused:
+        error, kind = str(refused), refused.kind
     except Exception:  # a worker outlives a job that fails, and says what it was
         error, kind = f"{job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
     if maker is None:

@@ -16,7 +16,8 @@ from tests.images.small import config, picture, save, save_folder
 from tests.images.test_images import read, same
 from tests.tiny import config as of_videos
 from tests.tiny import single, sql
-from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, ViewcacheError
+from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError
+from viewcache.materializer.workers.job import FolderTarget
 
 
 def changed(store: Path, images: Path, **changes: Any) -> dict[str, Any]:
@@ -161,3 +162,23 @@ def test_an_image_that_goes_or_is_replaced_in_the_middle(tmp_path: Path, gone: b
         others = [np.array(batch["index"]) for place, batch in later.items() if place[0] == 3]
         (number,) = sql(cache, "select image_id from images where image = '2'")[0]
         assert number not in np.concatenate(others)
+
+
+def test_a_block_that_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full: the reader is told so, no image is to blame, and with room again the same process goes on."""
+    folder = save_folder(tmp_path / "in")
+    settings = {"worker_kind": "threads", "keep": "leaves"}
+    write, full = FolderTarget.write, True
+
+    def written(self: FolderTarget, key: str, array: Any, meta: Any) -> Any:
+        if full:
+            raise Full("no space left on device; free disk space")
+        return write(self, key, array, meta)
+
+    monkeypatch.setattr(FolderTarget, "write", written)
+    with viewcache.open(config(tmp_path / "store", folder, cache=settings)) as cache:
+        with pytest.raises(Full, match="no space left"):
+            cache.read("train", 0, 0)
+        full = False
+        assert len(read(cache)) == 3 * 2
+        assert sql(cache, "select * from substitutions") == []
