@@ -27,7 +27,16 @@ from benchmarks.harness import ROOT, Aim, Figure, Result, Stopwatch, Table, main
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from viewcache.catalog import Catalog
 from viewcache.catalog.files import CatalogFiles
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, SubstitutionRow, TaskRow, VideoRow
+from viewcache.catalog.records import (
+    CopyRow,
+    EventRow,
+    IoSampleRow,
+    ProgressRow,
+    SubstitutionRow,
+    TaskRow,
+    UsageRow,
+    VideoRow,
+)
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -166,6 +175,7 @@ def make(catalog: Catalog, uses: int, generations: int, samples: int) -> NDArray
     catalog.advance(ProgressRow(task_id, 0, epoch, per_epoch // 2, epoch * per_epoch + per_epoch // 2, 0.3))
     catalog.add_events([EventRow(kind, task_id, count=9, seconds=0.5) for kind in ("hit", "miss", "stall")])
     catalog.add_io_samples([IoSampleRow("decode", 10, "raw", "local", 3, 0.5, 3000)])
+    catalog.add_usage([UsageRow("worker", "decode", 0.5, 0.5, 2.5, "estimate", 0.0)])
     catalog.add_substitutions([SubstitutionRow(task_id, 0, 1, -1, ids[1], "replace", "torn", ids[0])])
     catalog.flush()
     return np.asarray(unmade)

@@ -28,7 +28,9 @@ def cost_lines(found: Status) -> list[str]:
     if cost.on_demand_s is not None and cost.times is not None:
         lines.append(
             f"decoding each clip on demand would have taken about {duration(cost.on_demand_s)}, "
-            f"{cost.times:.2g} times as much"
+            f"{cost.times:.0f} times as much"
+            if cost.times >= 10
+            else f"{cost.times:.2g} times as much"
         )
     return [*lines, _energy(cost)]
 

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from viewcache.api.sheet import jpeg
 from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.materializer.limits import limit_worker
+from viewcache.materializer.media.decode import decode_from
 from viewcache.materializer.media.demux import configure
+from viewcache.materializer.media.picture_head import is_picture, picture_index
+from viewcache.materializer.media.pixels import to_rgb
 from viewcache.materializer.media.probe import DEFAULT_MAX_PIXELS
 from viewcache.materializer.media.source import open_container, open_source, shown
 
@@ -40,6 +43,12 @@ def first_frame(uri: str) -> NDArray[np.uint8]:
     Raises:
         BadVideo: none can.
     """
+    if is_picture(uri):
+        with open_source(uri) as source:
+            index = picture_index(source, DEFAULT_MAX_PIXELS)
+            ((_, frame),) = decode_from(source, index, np.zeros(1, np.int64))
+            picture = to_rgb(frame, *_fitting(*index.shown_size), rotation=index.rotation, mirrored=index.mirrored)
+            return np.ascontiguousarray(picture.transpose(1, 2, 0))
     with open_source(uri) as source, open_container(source) as container:
         if not container.streams.video:
             raise BadVideo(f"{shown(uri)}: has no video stream")
@@ -52,10 +61,15 @@ def first_frame(uri: str) -> NDArray[np.uint8]:
             except Exception:
                 continue
             for frame in frames:
-                scale = min(HEIGHT / frame.height, WIDTH / frame.width, 1.0)
-                width, height = max(2, round(frame.width * scale)), max(2, round(frame.height * scale))
+                height, width = _fitting(frame.height, frame.width)
                 return frame.to_ndarray(format="rgb24", width=width, height=height).astype(np.uint8, copy=False)
     raise BadVideo(f"{shown(uri)}: none of its first {PACKETS} packets gives a frame")
+
+
+def _fitting(height: int, width: int) -> tuple[int, int]:
+    """The size of a small picture of one of this size."""
+    scale = min(HEIGHT / height, WIDTH / width, 1.0)
+    return max(2, round(height * scale)), max(2, round(width * scale))
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from viewcache.api.queries.ask import ask_all, question
+from viewcache.errors import QueryRefused
 from viewcache.materializer.clock import OTHER
 from viewcache.materializer.telemetry.usage import ESTIMATE, MACHINE, READER
 
@@ -10,6 +11,8 @@ __all__ = ["PARTS", "Cost", "Status", "as_number", "status"]
 
 PARTS = ("tasks", "epochs", "objects", "tiers", "passing", "waiting", "usage", "on_demand", "changes", "errors")
 """Each is the question ``status_<part>``."""
+_NEWER = ("usage", "on_demand")
+"""Of relations that catalogs of release 0009 of the schema did not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,14 @@ def status(where: str) -> Status:
         NotFound: there is no catalog.
         Timeout: another process owns it and did not publish a snapshot.
     """
-    answers = ask_all(where, [question(f"status_{part}") for part in PARTS])
-    return Status({part: answer.dicts() for part, answer in zip(PARTS, answers, strict=True)}, answers[0].seen)
+    parts: tuple[str, ...] = PARTS
+    try:
+        answers = ask_all(where, [question(f"status_{part}") for part in parts])
+    except QueryRefused:  # a catalog of an earlier release has not these relations until it is opened by this one
+        parts = tuple(part for part in PARTS if part not in _NEWER)
+        answers = ask_all(where, [question(f"status_{part}") for part in parts])
+    found = {part: answer.dicts() for part, answer in zip(parts, answers, strict=True)}
+    return Status({part: found.get(part, []) for part in PARTS}, answers[0].seen)
 
 
 def as_number(value: object) -> float:

@@ -19,8 +19,8 @@ from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.held import Held
+from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.scheduling.work import READ_TRIES
-from viewcache.materializer.storage.ledger import Copy
 from viewcache.store import Stored
 from viewcache.store.memory import MemoryTier
 from viewcache.store.tier import LOCAL, MEMORY, PASSING
@@ -94,7 +94,7 @@ class Handing:
         for _ in range(READ_TRIES):
             held, transit = hold(), dict[int, Stored]()
             try:
-                transit = self._bring_near(held.fetched.copies)
+                transit = self._bring_near(held.fetched)
                 facts = task.facts(held)
             except (ChunkDamaged, StoreUnreachable):  # it is made again, or read from where it is whole
                 held.fetched.give_back()
@@ -152,13 +152,14 @@ class Handing:
         if self._transit is not None:
             self._transit.close()
 
-    def _bring_near(self, copies: Sequence[Copy]) -> dict[int, Stored]:
+    def _bring_near(self, fetched: Fetched) -> dict[int, Stored]:
         """Put copies that clients cannot read into memory that they can; by position.
 
         Raises:
             ChunkDamaged: one is damaged, and made again.
             StoreUnreachable: the tier does not answer, and is passed over for a while.
         """
+        copies = fetched.copies
         far = [k for k, copy in enumerate(copies) if copy.tier not in READ_BY_CLIENTS]
         if not far:
             return {}
@@ -166,7 +167,7 @@ class Handing:
         arrays = [np.empty(copy.stored.shape, np.uint8) for copy in chosen]
         wrong, _ = owner.tiers.read_slots(chosen, arrays)
         if wrong:
-            owner.dispatcher_now().evictor.rebuild(chosen, wrong)
+            owner.dispatcher_now().evictor.rebuild([fetched.originals[k] for k in far], wrong)
             raise next(iter(wrong.values()))
         return dict(zip(far, self.transit().put(arrays), strict=True))
 

@@ -48,7 +48,8 @@ class Lease:
     @property
     def local_bytes(self) -> int:
         """Of the local tier that cannot be evicted meanwhile."""
-        return 0 if self.held is None else sum(each.bytes for each in self.held.fetched.copies if each.tier == LOCAL)
+        held = () if self.held is None else self.held.fetched.copies
+        return sum({each.key: each.bytes for each in held if each.tier == LOCAL}.values())
 
 
 @dataclass(slots=True)

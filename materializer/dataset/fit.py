@@ -119,7 +119,7 @@ class ItemFit:
         if len(bad) and spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             raise BadVideo(
-                f"{self.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_video: skip or replace"
+                f"{self.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_{spec.media}: skip or replace"
             )
         mine = chosen & (good | (spec.on_bad_video != OnBadVideo.SKIP)) & (self.long_enough(span) | ~good)
         if not (mine & self.usable(span)).any():

@@ -75,7 +75,10 @@ class Head:
             return self.data[start : start + size]
         if start + size > self.size:
             raise self._truncated(start + size)
-        return self._read(start, size)
+        found = self._read(start, size)
+        if len(found) < size:  # it has become shorter
+            raise self._truncated(start + size)
+        return found
 
     def _grow(self, end: int) -> None:
         if end > self.size:

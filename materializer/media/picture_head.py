@@ -37,6 +37,8 @@ DECODERS = {"jpeg": "mjpeg", "png": "png", "webp": "webp", "bmp": "bmp"}
 """Codec → FFmpeg's decoder."""
 MOST_BYTES = 1 << 30
 """Of a picture file: it is read whole."""
+MOST_EXIF = 64 << 10
+"""Bytes of EXIF data that are looked at: the orientation stands at their beginning."""
 CHUNKS = 1 << 12
 """PNG and WebP chunks that are looked at: in larger files the orientation behind the pixels is not found."""
 LIMITED, UNSTATED = 1, 2
@@ -205,7 +207,7 @@ def _png(head: Head, is_whole: bool) -> Seen:
         if name == b"tRNS" and not has_pixels:
             pix_fmt = _WITH_KEY.get(pix_fmt, pix_fmt)
         elif name == b"eXIf":
-            turned = orientation(head.at(at + 8, min(length, head.size - at - 8)))
+            turned = orientation(head.at(at + 8, min(length, MOST_EXIF, head.size - at - 8)))
         elif name == b"IEND":
             break
         has_pixels |= name == b"IDAT"
@@ -238,7 +240,7 @@ def _webp(head: Head, is_whole: bool) -> Seen:
         elif name == b"VP8L" and seen is None:
             seen = _vp8l(head, head.at(at + 8, 5))
         elif name == b"EXIF":
-            exif = head.at(at + 8, min(length, claimed - at - 8))
+            exif = head.at(at + 8, min(length, MOST_EXIF, claimed - at - 8))
             turned = orientation(exif.removeprefix(b"Exif\0\0"))
         at += 8 + length + length % 2
     if seen is None:

@@ -98,7 +98,10 @@ def plan_tables(
     made = _clip_rows(plan, fresh, object_ids, clip_cost)
     audio = _audio_rows(plan, _fresh(object_ids[clips:], known[clips:]), object_ids)
     frames = _frames_rows(plan, needs, frames_keys, frames_ids, cost).filter(pa.array(~frames_known))
-    new = fresh if plan.blocks is None else np.flatnonzero(np.isin(object_ids[:clips], object_ids[fresh]))
+    new = fresh
+    if plan.blocks is not None:  # each image of a block once
+        new = np.flatnonzero(np.isin(object_ids[:clips], object_ids[fresh]))
+        new = new[np.unique(np.stack([plan.video[new], object_ids[new]]), axis=1, return_index=True)[1]]
     edges = pa.table(
         {
             "parent_id": parent_of[plan.video[new]],

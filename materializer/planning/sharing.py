@@ -85,7 +85,7 @@ def count_savings(
             seconds += need.decode_s(cost) + making
             one = _Counts()
             for each in (one, mine, total):
-                each.add(video, plan.key(row), uses)
+                each.add(video, plan.clip_keys[row].tobytes().hex(), uses)
             for name, nodes in one.nodes.items():
                 operations[name] = operations.get(name, 0) + len(nodes)
     bytes_of = {key: plan.clip_bytes for plan in plans for key in plan.hex_keys}

@@ -338,7 +338,7 @@ class Singles:
 
 def _shown_at(video: str, index: VideoIndex, at_s: float) -> int:
     first, last = index.times_s(np.array([0, index.frames - 1])).tolist()
-    end = last + 1 / index.fps
+    end = last + (1 / index.fps if index.fps > 0 else 0.0)
     if not first <= at_s <= end:
         raise ViewNotFound(f"video {video!r} is shown from {first:g} s to {end:g} s; asked for {at_s:g} s")
     return int(nearest(np.array([round((at_s - first) * TICKS_PER_S)]), ticks_of(index))[0])

@@ -225,7 +225,7 @@ class Reader:
         reading.clock.skip()
         fetched = dispatcher.fetch(clips, objects, cancelled=cancelled)
         copies = [clips.part(row, copy) for row, copy in zip(objects, fetched.copies, strict=True)]
-        fetched = replace(fetched, copies=copies)
+        fetched = replace(fetched, copies=copies, whole=tuple(fetched.copies))
         if fetched.waited_s:
             reading.clock.lap("wait")
         reading.clock.skip()
@@ -247,7 +247,7 @@ class Reader:
     ) -> None:
         dispatcher = self._dispatcher()
         dispatcher.tally.read(loaded_s)
-        damaged = dispatcher.evictor.rebuild(held.fetched.copies, wrong)
+        damaged = dispatcher.evictor.rebuild(held.fetched.originals, wrong)
         self._catalog.add_io_samples(samples)
         self.accounts.loaded(held.reading, held.fetched, loaded_s, damaged)
 

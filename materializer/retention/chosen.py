@@ -26,6 +26,7 @@ from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.workers.pool import job_bytes
+from viewcache.store.codec import ENCODED
 from viewcache.store.tier import REMOTE
 
 __all__ = ["Chosen", "IndexOf", "KeepSettings", "Settled", "choose", "free_bytes_for", "keepings", "to_come"]
@@ -301,8 +302,11 @@ def choose(
     unusable = np.flatnonzero([video in refused for video in weighed.videos])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
-    if of_images and settings.rule == KeepRule.CHEAPEST:
-        weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.kept]] = np.inf
+    if of_images and settings.rule == KeepRule.CHEAPEST:  # groups of packed pictures are of one video
+        images = {key for plan in whole if plan.blocks is not None for key in plan.videos.keys}
+        rows = np.flatnonzero([video in images for video in weighed.videos])
+        columns = np.flatnonzero([way.kept > 0 or way.codec in ENCODED for way in weighed.ways])
+        weighed.options.cost_s[np.ix_(rows, columns)] = np.inf
     if settings.rule != KeepRule.CHEAPEST:  # the rivals look at one generation
         weighed.options.cost_s[:, [k for k, way in enumerate(weighed.ways) if way.lasts]] = np.inf
     behind = generations_later(whole) if lasts else 0.0

@@ -72,7 +72,7 @@ def far_files(plans: Sequence[ToCome]) -> dict[str, FarFile]:
     found: dict[str, FarFile] = {}
     asked: set[str] = set()
     for number, each in enumerate(plans):
-        if each.far is None:
+        if each.far is None or each.plan.blocks is not None:  # images are fetched with their blocks
             continue
         videos = each.plan.videos
         rows = np.flatnonzero(each.rows)

@@ -28,7 +28,6 @@ from viewcache.materializer.retention.lasting import LEAST_PICTURES, Lasting, pa
 from viewcache.materializer.retention.needs import ClipCounts, Decode, Floats, NeededFrames, Rows, VideoRows
 from viewcache.materializer.retention.sources import Indexes, Sources, sketches_of
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
-from viewcache.store.codec import ENCODED
 
 __all__ = ["Once", "Weighed", "weigh"]
 
@@ -131,10 +130,7 @@ def weigh(
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
     later = generations_later([each.plan for each in plans]) if lasts else 0.0
-    offered = cost.ladder.offered if lasts else ()
-    if any(each.plan.blocks is not None for each in plans):  # groups of pictures are of one video
-        offered = tuple(codec for codec in offered if codec not in ENCODED)
-    ways = ways_of(kinds, offered)
+    ways = ways_of(kinds, cost.ladder.offered if lasts else ())
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
     for number, each in enumerate(plans):
         rows, first = np.unique(each.plan.video[each.rows], return_index=True)

@@ -63,23 +63,24 @@ class BadRows:
             why: it could not.
             failure: None = what the task says.
             parts: of a block, the places of the pictures that could not be made, and why each could not; the others
-                could.
+                could. It is decided of the first of them, and of the next ones when the block is made again: each may
+                be another policy's case.
         """
         if parts is not None:
             for key, same in wanted.items():
                 for work, _ in by_work(same):
-                    self._add_parts(work, key, parts)
+                    self._add_part(work, key, min(parts), why, failure)
             return
-        key_of = {(id(work), row): key for key, same in wanted.items() for work, row in same}
-        for work, rows in by_work(each for same in wanted.values() for each in same):
+        # A reader may wait for some pictures of a block, and others of it are to blame.
+        whole = {key: [(work, each) for work, row in same for each in work.beside(row)] for key, same in wanted.items()}
+        key_of = {(id(work), row): key for key, same in whole.items() for work, row in same}
+        for work, rows in by_work(each for same in whole.values() for each in same):
             self._decide(_Case(work, {row: key_of[id(work), row] for row in rows}, why, failure))
 
-    def _add_parts(self, work: Work[str], key: str, parts: Mapping[int, str]) -> None:
-        rows = work.rows_of(key)  # a reader may wait for others of the block alone
-        place = {row: work.part_of(row) for row in rows}
-        bad = {row: key for row in rows if place[row] in parts}
-        others = tuple(row for row in rows if row not in bad)
-        self._decide(_Case(work, bad, parts[place[next(iter(bad))]] if bad else "", None, others))
+    def _add_part(self, work: Work[str], key: str, place: int, why: str, failure: ViewcacheError | None) -> None:
+        rows = work.rows_of(key)
+        bad = {row: key for row in rows if work.part_of(row) == place}
+        self._decide(_Case(work, bad, why, failure, tuple(row for row in rows if row not in bad)))
 
     def ask_again(self) -> None:
         """Ask for what was not decided."""

@@ -35,8 +35,15 @@ class Fetched:
     waited_s: float
     stalls: Mapping[str, float] = field(default_factory=dict)
     """The same by cause, see `explain`."""
+    whole: tuple[Copy, ...] = ()
+    """The ledger's own copies, where ``copies`` are parts of these; else none."""
     give_back: Callable[[], None] = lambda: None
     """Lets go of the copies. As a context manager it does so at the end."""
+
+    @property
+    def originals(self) -> Sequence[Copy]:
+        """The copies as the ledger has them, for who says that one is damaged."""
+        return self.whole or self.copies
 
     def __enter__(self) -> Self:
         """Hold the copies while the block runs."""

@@ -95,6 +95,10 @@ class PlannedClips(Makeable):
         """The place of a row's picture in its block."""
         return 0 if self.plan.blocks is None else int(self.plan.blocks.part[row])
 
+    def beside(self, row: int) -> Sequence[int]:
+        """The rows of the block that a row is in; of a video's clip the row alone."""
+        return [row] if self.plan.blocks is None else self.plan.blocks.rows(row)
+
     def item_id(self, row: int) -> int:
         """The catalog's id of the item that a row's clip is of."""
         return int(self.plan.items.ids[int(self.plan.item[row])])
@@ -322,9 +326,12 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         return [(self.due_in_s(row), row, True) for row in rows if self.state(row) == RowState.PLANNED]
 
     def uses_to_come(self, key: str) -> int:
-        """How many batches that a reader has not had need an object: all pictures of a block are of one."""
+        """How many times readers still need an object: all pictures of a block are read at once."""
         uses = Schedule.uses_to_come(self, key)
-        return uses if self.plan.blocks is None else min(1, uses)
+        if self.plan.blocks is None or not uses:
+            return uses
+        rows = np.array(self.rows_of(key), np.int64)
+        return len(np.unique(self.plan.seq[rows[self._ranks(rows) >= self.from_rank]]))
 
     def bytes_to_come(self) -> int:
         """Most bytes on disk of all clips that a reader has not had."""

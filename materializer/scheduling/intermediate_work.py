@@ -229,7 +229,7 @@ class FileWork(IntermediateWork):
 
 def work_kind(clips: Sequence[PlannedClips]) -> type[IntermediateWork]:
     """How the intermediates of some clips are made: of images several at once."""
-    return IntermediateWork if clips[0].plan.blocks is None else ImageWork
+    return ImageWork if all(each.plan.blocks is not None for each in clips) else IntermediateWork
 
 
 def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Intermediate], list[Copy]]:

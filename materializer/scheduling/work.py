@@ -108,6 +108,10 @@ class Work(ABC, Generic[Key]):
         """The place of a row in its object, of which several rows are parts."""
         return 0
 
+    def beside(self, row: int) -> Sequence[int]:
+        """The rows that are parts of one object with a row, and the row itself."""
+        return [row]
+
     @abstractmethod
     def bound(self, row: int) -> int:
         """Most bytes that a row's object takes on disk."""

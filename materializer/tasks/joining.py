@@ -158,7 +158,7 @@ class Joining:
         odd = task.outline.misfits(dataset, usable[~seen], int(usable[seen][0]))
         for item_id, why in odd.items():
             if task.spec.dataset.on_bad_video == OnBadVideo.RAISE:
-                raise BadVideo(f"{why}; or remove it, or set on_bad_video: skip")
+                raise BadVideo(f"{why}; or remove it, or set on_bad_{task.spec.dataset.media}: skip")
             dataset.leave_out(item_id, why)
             if item_id not in self._told:
                 self._told.add(item_id)

@@ -116,7 +116,9 @@ class Outline:
             clips = len(plan.rows(plan.first_epoch, 0))
         if task.spec.dataset.grows:  # there may be few yet
             clips = sampling.videos_per_batch * sampling.samples_per_video
-        return clips * plan.room, clips
+        if plan.blocks is None:
+            return clips * plan.room, clips
+        return clips * plan.room + plan.bound, clips  # of a short batch the last block counts as much as a long one
 
     def _trial(self) -> GenerationPlan:
         """One epoch in the order of names: what a plan would look like."""

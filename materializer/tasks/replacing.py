@@ -92,7 +92,7 @@ class Replacing:
             cure = (
                 "restore the file, or set on_missing_video"
                 if missing
-                else "repair or remove the file, or set on_bad_video"
+                else f"repair or remove the file, or set on_bad_{dataset.spec.media}"
             )
             raise BadVideo(f"{why}; {cure}: replace")
         if missing:

@@ -111,7 +111,8 @@ class Usage:
         with self._lock:
             self._look()
             metered = {RAPL: sum(self._metered.values())} if self._meter else {}
-            return {ESTIMATE: sum(self._cpu_s.values()) * self._core_w, **metered}
+            mine = sum(seconds for key, seconds in self._cpu_s.items() if key != (READER, OTHER))
+            return {ESTIMATE: mine * self._core_w, **metered}
 
     def news(self) -> list[UsageRow]:
         """What has come since this was asked last, by class and stage."""

@@ -15,7 +15,7 @@ from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index
-from viewcache.materializer.media.source import open_source
+from viewcache.materializer.media.source import is_local, open_source
 from viewcache.materializer.planning.program import finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.materializer.workers.frame import Frame, PhaseClock
@@ -30,7 +30,16 @@ __all__ = ["make_job"]
 
 def make_job(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     """Make a job's objects, whether they are of a video or of several images; see `make`."""
-    return _Images(job).run(pause) if job.images else make(job, pause)
+    return _of_images(job, pause) if job.images else make(job, pause)
+
+
+def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+    try:
+        images = _Images(job)
+    except MemoryError as full:
+        yield Report(error=f"{job.name}: no memory for a block ({full})", error_kind=Broken.kind)
+        return
+    yield from images.run(pause)
 
 
 class _PartTarget:
@@ -59,6 +68,8 @@ class _Said:
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_s: dict[str, float] = field(default_factory=dict)
     frames: Counter[str] = field(default_factory=Counter)
+    picture_bytes: int = 0
+    """Of all that was decoded: images differ in size."""
     failed: dict[str, str] = field(default_factory=dict)
     failed_by_ops: dict[str, str] = field(default_factory=dict)
     unpacked: dict[str, str] = field(default_factory=dict)
@@ -75,7 +86,7 @@ class _Said:
         """Take in what a part's job said at its end."""
         self.took(report.seconds, report.span.cpu_s)
         self.frames.update({name: count for name, count in report.frames.items() if name != "frame_bytes"})
-        self.frames["frame_bytes"] = max(self.frames["frame_bytes"], report.frames.get("frame_bytes", 0))
+        self.picture_bytes += report.frames.get("packets", 0) * report.frames.get("frame_bytes", 0)
         self.failed |= report.failed
         self.failed_by_ops |= report.failed_by_ops
         self.unpacked |= report.unpacked
@@ -143,7 +154,9 @@ class _Images:
                 if pause():
                     return
                 self._clock.skip()
-                continue
+                if not image.beside:
+                    continue
+                image.part = None  # what is still to be kept of it has a job of its own, which may fail alone
             report: Report | None = None
             for said in self._make(image, pause):
                 if isinstance(said, Report):
@@ -176,7 +189,7 @@ class _Images:
         part, claims = image.part, image.source.claims
         kept = [each for each in self._job.intermediates if each.video == image.source.key]
         # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
-        if part is None or image.beside or not kept or not all(each.program.instructions for each in kept):
+        if part is None or not kept or not all(each.program.instructions for each in kept):
             return False
         if claims is None or claims.error or part.program.is_remote:
             return False
@@ -215,10 +228,10 @@ class _Images:
 
     def _finished(self, block: Recipe, span: Span) -> Iterator[Made]:
         """The block, if all of its pictures could be made."""
-        by_ops = [why for part in block.parts if (why := self._said.failed_by_ops.pop(part.recipe.key, ""))]
-        if by_ops:
-            self._said.failed_by_ops[block.key] = by_ops[0]
-        elif not self._contradicted and not self._bad:
+        for place, part in enumerate(block.parts):
+            if why := self._said.failed_by_ops.pop(part.recipe.key, ""):
+                self._bad[place] = self._said.failed_by_ops[block.key] = why
+        if not self._contradicted and not self._bad:
             self._made.add(block.key)
             yield self._stored(block, span)
 
@@ -266,7 +279,7 @@ class _Images:
         done = {*self._made, *said.failed, *said.failed_by_ops}
         return Report(
             seconds=dict(said.seconds),
-            frames=dict(said.frames),
+            frames={**said.frames, "frame_bytes": said.picture_bytes // max(1, said.frames["packets"])},
             failed=said.failed,
             returned=tuple(key for key in self._job.keys if key not in done),
             damaged=tuple(said.damaged),
@@ -284,7 +297,8 @@ class _Images:
 def _looked_at(source: VideoSource) -> VideoIndex | None:
     """The index of an image that is as its header said; None: its job says what is wrong."""
     claims = source.claims
-    if claims is None or claims.error or not is_picture(source.uri):
+    # One that lies far away is fetched by its own job alone, which says how long that took.
+    if claims is None or claims.error or not is_picture(source.uri) or not is_local(source.uri):
         return None
     try:
         with open_source(source.uri) as file:

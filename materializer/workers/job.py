@@ -221,9 +221,11 @@ class Report:
         for key, why in self.failed.items():
             yield key, why, None
         for key, parts in self.bad_parts.items():
-            yield key, next(iter(parts.values())), None
+            why = parts[min(parts)]
+            yield key, why, OpWorkerFailed(why, of_clip=True) if key in self.failed_by_ops else None
         for key, why in self.failed_by_ops.items():
-            yield key, why, OpWorkerFailed(why, of_clip=True)
+            if key not in self.bad_parts:
+                yield key, why, OpWorkerFailed(why, of_clip=True)
 
     @property
     def failure(self) -> Broken:

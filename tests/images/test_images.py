@@ -108,7 +108,7 @@ def test_a_restart_and_damage_change_nothing(tmp_path: Path, images: Path, truth
     """Closed in the middle of an epoch, with every stored byte turned over: the same batches."""
     with viewcache.open(config(tmp_path, images)) as cache:
         assert len(list(islice(cache.loader("train").all_epochs(), 3))) == 3
-    for shard in (tmp_path / "objects").rglob("c/*"):
+    for shard in (tmp_path / "objects").rglob("c.*"):
         if shard.is_file():
             data = bytearray(shard.read_bytes())
             data[0] ^= 255

@@ -1,6 +1,7 @@
 -- What would decoding each clip that was read alone, when it was read, have taken? Clips since work is counted (usage),
 -- at the rates that were measured here; nothing where less than 64 MiB of pictures were decoded. A clip takes the packets
--- from the keyframe before it to its last frame, or from the one before each of its frames where that is less.
+-- from the keyframe before it to its last frame, or from the one before each of its frames where that is less. Images are
+-- left out: what is measured of them is of whole blocks.
 with rate as (
     select
         sum(seconds) filter (where op = 'decode') / sum(bytes) filter (where op = 'decode') as decode_s,
@@ -19,7 +20,8 @@ with rate as (
     group by e.task_id
 ), video as (
     select
-        dataset_id, 1.5 * width * height as bytes, frames, 1.0 * frames / keyframes as gop
+        dataset_id, dataset like 'images:%' as is_image, 1.5 * width * height as bytes, frames,
+        1.0 * frames / keyframes as gop
     from videos
     where frames > 0 and keyframes > 0
 ), clip as (
@@ -34,6 +36,7 @@ with rate as (
         max(case when position('"audio":{' in t.definition) > 0 then 2 else 1 end) as objects
     from tasks t
     join video v on v.dataset_id = t.dataset_id
+    where not v.is_image
     group by t.task_id, t.task
 )
 select

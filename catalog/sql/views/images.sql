@@ -9,7 +9,7 @@
 --   width: pixels as coded, before the orientation that EXIF tells
 --   height: pixels as coded, before the orientation that EXIF tells
 --   rotation: degrees counter-clockwise to turn it for display, 0, 90, 180 or 270
---   codec: mjpeg (JPEG), png, webp or bmp
+--   codec: jpeg, png, webp or bmp
 --   pix_fmt: as FFmpeg names it
 --   size_bytes: of the file
 --   mtime_ns: nanoseconds since 1970-01-01 UTC, of local files

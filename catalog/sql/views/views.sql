@@ -11,10 +11,14 @@
 select
     u.task_id, t.name as task, u.epoch, u.iteration, u.seq,
     'view://' || t.name || '/' || u.epoch || '/' || u.iteration || '/view' as path,
-    count(*) as clips, count(k.object_id) as ready, cast(coalesce(sum(k.bytes), 0) as bigint) as bytes
-from object_use u
+    count(*) as clips, count(k.object_id) as ready, cast(coalesce(sum(k.bytes / u.parts), 0) as bigint) as bytes
+from (
+    -- Pictures of one block are parts of one object.
+    select *, count(*) over (partition by task_id, seq, object_id) as parts
+    from object_use
+    where sample >= 0
+) u
 join task t on t.task_id = u.task_id
 left join (select object_id, cast(sum(bytes) as bigint) as bytes from object_copy group by object_id) k
     on k.object_id = u.object_id
-where u.sample >= 0
 group by u.task_id, t.name, u.epoch, u.iteration, u.seq
