@@ -26,12 +26,9 @@ def cost_lines(found: Status) -> list[str]:
     )
     lines = [f"CPU {duration(cost.cpu_s)} ({', '.join(_stages(found))}){beside}"]
     if cost.on_demand_s is not None and cost.times is not None:
-        lines.append(
-            f"decoding each clip on demand would have taken about {duration(cost.on_demand_s)}, "
-            f"{cost.times:.0f} times as much"
-            if cost.times >= 10
-            else f"{cost.times:.2g} times as much"
-        )
+        times = f"{cost.times:.0f}" if cost.times >= 10 else f"{cost.times:.2g}"
+        would = f"decoding each clip on demand would have taken about {duration(cost.on_demand_s)}"
+        lines.append(f"{would}, {times} times as much")
     return [*lines, _energy(cost)]
 
 
