@@ -45,7 +45,7 @@ def test_what_the_kernel_counted() -> None:
     """The tests of `usage_alone`, in a process that runs nothing else."""
     alone = Path(__file__).with_name("usage_alone.py")
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", str(alone)]
-    run = subprocess.run(command, cwd=alone.parents[2], capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(command, cwd=alone.parents[2], capture_output=True, text=True, timeout=220, check=False)
     assert run.returncode == 0, run.stdout[-4000:]
 
 
