@@ -182,3 +182,32 @@ def test_a_block_that_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.Monke
         full = False
         assert len(read(cache)) == 3 * 2
         assert sql(cache, "select * from substitutions") == []
+
+
+def test_several_bad_images_in_one_block(tmp_path: Path) -> None:
+    """Each is another case: a damaged one and one that is gone, by its own policy and with its own reason."""
+    folder = save_folder(tmp_path / "in", {f"{k}.jpg": (64, 48) for k in range(8)})
+    data = (folder / "2.jpg").read_bytes()
+    (folder / "2.jpg").write_bytes(data[: len(data) // 2])
+    policies: dict[str, Any] = {"on_bad_image": "replace", "on_missing_video": "replace"}
+    with viewcache.open(config(tmp_path / "s", folder, sampling={"images_per_batch": 8}, **policies)) as cache:
+        (folder / "5.jpg").unlink()
+        batches = read(cache, epochs=1)
+        assert [len(batch["index"]) for batch in batches.values()] == [8]
+        reasons = sql(cache, "select video, reason from substitutions where epoch = 0 order by video")
+        assert [video for video, _ in reasons] == ["2", "5"]
+        assert all(f"{video}.jpg" in str(reason) for video, reason in reasons)
+
+
+def test_a_task_of_videos_beside_one_of_images_keeps_its_clips(tmp_path: Path) -> None:
+    """What is kept of videos is what would be kept if there were no images."""
+    folder = save_folder(tmp_path / "both", {f"{k}.png": (64, 48) for k in range(4)})
+    encode(folder / "v.mp4", frames=20)
+    encode(folder / "w.mp4", frames=20)
+    of_images = config(tmp_path / "store", folder)
+    video = {**of_videos(tmp_path / "store", folder)["dataset"], "tag": "clips"}  # type: ignore[dict-item]
+    with viewcache.open(of_images | {"dataset": [of_images["dataset"], video]}) as cache:
+        for task in ("clips", "train"):
+            assert cache.read(task, 0, 0).keys
+        cache.owner.look_ahead.wait_idle()
+        assert sql(cache, "select count(*) from objects where kind = 'clip' and keep") != [(0,)]
