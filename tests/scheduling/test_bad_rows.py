@@ -19,6 +19,10 @@ class Rows:
         """Of one row."""
         return self.keys[row]
 
+    def beside(self, row: int) -> list[int]:
+        """Each row is an object of its own."""
+        return [row]
+
     def has(self, key: str) -> bool:
         """As a ledger."""
         return False
