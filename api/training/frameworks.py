@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, MissingExtra
+from viewcache.materializer.choices import Layout, Media
 from viewcache.materializer.field_values import FieldValues, in_batch
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _apart(arrays: ReadArrays) -> tuple[str, ReadArrays]:
 
 def shown(pixels: Any, layout: str) -> Any:
     """Pixels (…,T,C,H,W) as a layout has axes: an image has no T."""
-    return pixels[..., 0, :, :, :] if "T" not in layout else pixels
+    return pixels[..., 0, :, :, :] if Layout(layout).media == Media.IMAGE else pixels
 
 
 def _axes(dimensions: int, layout: str) -> Sequence[int]:

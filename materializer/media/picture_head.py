@@ -24,10 +24,10 @@ from viewcache.materializer.media.index import (
     too_large,
 )
 from viewcache.materializer.media.jpeg import BT601, FULL, read_jpeg
-from viewcache.materializer.media.source import Source, shown
+from viewcache.materializer.media.source import Source, Stamp, shown
 from viewcache.store.checksum import crc32c
 
-__all__ = ["PICTURE_CODECS", "PICTURE_SUFFIXES", "is_picture", "picture_index", "read_picture"]
+__all__ = ["PICTURE_CODECS", "PICTURE_SUFFIXES", "is_picture", "packet_index", "picture_index", "read_picture"]
 
 PICTURE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 """How the names of picture files end, in lower case."""
@@ -129,6 +129,17 @@ def picture_index(source: Source, max_pixels: int) -> VideoIndex:
     if len(data) != size:
         raise BadVideo(f"{name}: has {len(data)} bytes where it had {size}; scan the dataset again")
     seen = _seen(Head(name, size, lambda start, count: data[start : start + count]), max_pixels, is_whole=True)
+    return packet_index(seen, source.stamp, crc32c(data))
+
+
+def packet_index(seen: Seen, stamp: Stamp, crc: int) -> VideoIndex:
+    """The index of a picture file: one packet, which is the file.
+
+    Args:
+        seen: what its header says.
+        stamp: of the file.
+        crc: CRC-32C of its bytes.
+    """
     rotation, mirrored = TURNS[seen.orientation]
     return VideoIndex(
         codec=seen.codec,
@@ -144,13 +155,13 @@ def picture_index(source: Source, max_pixels: int) -> VideoIndex:
         fps=0.0,
         mode="packets",
         stream=0,
-        file_size=size,
-        mtime_ns=source.stamp.mtime_ns,
-        etag=source.stamp.etag,
+        file_size=stamp.size,
+        mtime_ns=stamp.mtime_ns,
+        etag=stamp.etag,
         damage="",
         pos=np.zeros(1, np.int64),
-        size=np.array([size], np.int32),
-        crc=np.array([crc32c(data)], np.uint32),
+        size=np.array([stamp.size], np.int32),
+        crc=np.array([crc], np.uint32),
         pts=np.zeros(1, np.int64),
         dts=np.zeros(1, np.int64),
         flags=np.array([KEY | REFERENCE], np.uint8),

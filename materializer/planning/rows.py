@@ -271,7 +271,7 @@ def _block_rows(
     """Rows of the blocks that begin with some rows; they are of several images, so no video and no frame is named."""
     count, number = len(rows), blocks.number[rows]
     pictures = blocks.first[number + 1] - blocks.first[number]
-    nothing, (first, *rest) = pa.nulls(count, pa.int32()), plan.shape
+    first, *rest = plan.shape
     return pa.table(
         {
             "object_id": ids[rows],
@@ -283,13 +283,17 @@ def _block_rows(
             "cost_s": pictures * cost_s,
             "keep": np.ones(count, bool),
             "shape": pa.array(["x".join(map(str, (each * first, *rest))) for each in pictures.tolist()], pa.string()),
-            "frame_start": nothing,
-            "frame_stride": nothing,
-            "frame_count": nothing,
-            "frame_list": pa.nulls(count, pa.list_(pa.int32())),
+            **_no_frames(count),
         },
         schema=schemas.OBJECT,
     )
+
+
+def _no_frames(count: int) -> dict[str, pa.Array]:
+    """The columns of frames, of objects that name none."""
+    nothing = pa.nulls(count, pa.int32())
+    numbers = dict.fromkeys(("frame_start", "frame_stride", "frame_count"), nothing)
+    return numbers | {"frame_list": pa.nulls(count, pa.list_(pa.int32()))}
 
 
 def _audio_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.int64]) -> pa.Table:
@@ -297,7 +301,7 @@ def _audio_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.i
     audio, count = plan.audio, len(rows)
     if audio is None or not count:
         return schemas.empty(schemas.OBJECT)
-    size, nothing = math.prod(stored_shape(audio)), pa.nulls(count, pa.int32())
+    size = math.prod(stored_shape(audio))
     return pa.table(
         {
             "object_id": ids[len(plan) + rows],
@@ -309,10 +313,7 @@ def _audio_rows(plan: GenerationPlan, rows: NDArray[np.int64], ids: NDArray[np.i
             "cost_s": np.full(count, audio_cost_s(audio)),
             "keep": np.ones(count, bool),
             "shape": pa.array(["x".join(map(str, audio.shape))] * count, pa.string()),
-            "frame_start": nothing,
-            "frame_stride": nothing,
-            "frame_count": nothing,
-            "frame_list": pa.nulls(count, pa.list_(pa.int32())),
+            **_no_frames(count),
         },
         schema=schemas.OBJECT,
     )

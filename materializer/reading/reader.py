@@ -224,8 +224,8 @@ class Reader:
         dispatcher = self._dispatcher()
         reading.clock.skip()
         fetched = dispatcher.fetch(clips, objects, cancelled=cancelled)
-        copies = [clips.part(row, copy) for row, copy in zip(objects, fetched.copies, strict=True)]
-        fetched = replace(fetched, copies=copies, whole=tuple(fetched.copies))
+        if clips.plan.blocks is not None:
+            fetched = replace(fetched, copies=[*map(clips.part, objects, fetched.copies)], whole=tuple(fetched.copies))
         if fetched.waited_s:
             reading.clock.lap("wait")
         reading.clock.skip()

@@ -87,9 +87,8 @@ class PlannedClips(Makeable):
         return self.plan.videos.keys[int(self.plan.video[self.clip_of(row)])]
 
     def part(self, row: int, copy: Copy) -> Copy:
-        """A copy of a row's object, as far as it is of the row: of a block one picture."""
-        blocks = self.plan.blocks
-        return copy if blocks is None else replace(copy, stored=copy.stored.chunk(int(blocks.part[row])))
+        """Of a copy of the block that a row is in, the picture of the row."""
+        return replace(copy, stored=copy.stored.chunk(self.part_of(row)))
 
     def part_of(self, row: int) -> int:
         """The place of a row's picture in its block."""

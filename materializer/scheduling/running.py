@@ -201,7 +201,9 @@ def describe(
     images = {clip.key: str(each.video(of)) for clip, (each, of) in zip(clips, first, strict=True)}
     if clips[at].kind != ObjectKind.BLOCK and len(set(images.values())) == 1:
         images = {}  # of a video
-    sources = {images[clip.key]: each.source(of) for clip, (each, of) in zip(clips, first, strict=True) if images}
+    known = {clips[at].key, *(part.source.key for part in clips[at].parts)}
+    asked = [(images[clip.key], each, of) for clip, (each, of) in zip(clips, first, strict=True) if images]
+    sources = {image: each.source(of) for image, each, of in asked if image not in known}
     return Job(
         number=number,
         uri=source.uri,

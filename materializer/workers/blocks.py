@@ -13,8 +13,9 @@ import numpy as np
 from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
-from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
-from viewcache.materializer.media.picture_head import is_picture, picture_index
+from viewcache.materializer.media.head import Seen
+from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
 from viewcache.materializer.media.source import is_local, open_source
 from viewcache.materializer.planning.program import finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
@@ -310,35 +311,8 @@ def _looked_at(source: VideoSource) -> VideoIndex | None:
 
 
 def _claimed(claims: Claims) -> VideoIndex:
-    """An index of an image that is not opened, by what its header said."""
-    nothing = np.zeros(1, np.int64)
-    return VideoIndex(
-        codec="jpeg",
-        decoder="mjpeg",
-        extradata=b"",
-        width=claims.width,
-        height=claims.height,
-        pix_fmt=claims.pix_fmt,
-        color_space=2,
-        color_range=0,
-        rotation=0,
-        time_base=(1, 1),
-        fps=0.0,
-        mode="packets",
-        stream=0,
-        file_size=claims.stamp.size,
-        mtime_ns=claims.stamp.mtime_ns,
-        etag=claims.stamp.etag,
-        damage="",
-        pos=nothing,
-        size=np.zeros(1, np.int32),
-        crc=np.zeros(1, np.uint32),
-        pts=nothing,
-        dts=nothing,
-        flags=np.array([KEY | REFERENCE], np.uint8),
-        order=np.zeros(1, np.int32),
-        frame_pts=nothing,
-    )
+    """An index of an image that is not opened, by what its header said; of kept pictures its size is asked alone."""
+    return packet_index(Seen("jpeg", claims.width, claims.height, claims.pix_fmt, 2, 0, 1), claims.stamp, 0)
 
 
 def _joined(one: Span, other: Span) -> Span:

@@ -116,7 +116,7 @@ class Job:
     images: Mapping[str, str] = field(default_factory=dict)
     """Of a job for several images: content key of what it makes → that of the image, or the block, that it is of."""
     sources: Mapping[str, VideoSource] = field(default_factory=dict)
-    """Content key of each of these images → the image."""
+    """Content key of each of these images that is not in the block → the image."""
 
     @property
     def file(self) -> str:

@@ -25,13 +25,17 @@ EPOCHS = 8
 TAKEN = "select class, stage, cpu_s, wall_s, joules, source from usage"
 
 
-@pytest.fixture(scope="module")
-def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def six_clips(folder: Path) -> Path:
     """Six clips that take a second or two to decode."""
-    folder = tmp_path_factory.mktemp("usage")
     for k in range(6):
         encode(folder / f"v{k}.mp4", frames=150 + k, size=SIZE, gop=30)
     return folder
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For all of these tests."""
+    return six_clips(tmp_path_factory.mktemp("usage"))
 
 
 def burn(seconds: float) -> None:
