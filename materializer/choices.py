@@ -168,6 +168,11 @@ class Layout(StrEnum):
         """What has such tensors."""
         return Media.IMAGE if self in (Layout.CHW, Layout.HWC) else Media.VIDEO
 
+    @classmethod
+    def of(cls, media: Media) -> list["Layout"]:
+        """Those of videos, or of images."""
+        return [each for each in cls if each.media == media]
+
 
 class KeepRule(StrEnum):
     """What is kept when the budget cannot hold every clip."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from viewcache.api.config.entries import Entries
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import ConfigCode
-from viewcache.materializer import ops
 from viewcache.materializer.choices import BranchType, Layout, Media, Merge
+from viewcache.materializer.planning.definition import stage_of
 from viewcache.materializer.spec import StepSpec
 
 __all__ = ["IN_SAMPLING", "check_keys", "check_sampling", "check_steps", "media_of", "read_layout", "words_of"]
@@ -78,8 +78,7 @@ def read_layout(entries: Entries, media: Media) -> Layout:
         return Layout.CHW
     layout = Layout(entries.value("layout"))
     if layout.media != media:
-        fitting = ", ".join(each for each in Layout if each.media == media)
-        why = f"{layout} is of {layout.media}s and this task of {media}s; use one of {fitting}"
+        why = f"{layout} is of {layout.media}s and this task of {media}s; use one of {', '.join(Layout.of(media))}"
         raise error_at(entries.place("layout"), ConfigCode.OUT_OF_RANGE, f"{entries.name_of('layout')}: {why}")
     return layout
 
@@ -97,6 +96,6 @@ def check_steps(steps: Sequence[StepSpec], media: Media) -> None:
             why = "merge: concat puts clips one after the other in time, which images do not have; use stack or mean"
             raise error_at(step.place, ConfigCode.MISPLACED_KEY, f"step {step.name!r}: {why}")
         for call in step.calls:
-            if ops.get(call.name).stage == "time":
+            if stage_of(call) == "time":
                 why = "it chooses among the frames of a clip, and an image has one"
                 raise error_at(call.place, ConfigCode.MISPLACED_KEY, f"{call.name}: {why}")

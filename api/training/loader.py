@@ -115,7 +115,7 @@ class Loader:
         self.task = task
         handle = cache.task(task)
         self.layout = handle.layout if layout is None else layout
-        fitting = [str(each) for each in Layout if each.media == Layout(handle.layout).media]
+        fitting = Layout.of(Layout(handle.layout).media)
         if self.layout not in fitting:
             raise BadInput(f"layout {self.layout!r} is not one of {', '.join(fitting)}")
         if prefetch < 1:
