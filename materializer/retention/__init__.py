@@ -16,6 +16,7 @@ In the order of work:
 - ``lasting``: intermediates of all frames that clips can have, of use in later generations too
 - ``lying``: what lasts and lies in the store
 - ``decided``: what was decided for one generation, and what became of it
+- ``told``: what the catalog was told of it
 - ``near``: the encoded files of videos that lie far away, beside each way
 - ``near_files``: which of them are kept
 - ``keeper``: what is kept of a generation, decided again when that changes

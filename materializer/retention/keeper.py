@@ -14,7 +14,6 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
@@ -40,6 +39,7 @@ from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
+from viewcache.materializer.retention.told import Told
 from viewcache.materializer.retention.ways import How, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, work_kind
@@ -85,6 +85,8 @@ class Keeper:
         self._settings = settings
         self.files = NearFiles(catalog, settings, self._has, self._named)
         """The encoded files that are kept near."""
+        self.told = Told(catalog)
+        """What the catalog knows of it."""
         self._deciding = threading.Lock()
         self._decided: dict[int, Decided] = {}
         """By generation of the group."""
@@ -139,6 +141,7 @@ class Keeper:
                 self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
+                self.told.forget(group_generation)
                 self.files.forget(group_generation)
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
@@ -249,7 +252,7 @@ class Keeper:
             self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:
                 for work in works:
-                    self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
+                    self.told.keep_all(group_generation, work)
             return Decided(place, cost, failed=refused)
         ways = chosen.way_of()
         if not settled.later:
@@ -280,7 +283,7 @@ class Keeper:
             for each in many
             if each.object_id not in ids_in(objects.get(key, ())) and each.object_id not in others
         ]
-        self._record(chosen, works, objects, stale, group_generation)
+        self.told.keep(group_generation, chosen, works, objects, stale)
         if old is None and all(each.rows.all() for each in plans):
             self._foretell(chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
@@ -335,7 +338,8 @@ class Keeper:
         with self._catalog.naming:
             ids, known = ids_of(self._catalog, keys)
             fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-            self._catalog.record_objects(intermediate_rows(fresh))
+            if fresh:
+                self._catalog.record_objects(intermediate_rows(fresh))
         named = zip(ids.tolist(), recipes, strict=True)
         return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in named]
 
@@ -396,49 +400,6 @@ class Keeper:
         for named in self._named(recipes):
             objects[named.video] = (*objects[named.video], named)
         return objects, sources
-
-    def _record(
-        self,
-        chosen: Chosen,
-        works: Sequence[ActiveGeneration],
-        objects: Mapping[str, tuple[IntermediateObject, ...]],
-        stale: Sequence[IntermediateObject],
-        group_generation: int,
-    ) -> None:
-        """Let the catalog know what is kept, and which clips are made from what; ``stale`` intermediates may leave."""
-        parents, children, ids, kept = [], [], [], []
-        for work in works:
-            assert work.keeping is not None
-            ids.append(work.object_ids)
-            kept.append(np.tile(work.keeping.clips, len(work.object_ids) // len(work.plan)))  # audio as its clip
-            for video, of_video in objects.items():
-                rows = work.rows_of_video(video)
-                rows = rows[~work.keeping.clips[rows]]
-                mine = np.unique(work.object_ids[rows])
-                frames = work.plan.frames(rows) if len(of_video) > 1 else np.zeros((0, 1), np.int32)
-                for each in of_video:
-                    if len(of_video) > 1:  # of a long video each has a part
-                        mine = np.unique(work.object_ids[rows[each.has_some_of(frames)]])
-                    parents.append(np.full(len(mine), each.object_id))
-                    children.append(mine)
-        unique, first = np.unique(np.concatenate(ids), return_index=True)
-        intermediates = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
-        gone = np.array([each.object_id for each in stale], np.int64)
-        flags = np.concatenate(kept)[first], np.ones(len(intermediates), bool), np.zeros(len(gone), bool)
-        keep = pa.table({"object_id": np.concatenate([unique, intermediates, gone]), "keep": np.concatenate(flags)})
-        count = sum(map(len, children))
-        edges = pa.table(
-            {
-                "parent_id": np.concatenate([np.zeros(0, np.int64), *parents]),
-                "child_id": np.concatenate([np.zeros(0, np.int64), *children]),
-                "op": pa.array(["augment"] * count, pa.string()),
-                "cost_s": np.zeros(count),
-            }
-        )
-        self._catalog.record_keeping(keep, edges, gone.tolist())
-        detail = f"generation {group_generation}: {chosen.describe()}"
-        event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
-        self._catalog.add_events([event])
 
     def _foretell(self, chosen: Chosen, works: Sequence[ActiveGeneration]) -> None:
         """Let the catalog know what an epoch of a generation of which nothing was read will cost."""
