@@ -131,7 +131,7 @@ def test_the_catalog_is_told_once(tmp_path: Path, videos: Path, monkeypatch: pyt
     monkeypatch.setattr(Catalog, "record_keeping", records)
     with opened(tmp_path, videos) as cache:
         read_epochs(cache, range(EPOCHS))
-        rows: dict[Any, Any] = dict(sql(cache, "select object_id, keep from objects"))
+        rows = {row[0]: row[1] for row in sql(cache, "select object_id, keep from objects")}
         assert {object_id: rows[object_id] for object_id in flags} == flags
         there = set(sql(cache, "select parent_id, child_id from edge"))
         assert edges <= there, "beside those of the plans"
