@@ -10,6 +10,7 @@ In the order of work:
 - ``needs``: what the clips of videos need: counts and frames, by epoch use
 - ``options``: what each way of keeping a video takes and costs
 - ``choice``: choosing among them under the budget; the rival rules
+- ``balance``: the same where a disk is as scarce as cores; the rules by name
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
 - ``intermediates``: recipes and rows of the intermediates that are kept

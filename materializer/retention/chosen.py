@@ -14,7 +14,8 @@ from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
-from viewcache.materializer.retention.choice import RULES, Options, WayChoice
+from viewcache.materializer.retention.balance import RULES
+from viewcache.materializer.retention.choice import Options, WayChoice
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
