@@ -23,6 +23,9 @@ CORES = "cores"
 STEPS = 16
 """So many prices are tried at most; some five are enough to find the two choices that the best one lies between."""
 
+NEARLY = 0.98
+"""What is busy for so much of the time is waited for too."""
+
 CLOSE = 1e-6
 """Of an epoch's time: what is not worth another price."""
 
@@ -39,9 +42,10 @@ class Times:
     """By device."""
 
     @property
-    def bound_by(self) -> str:
-        """The part that is busy the longest: a device, or `CORES`."""
-        return max([(self.core_s, CORES), *((s, name) for name, s in self.device_s.items())])[1]
+    def bound_by(self) -> tuple[str, ...]:
+        """The parts that are busy about as long as all of it takes: devices, `CORES`, or both."""
+        parts = {CORES: self.core_s, **self.device_s}
+        return tuple(name for name, s in parts.items() if s >= self.seconds * NEARLY)
 
     @property
     def seconds(self) -> float:

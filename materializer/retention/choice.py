@@ -5,7 +5,7 @@ video's lower convex hull. Two rivals stand beside it for comparison: keeping cl
 paper's Algorithm 1 with its exits repaired (docs/design/0011). All of it is pure: numbers in, numbers out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,18 @@ class Options:
     """Seconds for which each way has a device to itself, (V, options) by its name; a device that is missing is free."""
     cores: int = 1
     """Those that share the work."""
+
+    def only(self, columns: Sequence[int]) -> "Options":
+        """Some of the ways, ``leaf`` and ``nothing`` among them."""
+        return Options(
+            self.bytes[:, columns],
+            self.cost_s[:, columns],
+            self.work_s[:, columns],
+            columns.index(self.leaf),
+            columns.index(self.nothing),
+            {name: each[:, columns] for name, each in self.device_s.items()},
+            self.cores,
+        )
 
 
 @dataclass(frozen=True, slots=True)
