@@ -155,7 +155,7 @@ class Keeper:
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
-        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
+        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes or self._settings.is_stated
         return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
 
     def chosen(self, group_generation: int) -> Chosen | None:
