@@ -284,7 +284,7 @@ def choose(
     whole = [each.plan for each in plans]
     lasts = settings.lets_last and may_last(whole) and any(each.rows.any() for each in plans)
     # A block of images is made by itself, so what is kept for the next one is weighed also where all blocks fit.
-    of_images = any(plan.blocks is not None for plan in whole)
+    of_images = any(each.plan.blocks is not None and each.rows.any() for each in plans)
     if total <= budget and not lasts and not of_images:
         return None
     parts = settings.part_bytes if lasts else 0

@@ -99,13 +99,17 @@ class Packs:
         place = self._lies(key)
         return None if place is None else place.pack
 
+    def pictures_of(self, pack: str) -> tuple[str, ...]:
+        """Content keys of the pictures of a pack."""
+        return self._known[pack].pictures
+
     def size_of(self, key: str) -> int | None:
         """What a picture takes in the store, by its content key: its part of its pack; None if it is not there."""
         place = self._lies(key)
         size = None if place is None else self._size_of(place.pack)
         if place is None or size is None:
             return None
-        return -(-size // len(self._known[place.pack].pictures))
+        return -(-size // len(self.pictures_of(place.pack)))
 
     def failed(self, keys: Iterable[str]) -> None:
         """Take note of packs that could not be made."""
@@ -145,7 +149,7 @@ class Packs:
         making = {
             key
             for key, pack in self._formed.items()
-            if key not in wanted and pack.block in to_come and chosen.issuperset(self._known[key].pictures)
+            if key not in wanted and pack.block in to_come and chosen.issuperset(self.pictures_of(key))
         }
         found: list[IntermediateObject] = []
         fresh: dict[tuple[int, str, str], list[Picture]] = {}
