@@ -1,13 +1,13 @@
 """Kept pictures of images lie together in packs: which picture is where.
 
-Revision 0011, after 0010.
+Revision 0012, after 0011.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 
