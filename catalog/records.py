@@ -295,6 +295,8 @@ class IoSampleRow:
     """In all."""
     bytes: int
     """In all."""
+    cpu_s: float = 0.0
+    """Of the seconds, those of a core; the rest was waited for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,6 +270,7 @@ Table(
     _need("n"),
     _need("seconds", Double),
     _need("bytes"),
+    _need("cpu_s", Double),
     _key("op", "size_bucket", "codec", "tier"),
 )
 Table(

@@ -28,6 +28,7 @@ In the order of work:
 - ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns
 - ``ladder``: what each way of writing pictures down takes
+- ``devices``: what disks and buckets give, cold
 - ``cost``: what work costs: measured, else guessed
 - ``sharing``: what tasks save by sharing, counted
 """

@@ -8,8 +8,10 @@ In the order of work:
 - ``density``: how well the pictures of one video pack, beside all others
 - ``average``: what a generation costs of each video, over the last ones
 - ``needs``: what the clips of videos need: counts and frames, by epoch use
+- ``columns``: what the ways take, for a block of videos
 - ``options``: what each way of keeping a video takes and costs
 - ``choice``: choosing among them under the budget; the rival rules
+- ``balance``: the same where a disk is as scarce as cores; the rules by name
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
 - ``intermediates``: recipes and rows of the intermediates that are kept

@@ -147,7 +147,7 @@ class Keeper:
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
-        return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+        return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
 
     def byte_s(self) -> float:
         """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
