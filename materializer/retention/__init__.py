@@ -18,10 +18,12 @@ In the order of work:
 - ``chosen``: what is kept of a generation, as a value
 - ``intermediates``: recipes and rows of the intermediates that are kept
 - ``lasting``: intermediates of all frames that clips can have, of use in later generations too
+- ``packs``: which kept pictures of images lie together
 - ``lying``: what lasts and lies in the store
 - ``decided``: what was decided for one generation, and what became of it
 - ``near``: the encoded files of videos that lie far away, beside each way
 - ``near_files``: which of them are kept
+- ``recording``: what was decided, as rows of the catalog
 - ``keeper``: what is kept of a generation, decided again when that changes
 """
 

@@ -312,9 +312,10 @@ def choose(
     whole = [each.plan for each in plans]
     lasts = settings.lets_last and may_last(whole) and any(each.rows.any() for each in plans)
     # A block of images is made by itself, so what is kept for the next one is weighed also where all blocks fit.
-    of_images = any(plan.blocks is not None for plan in whole)
-    priced = bool(cost.devices.bytes_per_s)  # then a clip that is made ahead may cost more than one that is not
-    asked = priced or settings.is_stated
+    of_images = any(each.plan.blocks is not None and each.rows.any() for each in plans)
+    # Where a device has a price, a clip that is made ahead may cost more than one that is not.
+    priced = bool(cost.devices.bytes_per_s)
+    asked = (priced or settings.is_stated) and any(each.rows.any() for each in plans)
     if total <= budget and not lasts and not of_images and not asked:
         return None
     parts = settings.part_bytes if lasts else 0

@@ -111,7 +111,7 @@ def test_a_share_of_the_images_is_kept(tmp_path: Path, images: Path, mix: float,
     """So many of the four, in every generation the same, and the others are decoded in each epoch."""
     with viewcache.open(config(tmp_path, images, cache={"mix": mix}, epochs=6)) as cache:
         read(cache)
-        found = sql(cache, "select count(distinct video_id) from objects where kind <> 'block' and state = 'ready'")
+        found = sql(cache, "select count(distinct image) from packs where state = 'ready'")
         assert found == [(kept,)]
 
 
