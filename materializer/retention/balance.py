@@ -113,7 +113,9 @@ def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> list[
         return found  # cores are waited for whatever is chosen, or the device is
     for _ in range(STEPS):
         (low_core, low_device), (high_core, high_device) = point(low), point(high)
-        price = (high_core - low_core) / (high_core - low_core + low_device - high_device)
+        # Below 0 or above 1 only where an end is an item off the best: the sum is of two positive gaps.
+        price = (high_core - low_core) / ((high_core - high_device) + (low_device - low_core))
+        price = min(max(price, 0.0), 1 - CLOSE)
         between = at(price)
         core, on_device = point(between)
         side = (1 - price) * low_core + price * low_device
