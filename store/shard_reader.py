@@ -64,10 +64,18 @@ class Stored:
 
     def chunk(self, number: int) -> "Stored":
         """One inner chunk as an object of its own, which lies where it is."""
-        table, one = self.table, slice(number, number + 1)
-        mine = ChunkTable(table.offsets[one], table.sizes[one], table.crcs[one])
         rows = min(self.chunk_rows, self.shape[0] - number * self.chunk_rows)
-        return Stored(self.physical, (rows, *self.shape[1:]), rows, self.codec, mine)
+        return Stored(self.physical, (rows, *self.shape[1:]), rows, self.codec, self._table(number, 1))
+
+    def chunks(self, first: int, count: int) -> "Stored":
+        """Some inner chunks, one behind the other, as an object of its own, which lies where they are."""
+        rows = min(count * self.chunk_rows, self.shape[0] - first * self.chunk_rows)
+        table = self._table(first, count)
+        return Stored(self.physical, (rows, *self.shape[1:]), self.chunk_rows, self.codec, table)
+
+    def _table(self, first: int, count: int) -> ChunkTable:
+        table, mine = self.table, slice(first, first + count)
+        return ChunkTable(table.offsets[mine], table.sizes[mine], table.crcs[mine])
 
     @property
     def is_blank(self) -> bool:

@@ -130,7 +130,7 @@ class Files:
         self.width = self._coded[np.arange(len(rows)), 1 - across]
         self._pix_fmts = RepeatedTexts(rows["pix_fmt"])
         self.keyframes = np.maximum(_numbers(rows, "keyframes"), 1)
-        self._bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
+        self.file_bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
         self._etags = RepeatedTexts(rows["etag"])
         statuses = RepeatedTexts(rows["status"])
         self.unread = statuses.are(VideoStatus.LISTED)
@@ -140,7 +140,7 @@ class Files:
         """Whether nothing is known to be wrong with its content, be it there or not."""
         unread = np.flatnonzero(self.unread)
         # Which may have been replaced since they were recorded.
-        self._bytes[unread], self._mtime_ns[unread] = listed.sizes[unread], listed.mtimes_ns[unread]
+        self.file_bytes[unread], self._mtime_ns[unread] = listed.sizes[unread], listed.mtimes_ns[unread]
         for row in unread[self._etags.unlike(listed.etags, unread)].tolist():
             self._etags[row] = listed.etags[row]
         self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers, keep)
@@ -201,7 +201,7 @@ class Files:
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
-        stamp = Stamp(int(self._bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
+        stamp = Stamp(int(self.file_bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
         return Found(self.uris[row], self.paths[row], stamp)
 
     def error(self, row: int) -> str:
@@ -298,7 +298,7 @@ class Files:
             coded_size=(height, width),
             pix_fmt=self._pix_fmts[row] or "",
             keyframes=int(self.keyframes[row]),
-            file_bytes=int(self._bytes[row]),
+            file_bytes=int(self.file_bytes[row]),
         )
 
     def times_s(self, row: int, frames: np.ndarray) -> np.ndarray | None:
@@ -421,7 +421,7 @@ class Files:
             if key != self.keys[row] and facts is not None:  # replaced since it was listed, and nobody has seen it
                 with self._lock:
                     self.keys[row] = key
-                    self._bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
+                    self.file_bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
                     self._etags[row] = facts.stamp.etag
             self.learn(row, found, at)
 

@@ -3,7 +3,7 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable
@@ -113,10 +113,6 @@ class Job:
     """What its clips were planned from, where there is no index."""
     near: Near | None = None
     """Where the file need not be fetched."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """Of a job for several images: content key of what it makes → that of the image, or the block, that it is of."""
-    sources: Mapping[str, VideoSource] = field(default_factory=dict)
-    """Content key of each of these images that is not in the block → the image."""
 
     @property
     def file(self) -> str:
@@ -129,8 +125,13 @@ class Job:
         return tuple(clip for clip in self.clips if clip.kind != ObjectKind.SOURCE)
 
     @property
+    def is_of_images(self) -> bool:
+        """Whether it is for several images, which are those of the blocks and packs that it makes."""
+        return any(clip.parts for clip in self.clips)
+
+    @property
     def block(self) -> Recipe | None:
-        """The block that it makes: then its videos are the images of that."""
+        """The block that it makes."""
         return next((clip for clip in self.clips if clip.kind == ObjectKind.BLOCK), None)
 
     @property
