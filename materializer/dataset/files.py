@@ -112,8 +112,8 @@ class Files:
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
-        self.names = Texts(rows["name"])
-        self.uris = Texts(rows["uri"])
+        self.names = Texts(rows["name"]).copied()
+        self.uris = Texts(rows["uri"]).copied()
         self.paths = listed.paths
         self.roots = listed.roots
         """Which of the dataset's places each is of, in short; empty if there is one, or it is gone."""
@@ -155,7 +155,7 @@ class Files:
         """See `Videos`."""
         self._measures = {name: np.array(rows[name].fill_null(np.nan).to_numpy(), np.float64) for name in _MEASURES}
         self._codecs = RepeatedTexts(rows["codec"])
-        self.labels: pa.ChunkedArray = rows["label"]
+        self.labels = RepeatedTexts(rows["label"])
         """On record of each, as text."""
         self._remembered = lru_cache(maxsize=INDEXES)(self._index)
 

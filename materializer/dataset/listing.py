@@ -146,6 +146,7 @@ def list_files(
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
     with _uncollected():
         files = listing.files(workers)
+    del known, found, replaced, listing  # what they hold is given back, too
     give_back_memory()
     return files
 

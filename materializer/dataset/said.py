@@ -89,7 +89,7 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     named[at] = True
     has_rows = np.zeros(len(files), bool)
     has_rows[table.video] = True
-    labels = pa.chunked_array([*files.labels.chunks, *recorded["label"].take(pa.array(here)).chunks], pa.string())
+    labels = pa.chunked_array([files.labels.array, *recorded["label"].take(pa.array(here)).chunks], pa.string())
     entry = np.full(count, -1, np.int64)
     entry[at] = np.arange(len(at))
     rows = np.full(count, -1, np.int64)
