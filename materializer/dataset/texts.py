@@ -133,9 +133,8 @@ class Keys(Sequence[str]):
     def __init__(self, packed: NDArray[np.uint8]) -> None:
         """Hold keys; (n, 16) bytes."""
         self.packed = packed
-        self._order: NDArray[np.int64] | None = None
-        """Rows by the first half of the key, once somebody asked for one."""
-        self._sorted: NDArray[np.uint64] = np.empty(0, np.uint64)
+        self._sorted: tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint64]] | None = None
+        """Rows by key, and the first and the second halves of their keys, once somebody asked for one."""
         self._set: dict[str, int] = {}
         """Keys that were set since → row; the ones from before are still found."""
 
@@ -195,15 +194,15 @@ class Keys(Sequence[str]):
             return -1
         if len(wanted) != KEY_BYTES:
             return -1
-        if self._order is None:
-            halves = np.ascontiguousarray(self.packed[:, :8]).view(np.uint64).reshape(-1)
-            order = np.argsort(halves, kind="stable")
-            self._sorted, self._order = halves[order], order
-        half = wanted[:8].view(np.uint64)[0]
-        first, last = (int(np.searchsorted(self._sorted, half, side)) for side in ("left", "right"))
-        alike = self._order[first:last]
-        same = alike[(self.packed[alike] == wanted).all(axis=1)]
-        return int(same[-1]) if len(same) else -1
+        if self._sorted is None:
+            first_half, second_half = np.ascontiguousarray(self.packed).view(np.uint64).T
+            order = np.lexsort((second_half, first_half))
+            self._sorted = order, first_half[order], second_half[order]
+        (rows, *columns), last = self._sorted, len(self.packed)
+        first = 0
+        for half, column in zip(wanted.view(np.uint64), columns, strict=True):
+            first, last = (first + int(np.searchsorted(column[first:last], half, side)) for side in ("left", "right"))
+        return int(rows[last - 1]) if first < last else -1
 
 
 class Places(Mapping[K, int], Generic[K]):
