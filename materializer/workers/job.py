@@ -17,7 +17,7 @@ from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
-from viewcache.store.format import ChunkTable
+from viewcache.store.format import ChunkTable, shard_name
 from viewcache.store.passing import Place
 
 __all__ = ["FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
@@ -37,6 +37,10 @@ class Target(Protocol):
         """Read chunks of an object that lies there; see `viewcache.store.read_into`."""
         ...
 
+    def path_of(self, stored: Stored) -> str:
+        """The local file that an object's bytes lie in."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FolderTarget:
@@ -53,6 +57,10 @@ class FolderTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read from the folder; raises as `viewcache.store.read_into` does."""
         read_into(self.root, stored, out, chunks)
+
+    def path_of(self, stored: Stored) -> str:
+        """The object's shard."""
+        return f"{self.root}/{stored.physical}/{shard_name(len(stored.shape))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,10 @@ class PassingTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is stored; raises as `viewcache.store.read_into` does."""
         self.folder.read_into(stored, out, chunks)
+
+    def path_of(self, stored: Stored) -> str:
+        """Of what is stored."""
+        return self.folder.path_of(stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,119 @@
+"""Reading cold: what was dropped comes from the device, and files that lie in memory are known for it."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.images.pages import need_device, resident
+from tests.scheduling.harness import until
+from viewcache.errors import Broken
+from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
+from viewcache.materializer.profiling.mounts import mount_of
+from viewcache.materializer.workers.ahead import announce
+
+SIZE = 300_000
+
+TABLE = """\
+21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+30 21 0:25 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw
+44 21 8:1 / /mnt/two\\040words ro,noatime - xfs /dev/sda1 ro
+45 44 8:2 / /mnt/two\\040words rw - ext4 /dev/sda2 rw
+46 21 0:50 / /mnt/far rw master:2 propagate_from:1 - nfs4 host:/x rw
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Eight files on a disk, just written."""
+    need_device(tmp_path)
+    paths = [tmp_path / f"{number}.bin" for number in range(8)]
+    for path in paths:
+        path.write_bytes(os.urandom(SIZE))
+    return paths
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose files lie in memory."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "viewcache-test", tmp_path], check=True)
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def test_dropped_files_are_cold(files: list[Path]) -> None:
+    """Of files that were written a moment ago no page stays in memory, and their bytes stay what they were."""
+    before = [path.read_bytes() for path in files]
+    assert all(resident(path) == 1 for path in files)
+    drop(list(map(str, files)))
+    assert [resident(path) for path in files] == [0] * len(files)
+    assert not is_warm(str(files[0]))
+    assert [path.read_bytes() for path in files] == before
+    assert is_warm(str(files[0]))
+
+
+def test_warmed_files_are_in_memory(files: list[Path]) -> None:
+    """All of each file is."""
+    drop(list(map(str, files)))
+    warm(list(map(str, files)))
+    assert [resident(path) for path in files] == [1] * len(files)
+
+
+def test_what_is_read_cold_is_counted(files: list[Path]) -> None:
+    """Each file once a round, all of it, and of the device."""
+    found = read_cold([list(map(str, files[:4])), list(map(str, files[4:]))], readers=2, seconds=0.0001)
+    assert found.files % len(files) == 0
+    assert found.files >= len(files)
+    assert found.bytes == found.files * SIZE
+    assert found.is_of_device
+    assert found.bytes_per_s == found.bytes / found.seconds
+
+
+def test_files_in_memory_have_no_device(memory: Path) -> None:
+    """A file system in memory has its bytes whatever is dropped, and it is said that no device was read."""
+    path = memory / "a.bin"
+    path.write_bytes(bytes(SIZE))
+    found = read_cold([[str(path)]], readers=1, seconds=0.0001)
+    assert found.warm == 1
+    assert not found.is_of_device
+    assert mount_of(str(memory)).is_memory
+
+
+def test_announced_files_come_by_themselves(files: list[Path]) -> None:
+    """The device reads all files that were announced, though nobody reads them."""
+    drop(list(map(str, files)))
+    announce([str(files[0]), str(files[0].with_name("gone")), *map(str, files[1:])])
+    until(lambda: all(resident(path) == 1 for path in files), "the files to be read ahead")
+
+
+def test_what_is_in_memory_is_not_announced(files: list[Path]) -> None:
+    """If memory has the first file, none of the others is asked for: they lie alike."""
+    drop(list(map(str, files[1:])))
+    assert resident(files[0]) == 1
+    announce(list(map(str, files)))
+    assert [resident(path) for path in files[1:]] == [0] * (len(files) - 1)
+
+
+def test_a_mount_is_found_by_its_longest_point(tmp_path: Path) -> None:
+    """Names with blanks, mounts on one folder of which the last is seen, and folders that only begin alike."""
+    table = tmp_path / "mountinfo"
+    table.write_text(TABLE)
+    found = {path: mount_of(path, str(table)) for path in ("/x", "/dev/shm/x", "/mnt/two words/x", "/mnt/farther")}
+    assert [(each.kind, each.device, each.options) for each in found.values()] == [
+        ("ext4", "254:0", "rw,relatime"),
+        ("tmpfs", "0:25", "rw,nosuid"),
+        ("ext4", "8:2", "rw"),
+        ("ext4", "254:0", "rw,relatime"),
+    ]
+    assert [each.is_memory for each in found.values()] == [False, True, False, False]
+    assert found["/x"].words == "ext4 254:0 (rw,relatime)"
+
+
+def test_a_system_without_mounts_is_told(tmp_path: Path) -> None:
+    """The error names the file that is not there."""
+    with pytest.raises(Broken, match="gone"):
+        mount_of("/", str(tmp_path / "gone"))
