@@ -11,14 +11,13 @@ import numpy as np
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.errors import BadInput
-from viewcache.materializer.choices import Media
 from viewcache.materializer.media.source import is_local, shown
 from viewcache.materializer.planning.recipe import Part, Recipe
 from viewcache.materializer.retention.intermediates import intermediate_recipe
 from viewcache.materializer.retention.ways import kinds_of
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["Sample", "check_task", "sample_of"]
+__all__ = ["Sample", "sample_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +35,6 @@ class Sample:
     """In an epoch of the task."""
 
 
-def check_task(task: Task) -> None:
-    """Refuse a task of which no mix can be measured.
-
-    Raises:
-        BadInput: it is of videos.
-    """
-    if task.spec.dataset.media != Media.IMAGE:
-        raise BadInput(
-            f"task {task.spec.name!r} is of videos, of which whole clips are kept: mixes are measured of tasks of "
-            "images (image_dataset_path); `viewcache plan` says what is kept of videos"
-        )
-
-
 def sample_of(task: Task, most: int) -> Sample:
     """The first images of a task's first epoch.
 
@@ -57,9 +43,8 @@ def sample_of(task: Task, most: int) -> Sample:
         most: images.
 
     Raises:
-        BadInput: it is of videos, of files that lie far away, or no picture smaller than the image can be kept.
+        BadInput: its files lie far away, or no picture smaller than the image can be kept.
     """
-    check_task(task)
     active = task.generation(0)
     plan, name = active.plan, task.spec.name
     assert plan.blocks is not None  # it is of images

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.images.pages import need_device, resident
+from tests.images.small import config, picture, save
 from tests.scheduling.harness import until
+from viewcache.api.config.load import load
+from viewcache.api.profile.profile import prepared
 from viewcache.errors import Broken
+from viewcache.materializer.planning.recipe import block_recipe
 from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
 from viewcache.materializer.profiling.mounts import mount_of
 from viewcache.materializer.workers.ahead import announce
+from viewcache.materializer.workers.blocks import make_job
+from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
+from viewcache.store import LocalTier
 
 SIZE = 300_000
 
@@ -96,6 +103,34 @@ def test_what_is_in_memory_is_not_announced(files: list[Path]) -> None:
     assert resident(files[0]) == 1
     announce(list(map(str, files)))
     assert [resident(path) for path in files[1:]] == [0] * (len(files) - 1)
+
+
+def test_a_worker_asks_for_a_whole_block(tmp_path: Path) -> None:
+    """Before the second image of a block is decoded, the device has been asked for all of them."""
+    need_device(tmp_path)
+    paths = [save(tmp_path / "images" / f"{k}.jpg", picture(64, 48, k)) for k in range(6)]
+    wanted = prepared(load(config(tmp_path / "store", tmp_path / "images", sampling={"images_per_batch": 6})))
+    parts, key = wanted.sample.parts, "0" * 32
+    bound = sum(part.recipe.bound for part in parts)
+    LocalTier(tmp_path / "made", bound)
+    target = FolderTarget(str(tmp_path / "made"), durable=False)
+    block = block_recipe(key, parts, 0, bound)
+    job = Job(1, parts[0].source.uri, parts[0].source.name, key, b"", (block,), target, images={key: key})
+    drop(list(map(str, paths)))
+    asked: list[bool] = []
+
+    def pause() -> bool:
+        """Called behind each image."""
+        if not asked:
+            until(lambda: all(resident(path) == 1 for path in paths), "the files of the block to be read ahead")
+        asked.append(True)
+        return False
+
+    made, report = make_job(job, pause)
+    assert len(asked) == len(paths)
+    assert isinstance(made, Made)
+    assert isinstance(report, Report)
+    assert not report.error
 
 
 def test_a_mount_is_found_by_its_longest_point(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from PIL import Image
 
 import viewcache
 from tests import forked
+from tests.catalog.conftest import empty_database, server
 from tests.clips import encode
 from tests.house.tree import ROOT
 from tests.images.pages import limited, need_device
@@ -25,6 +26,8 @@ from tests.tiny import single
 from viewcache.api.cli.main import main
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.devices import host_of, known_devices, record_devices
+
+__all__ = ["empty_database", "server"]
 
 COUNT = 40
 DISK = 50 << 20
@@ -126,6 +129,27 @@ def test_a_profile_records_rates_and_nothing_else(
         assert known.at_s > 0
         assert not known.other_host
     assert scratch_of(store) == list((store / "objects").glob("*/*")) == []
+
+
+def test_a_catalog_in_postgresql(
+    tmp_path: Path,
+    images: Path,
+    empty_database: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Rates are recorded there too, the store goes on being its own, and the doctor tells of them."""
+    need_device(tmp_path)
+    where = empty_database.replace(":@", "@")  # a configuration has no password, not even an empty one
+    given = config(tmp_path / "store", images, cache={"catalog": where}, on_bad_image="skip")
+    path = written(tmp_path, given)
+    for _ in range(2):
+        assert measured(path, "--seconds", "1", capsys=capsys)["recorded"]
+    with Catalog.open(where, create=False) as catalog:
+        assert {row.tier for row in catalog.load_io_samples() if row.op == "read"} == {"source", "local"}
+    main(["doctor", str(path)])
+    assert "ok    devices:" in capsys.readouterr().out
+    with viewcache.open(given) as cache:
+        assert len(list(cache.loader("train", framework="numpy"))) > 0
 
 
 def test_training_is_as_without_a_profile(tmp_path: Path, images: Path, capsys: pytest.CaptureFixture[str]) -> None:
