@@ -84,6 +84,7 @@ def videos_of(count: int, *, first: int = 0, frames: int = 300, height: int = 36
         height=np.full(count, height, np.int64),
         width=np.full(count, width, np.int64),
         keyframes=np.full(count, 2, np.int64),
+        file_bytes=np.full(count, frames * height * width // 20),
         native_bytes=np.full(count, height * width * 3 // 2, np.int64),
         pace=np.tile(np.array([[1000, 1]]), (count, 1)),
         last=np.full(count, (frames - 1) * 1000, np.int64),

@@ -163,6 +163,16 @@ Table(
     _may("frame_count", Integer),
     Column("frame_list", ARRAY(Integer), nullable=True),
 )
+Table(
+    "pack_part",
+    metadata,
+    _need("object_id"),
+    _need("place", Integer),
+    _need("key", Text),
+    _need("video_key", Text),
+    _need("first_byte"),
+    _key("object_id", "place"),
+)
 Table("edge", metadata, _need("parent_id"), _need("child_id"), _need("op", Text), _need("cost_s", Double))
 Table(
     "object_use",

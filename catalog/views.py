@@ -39,6 +39,7 @@ ORDER = (
     "refcounts",
     "object_demand",
     "objects",
+    "packs",
     "frames",
     "frame_runs",
     "views",

@@ -127,7 +127,7 @@ class Wanted:
     @property
     def scratch_bytes(self) -> int:
         """Most bytes that kept pictures take for a moment."""
-        return LAYOUT_BYTES + sum(recipe.bound for recipe in self.sample.kept.values())
+        return LAYOUT_BYTES + sum(pack.bound for pack in self.sample.packs)
 
     def as_dict(self) -> dict[str, object]:
         """What would be measured, as plain values."""
@@ -203,14 +203,14 @@ def profile(wanted: Wanted, seconds: float, bar: Bar) -> Profile:
             cores = len(os.sched_getaffinity(0))
             found = measure(pipeline, seconds, cores, lambda what: bar.at(next(steps), len(sample.parts) + STEPS, what))
         rows = [*_row(SOURCE, found.source), *_row(LOCAL, found.kept)]
-        record_devices(catalog, rows, host_of(tier.root), time.time())
+        record_devices(catalog, rows, host_of(tier.root), time.time(), is_one=found.rates.one_device)
     return _profile(wanted, seconds, found, recorded=bool(rows))
 
 
 def _row(tier: str, read: ColdRead) -> Sequence[IoSampleRow]:
     """What is recorded of a device; nothing where it was not the device that was read."""
-    bucket = (read.bytes // read.files).bit_length() - 1
-    return [IoSampleRow(READ, bucket, "", tier, read.files, read.seconds, read.bytes)] if read.is_of_device else []
+    bucket = (read.bytes // read.pictures).bit_length() - 1
+    return [IoSampleRow(READ, bucket, "", tier, read.pictures, read.seconds, read.bytes)] if read.is_of_device else []
 
 
 def _profile(wanted: Wanted, seconds: float, found: Measured, *, recorded: bool) -> Profile:

@@ -127,7 +127,7 @@ class Files:
         self.width = self._coded[np.arange(len(rows)), 1 - across]
         self._pix_fmts = rows["pix_fmt"].to_pylist()
         self.keyframes = np.maximum(_numbers(rows, "keyframes"), 1)
-        self._bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
+        self.file_bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
         self._etags = rows["etag"].to_pylist()
         statuses = rows["status"].to_pylist()
         self.unread: NDArray[np.bool_] = np.array([each == VideoStatus.LISTED for each in statuses], bool)
@@ -140,7 +140,7 @@ class Files:
         unread = np.flatnonzero(self.unread)
         for row in unread.tolist():  # which may have been replaced since it was recorded
             stamp = listed[row].stamp
-            self._bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
+            self.file_bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
         self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers, keep)
         """Reads those that are left."""
         self._errors = {row: error for row, error in enumerate(rows["error"].to_pylist()) if not left[row]}
@@ -186,7 +186,7 @@ class Files:
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
-        stamp = Stamp(int(self._bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
+        stamp = Stamp(int(self.file_bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
         return Found(self.uris[row], self.paths[row], stamp)
 
     def error(self, row: int) -> str:
@@ -278,7 +278,7 @@ class Files:
             coded_size=(height, width),
             pix_fmt=self._pix_fmts[row] or "",
             keyframes=int(self.keyframes[row]),
-            file_bytes=int(self._bytes[row]),
+            file_bytes=int(self.file_bytes[row]),
         )
 
     def times_s(self, row: int, frames: np.ndarray) -> np.ndarray | None:
@@ -401,7 +401,7 @@ class Files:
                 with self._lock:
                     self.keys[row] = key
                     self.row_of_key[key] = row
-                    self._bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
+                    self.file_bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
                     self._etags[row] = facts.stamp.etag
             self.learn(row, found, at)
 

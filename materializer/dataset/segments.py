@@ -16,7 +16,7 @@ from viewcache.materializer.randomness import Words, hash_address
 
 __all__ = ["Items", "KnownItems", "shown_segment"]
 
-_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes", "pace", "last")
+_MAY_CHANGE = ("frames", "height", "width", "keyframes", "native_bytes", "file_bytes", "pace", "last")
 """What is known of a video by its header and may turn out otherwise."""
 
 
@@ -265,6 +265,7 @@ class KnownItems:
             width=files.width[rows],
             keyframes=files.keyframes[rows],
             native_bytes=files.native_bytes[rows],
+            file_bytes=files.file_bytes[rows],
             pace=files.pace[rows],
             last=files.last[rows],
         )

@@ -32,6 +32,8 @@ class Videos:
     """At least 1."""
     native_bytes: NDArray[np.int64]
     """Of a frame in the decoder's own planes; -1 if these are not kept."""
+    file_bytes: NDArray[np.int64]
+    """Of the file."""
     pace: NDArray[np.int64]
     """(n, 2) ticks from a frame to the next, as fractions; zeros where frames are not evenly spaced. See `clock`."""
     last: NDArray[np.int64]

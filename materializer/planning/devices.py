@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.store.tier import LOCAL, REMOTE
 
-__all__ = ["READ", "SOURCE", "TIERS", "Devices", "devices_of", "host_of", "known_devices", "record_devices"]
+__all__ = ["FREE", "READ", "SOURCE", "TIERS", "Devices", "devices_of", "host_of", "known_devices", "record_devices"]
 
 READ = "read"
 """The ``op`` of such rows: ``n`` objects of ``bytes`` in ``seconds`` of the wall, read together by as many readers as a
@@ -41,6 +44,8 @@ class Devices:
     bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     at_s: float = 0.0
     """When that was measured, in seconds since 1970; 0 = never."""
+    is_one: bool = False
+    """Whether the files and the local tier lie on one disk, which they share."""
     other_host: bool = False
     """Whether it was measured, but on another machine: then nothing is known of this one."""
 
@@ -48,6 +53,24 @@ class Devices:
         """Seconds of its device that a byte of a tier takes; 0 where that was not measured."""
         rate = self.bytes_per_s.get(tier, 0.0)
         return 1 / rate if rate > 0 else 0.0
+
+    def seconds(self, read: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """Seconds of each device that reading some bytes of tiers takes; of those that are free nothing."""
+        found = {tier: size * self.s_per_byte(tier) for tier, size in read.items() if self.s_per_byte(tier)}
+        if self.is_one and SOURCE in found and LOCAL in found:
+            found[LOCAL] = found[LOCAL] + found.pop(SOURCE)
+        return found
+
+    def moved(self, before: "Devices", times: float) -> bool:
+        """Whether something is known of other tiers than before, or one gives so many times as much, or as little."""
+        if (self.bytes_per_s.keys(), self.is_one) != (before.bytes_per_s.keys(), before.is_one):
+            return True
+        rates = ((rate, before.bytes_per_s[tier]) for tier, rate in self.bytes_per_s.items())
+        return any(not 1 / times <= now / then <= times for now, then in rates)
+
+
+FREE = Devices()
+"""Nothing is known."""
 
 
 def devices_of(samples: Iterable[IoSampleRow]) -> dict[str, float]:
@@ -61,7 +84,9 @@ def devices_of(samples: Iterable[IoSampleRow]) -> dict[str, float]:
     return {tier: size[tier] / s for tier, s in seconds.items() if s > 0 and size[tier] >= LEAST_BYTES}
 
 
-def record_devices(catalog: Catalog, rows: Iterable[IoSampleRow], host: str, at_s: float) -> None:
+def record_devices(
+    catalog: Catalog, rows: Iterable[IoSampleRow], host: str, at_s: float, *, is_one: bool = False
+) -> None:
     """Record what was measured of some tiers, instead of all that was known of devices.
 
     Args:
@@ -69,8 +94,9 @@ def record_devices(catalog: Catalog, rows: Iterable[IoSampleRow], host: str, at_
         rows: of the op `READ`, of tiers in `TIERS`.
         host: the machine, see `host_of`.
         at_s: when, in seconds since 1970.
+        is_one: whether the files and the local tier lie on one disk, so that reads of both take turns.
     """
-    catalog.record_reads(list(rows), _SETTING, json.dumps({"host": host, "at_s": at_s}))
+    catalog.record_reads(list(rows), _SETTING, json.dumps({"host": host, "at_s": at_s, "is_one": is_one}))
 
 
 def known_devices(catalog: Catalog, host: str) -> Devices:
@@ -81,7 +107,7 @@ def known_devices(catalog: Catalog, host: str) -> Devices:
     profile = json.loads(text)
     if profile["host"] != host:
         return Devices(at_s=profile["at_s"], other_host=True)
-    return Devices(devices_of(catalog.load_io_samples()), profile["at_s"])
+    return Devices(devices_of(catalog.load_io_samples()), profile["at_s"], profile["is_one"])
 
 
 def host_of(folder: str | Path, *, mounts: str | None = None) -> str:

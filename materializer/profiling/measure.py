@@ -56,14 +56,14 @@ def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str]
     """
     window_s = seconds / _ALL_WINDOWS
     tell("images from their device")
-    source = read_cold(pipeline.files(kept=False), pipeline.workers, _READ_WINDOWS * window_s)
+    source = read_cold(pipeline.extents(kept=False), pipeline.workers, _READ_WINDOWS * window_s)
     tell("kept pictures from their device")
-    kept = read_cold(pipeline.files(kept=True), pipeline.workers, _READ_WINDOWS * window_s)
+    kept = read_cold(pipeline.extents(kept=True), pipeline.workers, _READ_WINDOWS * window_s)
     tell("cores, of images")
     of_source = _form(pipeline, TENTHS[0], window_s, source)
     tell("cores, of kept pictures")
     of_kept = _form(pipeline, TENTHS[-1], window_s, kept)
-    devices = {os.stat(pipeline.files(kept=each)[0][0]).st_dev for each in (False, True)}
+    devices = {os.stat(pipeline.extents(kept=each)[0][0].path).st_dev for each in (False, True)}
     rates = Rates(of_source, of_kept, len(devices) == 1, pipeline.workers, cores)
     cold = source.is_of_device or kept.is_of_device
     mixes: dict[int, Throughput] = {}

@@ -18,12 +18,13 @@ import numpy as np
 
 from viewcache.errors import BadInput, BadVideo, Full, WorkerDied
 from viewcache.materializer.media.source import local_path
-from viewcache.materializer.planning.recipe import Intermediate, Part, Recipe, block_recipe
+from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, block_recipe
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.profiling.cold import drop, warm
+from viewcache.materializer.profiling.cold import drop, files_of, warm
 from viewcache.materializer.profiling.mixes import TENTHS
-from viewcache.materializer.profiling.sample import Sample
+from viewcache.materializer.profiling.sample import Sample, pack_of
 from viewcache.materializer.spec import CacheSpec
+from viewcache.materializer.workers.ahead import Extent
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, PassingTarget, Target
 from viewcache.materializer.workers.pool import Event, EventKind
 from viewcache.materializer.workers.start import start_pool
@@ -34,9 +35,6 @@ __all__ = ["WINDOWS", "Pipeline", "Throughput"]
 
 WINDOWS = 4
 """Of each measurement; the first is left out."""
-
-_KEPT_AT_ONCE = 32
-"""Images of which one job makes what is kept."""
 
 _CHANGED = "files were changed while mixes were measured: do so again"
 
@@ -68,7 +66,7 @@ class _Block:
 
     parts: tuple[Part, ...]
     kept: tuple[Intermediate, ...] = ()
-    files: tuple[str, ...] = ()
+    extents: tuple[Extent, ...] = ()
     """What is read for it."""
     source_bytes: int = 0
     kept_bytes: int = 0
@@ -136,12 +134,12 @@ class Pipeline:
         place_bytes = clip_bound(int(np.prod(shape)) * sample.together, sample.together)
         self._buffer = aligned_empty((sample.together * shape[0], *shape[1:]))
         self._number = 0
-        self._kept: dict[str, Made] = {}
+        self._kept: dict[str, Intermediate] = {}
         """By the image's content key."""
         self._parts: tuple[tuple[Part, ...], ...] = ()
         """Of each block."""
-        self._sizes: dict[str, int] = {}
-        """Bytes of the files that blocks are made of, by path."""
+        self._files: dict[str, Extent] = {}
+        """Of the images, by their content keys."""
         self._memory = PassingMemory(2 * self._workers * place_bytes)
         try:
             self._pool = start_pool(cache)
@@ -176,43 +174,59 @@ class Pipeline:
             Full: the disk has no room.
             BadInput: too few images can be decoded.
         """
-        sources = {part.source.key: part.source for part in self._sample.parts}
-        image_of = {self._sample.kept[key].key: key for key in sources}
-        waiting = deque(sources.values())
+        waiting = deque(self._sample.packs)
+        packs: dict[int, Recipe] = {}
         while waiting or self._pool.busy:
             while waiting and self._pool.has_room():
-                some = [waiting.popleft() for _ in range(min(_KEPT_AT_ONCE, len(waiting)))]
-                recipes = tuple(self._sample.kept[source.key] for source in some)
-                job = self._job(recipes, some[0].uri, some[0].name, self._target)
-                images = {recipe.key: image_of[recipe.key] for recipe in recipes}
-                self._pool.submit(replace(job, images=images, sources={source.key: source for source in some}))
+                pack = waiting.popleft()
+                first = pack.parts[0].source
+                job = self._job((pack,), first.uri, first.name, self._target)
+                packs[job.number] = pack
+                self._pool.submit(job)
             for event in self._heard():
                 if event.made is not None:
-                    self._kept[image_of[event.made.key]] = event.made
+                    self._add(packs.pop(event.job.number), event.made)
                     yield len(self._kept)
-        there = [part for part in self._sample.parts if part.source.key in self._kept]
-        # Each worker has a block, and another one waits while the files of the last one are dropped.
+                elif event.job.number in packs:  # an image is bad, and so it has none
+                    parts = packs.pop(event.job.number).parts
+                    halves = (parts[: len(parts) // 2], parts[len(parts) // 2 :])
+                    waiting.extend(pack_of(half) for half in halves if len(parts) > 1)
+        self._part_blocks([part for part in self._sample.parts if part.source.key in self._kept])
+
+    def _add(self, pack: Recipe, made: Made) -> None:
+        """A pack is there."""
+        for part, first in zip(pack.parts, pack.layout.firsts, strict=True):
+            image, recipe = part.source.key, part.recipe
+            self._kept[image] = IntermediateObject(0, image, recipe, pack.key, first).stored_as(made.stored)
+
+    def _part_blocks(self, there: list[Part]) -> None:
+        """Part images into blocks, otherwise than into packs: the next epoch has another order."""
+        # Each worker has a block, and another one waits while the bytes of the last one are dropped.
         length = min(self._sample.together, len(there) // (2 * self._workers))
         if not length:
             raise BadInput(
-                f"task {self._sample.task!r}: {len(there)} of {len(sources)} images can be decoded; mixes are measured "
-                f"of {2 * self._workers} at least with {self._workers} workers"
+                f"task {self._sample.task!r}: {len(there)} of {len(self._sample.parts)} images can be decoded; mixes "
+                f"are measured of {2 * self._workers} at least with {self._workers} workers"
             )
-        self._parts = tuple(tuple(there[at : at + length]) for at in range(0, len(there) - length + 1, length))
-        paths = (path for each in (False, True) for of in self.files(kept=each) for path in of)
-        self._sizes = {path: os.stat(path).st_size for path in paths}
+        order = np.random.default_rng(0).permutation(len(there)).tolist()
+        blocks = (order[at : at + length] for at in range(0, len(there) - length + 1, length))
+        self._parts = tuple(tuple(there[each] for each in block) for block in blocks)
+        for part in there:
+            path = local_path(part.source.uri)
+            self._files[part.source.key] = Extent(path, 0, os.stat(path).st_size)
 
-    def files(self, *, kept: bool) -> list[list[str]]:
-        """Paths of what blocks are made of, a list for each block: kept pictures, or the image files."""
-        return [[self._kept_path(part) if kept else local_path(part.source.uri) for part in of] for of in self._parts]
+    def extents(self, *, kept: bool) -> list[list[Extent]]:
+        """What blocks are made of, a list for each block: kept pictures, or the files of images."""
+        return [[self._extent(part, kept=kept) for part in parts] for parts in self._parts]
 
     def image_bytes(self, *, kept: bool) -> float:
         """Bytes of one of them, on average."""
-        paths = [path for of in self.files(kept=kept) for path in of]
-        return sum(map(self._sizes.__getitem__, paths)) / len(paths)
+        lengths = [extent.length for of in self.extents(kept=kept) for extent in of]
+        return sum(lengths) / len(lengths)
 
-    def _kept_path(self, part: Part) -> str:
-        return self._target.path_of(self._kept[part.source.key].stored)
+    def _extent(self, part: Part, *, kept: bool) -> Extent:
+        image = part.source.key
+        return self._target.extent_of(self._kept[image].stored) if kept else self._files[image]
 
     # Throughput -----------------------------------------------------------------------------------------------------
 
@@ -232,8 +246,11 @@ class Pipeline:
             WorkerDied: a worker ended.
             BadVideo: a block could not be made, since files were changed.
         """
-        for paths in (*self.files(kept=True), *self.files(kept=False)):
-            (drop if cold else warm)(paths)
+        extents = [extent for kept in (True, False) for of in self.extents(kept=kept) for extent in of]
+        if cold:
+            drop(files_of(extents))
+        else:
+            warm(extents)
         mixed = self._mixed(tenths)
         idle, running, unmade = deque(self._parts), dict[int, tuple[_Block, Passage]](), set[int]()
         done: list[_Block] = []
@@ -249,7 +266,7 @@ class Pipeline:
             while done:  # now that workers are busy
                 block = done.pop()
                 if cold:
-                    drop(block.files)
+                    drop(block.extents)
                 idle.append(block.parts)
             for event in self._heard():
                 block, passage = running[event.job.number]
@@ -277,19 +294,14 @@ class Pipeline:
             count = round(wanted)
             carried = wanted - count
             chosen = set(random.permutation(len(parts))[:count].tolist())
-            kept, files = [part for at, part in enumerate(parts) if at in chosen], []
+            kept = tuple(self._kept[part.source.key] for at, part in enumerate(parts) if at in chosen)
+            extents = tuple(self._extent(part, kept=at in chosen) for at, part in enumerate(parts))
             size = {True: 0, False: 0}
-            for at, part in enumerate(parts):
-                files.append(self._kept_path(part) if at in chosen else local_path(part.source.uri))
-                size[at in chosen] += self._sizes[files[-1]]
-            return _Block(parts, tuple(map(self._intermediate, kept)), tuple(files), size[False], size[True])
+            for at, extent in enumerate(extents):
+                size[at in chosen] += extent.length
+            return _Block(parts, kept, extents, size[False], size[True])
 
         return mixed
-
-    def _intermediate(self, part: Part) -> Intermediate:
-        recipe, image = self._sample.kept[part.source.key], part.source.key
-        stored = self._kept[image].stored
-        return Intermediate(recipe.key, stored, recipe.frames, recipe.program, recipe.row, image)
 
     def _block_job(self, block: _Block) -> tuple[Job, Passage]:
         key = secrets.token_hex(16)
@@ -301,7 +313,7 @@ class Pipeline:
         first = block.parts[0].source
         recipe = block_recipe(key, block.parts, 0, bound)
         job = self._job((recipe,), first.uri, first.name, target)
-        return replace(job, images={key: key}, intermediates=block.kept), passage
+        return replace(job, intermediates=block.kept), passage
 
     def _job(self, clips: tuple[Recipe, ...], uri: str, name: str, target: Target) -> Job:
         self._number += 1

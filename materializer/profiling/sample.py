@@ -4,20 +4,22 @@ The first images of the first epoch are a uniform sample, since their order is a
 configuration gives the same ones. The trade-off: what only rare images have (a huge one, say) may be missed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.errors import BadInput
 from viewcache.materializer.media.source import is_local, shown
-from viewcache.materializer.planning.recipe import Part, Recipe
+from viewcache.materializer.planning.packs import MOST_BYTES, pieces
+from viewcache.materializer.planning.recipe import Part, Recipe, pack_recipe
 from viewcache.materializer.retention.intermediates import intermediate_recipe
 from viewcache.materializer.retention.ways import kinds_of
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["Sample", "sample_of"]
+__all__ = ["Sample", "pack_of", "sample_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,22 @@ class Sample:
     """Pictures that are made as one block."""
     images: int
     """In an epoch of the task."""
+
+    @property
+    def packs(self) -> list[Recipe]:
+        """How kept pictures are made and lie together: those of a block, as the block's job makes them in training."""
+        parts = [Part(part.source, self.kept[part.source.key]) for part in self.parts]
+        blocks = (parts[at : at + self.together] for at in range(0, len(parts), self.together))
+        return [pack_of(block[at.start : at.stop]) for block in blocks for at in pieces(_sizes(block), MOST_BYTES)]
+
+
+def _sizes(parts: Sequence[Part]) -> list[int]:
+    return [math.prod(part.recipe.shape) for part in parts]
+
+
+def pack_of(parts: Sequence[Part]) -> Recipe:
+    """How a pack of some kept pictures is made."""
+    return replace(pack_recipe([part.recipe for part in parts]), parts=tuple(parts))
 
 
 def sample_of(task: Task, most: int) -> Sample:

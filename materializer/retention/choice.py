@@ -5,16 +5,14 @@ video's lower convex hull. Two rivals stand beside it for comparison: keeping cl
 paper's Algorithm 1 with its exits repaired (docs/design/0011). All of it is pure: numbers in, numbers out.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.choices import KeepRule
-
-__all__ = ["RULES", "Options", "WayChoice", "collapse", "leaves_until_full", "prune"]
+__all__ = ["Options", "WayChoice", "collapse", "leaves_until_full", "prune", "taken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,22 @@ class Options:
     """The column that keeps every clip."""
     nothing: int
     """The column that keeps nothing; it can always be had."""
+    device_s: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """Seconds for which each way has a device to itself, (V, options) by its name; a device that is missing is free."""
+    cores: int = 1
+    """Those that share the work."""
+
+    def only(self, columns: Sequence[int]) -> "Options":
+        """Some of the ways, ``leaf`` and ``nothing`` among them."""
+        return Options(
+            self.bytes[:, columns],
+            self.cost_s[:, columns],
+            self.work_s[:, columns],
+            columns.index(self.leaf),
+            columns.index(self.nothing),
+            {name: each[:, columns] for name, each in self.device_s.items()},
+            self.cores,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,8 @@ class WayChoice:
     """By how much the budget is missed; 0 = it holds."""
 
 
-def _choice(options: Options, option: NDArray[np.int64], budget: int) -> WayChoice:
+def taken(options: Options, option: NDArray[np.int64], budget: int) -> WayChoice:
+    """A choice, and what it takes."""
     video = np.arange(len(option))
     size = int(options.bytes[video, option].sum())
     return WayChoice(option, size, float(options.cost_s[video, option].sum()), max(0, size - budget))
@@ -56,7 +71,7 @@ def prune(options: Options, budget: int) -> WayChoice:
 
     Never worse than `leaves_until_full`, and its cost never rises with the budget.
     """
-    greedy = _choice(options, _greedy(options, budget), budget)
+    greedy = taken(options, _greedy(options, budget), budget)
     # Clips that cost more to keep than to make again are left out of the rival too: what remains never gets worse.
     leaves = leaves_until_full(options, budget, only_if_cheaper=True)
     return leaves if leaves.cost_s < greedy.cost_s else greedy
@@ -123,7 +138,7 @@ def leaves_until_full(options: Options, budget: int, *, only_if_cheaper: bool = 
         wanted &= options.cost_s[:, options.leaf] < options.cost_s[:, options.nothing]
     size = np.where(wanted, options.bytes[:, options.leaf], 0)
     kept = wanted & (np.cumsum(size) <= budget)
-    return _choice(options, np.where(kept, options.leaf, options.nothing), budget)
+    return taken(options, np.where(kept, options.leaf, options.nothing), budget)
 
 
 def collapse(options: Options, budget: int) -> WayChoice:
@@ -147,12 +162,4 @@ def collapse(options: Options, budget: int) -> WayChoice:
         moves[stop:] = False
         option[moves] = target[moves]
         total = int(left[stop - 1])
-    return _choice(options, option, budget)
-
-
-RULES: dict[str, Callable[[Options, int], WayChoice]] = {
-    KeepRule.CHEAPEST: prune,
-    KeepRule.LEAVES: leaves_until_full,
-    KeepRule.SAND: collapse,
-}
-"""What ``cache.keep`` in a configuration may say."""
+    return taken(options, option, budget)

@@ -1,5 +1,6 @@
 """Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -71,8 +72,8 @@ def picture_order(frames: NDArray[np.int32], stride: int) -> NDArray[np.int32]:
     return by_class(frames, stride)
 
 
-def intermediate_rows(fresh: dict[int, tuple[str, int, Recipe]]) -> pa.Table:
-    """New intermediates as the catalog records them."""
+def intermediate_rows(fresh: Mapping[int, tuple[str, int | None, Recipe]]) -> pa.Table:
+    """New intermediates as the catalog records them; a pack is of no one video."""
     return object_table(
         [
             ObjectRow(

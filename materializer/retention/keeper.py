@@ -14,15 +14,12 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
-from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
     Chosen,
@@ -37,12 +34,14 @@ from viewcache.materializer.retention.chosen import (
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
-from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
+from viewcache.materializer.retention.intermediates import intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
+from viewcache.materializer.retention.packs import Packs, first_blocks
+from viewcache.materializer.retention.recording import foretell, named, record
 from viewcache.materializer.retention.ways import How, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, work_kind
+from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, PackWork
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -80,7 +79,9 @@ class Keeper:
         self._observer = observer or Observer()
         self._catalog = catalog
         self._size_of = size_of
-        self.lying = Lying(catalog, size_of)
+        self.packs = Packs(catalog, size_of)
+        """Which pictures of images lie together."""
+        self.lying = Lying(catalog, size_of, self.packs)
         """What lasts and lies in the store."""
         self._settings = settings
         self.files = NearFiles(catalog, settings, self._has, self._named)
@@ -140,12 +141,13 @@ class Keeper:
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
                 self.files.forget(group_generation)
+                self.packs.forget(group_generation)
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
-        return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+        return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
 
     def byte_s(self) -> float:
         """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
@@ -262,27 +264,28 @@ class Keeper:
         for key, (way, lying) in self._lying_objects(chosen, objects).items():
             known.setdefault(key, {})[way] = lying
         there = {
-            key: tuple(each for each in merged(*by_way.values()) if self._has(each.recipe.key))
+            key: tuple(each for each in merged(*by_way.values()) if self._has(each.key))
             for key, by_way in known.items()
         }
         usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
-        needs, names = [work.unkept_due_in_s for work in works], {each.recipe.key for each in lasting}
-        intermediates = work_kind(works)(group_generation, flat, sources, needs, free, usable, names, self._failed)
+        needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
+        intermediates: IntermediateWork
+        if of_images(works):
+            made = self.packs.to_make(flat)
+            intermediates = PackWork(group_generation, made, sources, needs, free, usable, names, self._failed)
+        else:
+            intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names, self._failed)
         intermediates.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
         others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}
-        stale = [
-            each
-            for key, many in there.items()
-            for each in many
-            if each.object_id not in ids_in(objects.get(key, ())) and each.object_id not in others
-        ]
-        self._record(chosen, works, objects, stale, group_generation)
+        others |= ids_in(flat)
+        stale = [each for many in there.values() for each in many if each.object_id not in others]
+        record(self._catalog, chosen, works, objects, stale, group_generation)
         if old is None and all(each.rows.all() for each in plans):
-            self._foretell(chosen, works)
+            foretell(self._catalog, chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
@@ -323,21 +326,13 @@ class Keeper:
                 way_of[video] = kept.way
                 found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
         of_video: dict[str, tuple[IntermediateObject, ...]] = {}
-        for each in self._named(found):
+        packed = lasting is not None and lasting.is_of_images
+        for each in self.packs.lying((video, recipe) for video, _, recipe in found) if packed else self._named(found):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
         return {video: (way_of[video], mine) for video, mine in of_video.items()}
 
     def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
-        """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""
-        if not recipes:
-            return []
-        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
-        with self._catalog.naming:
-            ids, known = ids_of(self._catalog, keys)
-            fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-            self._catalog.record_objects(intermediate_rows(fresh))
-        named = zip(ids.tolist(), recipes, strict=True)
-        return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in named]
+        return named(self._catalog, recipes)
 
     def _keep(
         self,
@@ -393,58 +388,18 @@ class Keeper:
                     recipes.append(
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
                     )
-        for named in self._named(recipes):
-            objects[named.video] = (*objects[named.video], named)
+        if of_images(works):
+            pictures = [(video, recipe) for video, _, recipe in recipes]
+            among = chosen.weighed.videos, first_blocks(plans), self._settings.part_bytes
+            found = self.packs.kept(works[0].group_generation, pictures, *among)
+            self.lying.will_last(each.pack for each in found if each.recipe.codec_is_chosen)
+        else:
+            found = self._named(recipes)
+        for mine in found:
+            objects[mine.video] = (*objects[mine.video], mine)
         return objects, sources
 
-    def _record(
-        self,
-        chosen: Chosen,
-        works: Sequence[ActiveGeneration],
-        objects: Mapping[str, tuple[IntermediateObject, ...]],
-        stale: Sequence[IntermediateObject],
-        group_generation: int,
-    ) -> None:
-        """Let the catalog know what is kept, and which clips are made from what; ``stale`` intermediates may leave."""
-        parents, children, ids, kept = [], [], [], []
-        for work in works:
-            assert work.keeping is not None
-            ids.append(work.object_ids)
-            kept.append(np.tile(work.keeping.clips, len(work.object_ids) // len(work.plan)))  # audio as its clip
-            for video, of_video in objects.items():
-                rows = work.rows_of_video(video)
-                rows = rows[~work.keeping.clips[rows]]
-                mine = np.unique(work.object_ids[rows])
-                frames = work.plan.frames(rows) if len(of_video) > 1 else np.zeros((0, 1), np.int32)
-                for each in of_video:
-                    if len(of_video) > 1:  # of a long video each has a part
-                        mine = np.unique(work.object_ids[rows[each.has_some_of(frames)]])
-                    parents.append(np.full(len(mine), each.object_id))
-                    children.append(mine)
-        unique, first = np.unique(np.concatenate(ids), return_index=True)
-        intermediates = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
-        gone = np.array([each.object_id for each in stale], np.int64)
-        flags = np.concatenate(kept)[first], np.ones(len(intermediates), bool), np.zeros(len(gone), bool)
-        keep = pa.table({"object_id": np.concatenate([unique, intermediates, gone]), "keep": np.concatenate(flags)})
-        count = sum(map(len, children))
-        edges = pa.table(
-            {
-                "parent_id": np.concatenate([np.zeros(0, np.int64), *parents]),
-                "child_id": np.concatenate([np.zeros(0, np.int64), *children]),
-                "op": pa.array(["augment"] * count, pa.string()),
-                "cost_s": np.zeros(count),
-            }
-        )
-        self._catalog.record_keeping(keep, edges, gone.tolist())
-        detail = f"generation {group_generation}: {chosen.describe()}"
-        event = EventRow("prune", None, count=len(unique), bytes=chosen.choice.bytes, detail=detail)
-        self._catalog.add_events([event])
 
-    def _foretell(self, chosen: Chosen, works: Sequence[ActiveGeneration]) -> None:
-        """Let the catalog know what an epoch of a generation of which nothing was read will cost."""
-        costs = chosen.epoch_costs()
-        if costs is not None:
-            events = [
-                EventRow("forecast", work.task_id, seconds=costs.now_s, detail=str(work.number)) for work in works
-            ]
-            self._catalog.add_events(events)
+def of_images(works: Sequence[ActiveGeneration]) -> bool:
+    """Whether some generations of one group are of images, as all of them are then."""
+    return all(work.plan.blocks is not None for work in works)

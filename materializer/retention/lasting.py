@@ -65,6 +65,7 @@ class Lasting:
         """Those that last."""
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
+        self.is_of_images = any(each.plan.blocks is not None for each in plans)
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
         self._part_bytes, self._ladder, self._density = part_bytes, ladder, density
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]

@@ -130,7 +130,7 @@ class Passing:
         if not isinstance(work, Makeable):
             return None
         for each in work.intermediates(row):
-            if self._ledger.find(each.recipe.key, LOCAL) is not None:
+            if self._ledger.find(each.key, LOCAL) is not None:
                 return each.recipe.bound // max(1, len(each.recipe.frames)) * work.pictures(row)
         return None
 

@@ -201,12 +201,6 @@ def describe(
     at = next((at for at, clip in enumerate(clips) if clip.kind == ObjectKind.BLOCK), 0)
     work, row = first[at]
     source = work.source(row)
-    images = {clip.key: str(each.video(of)) for clip, (each, of) in zip(clips, first, strict=True)}
-    if clips[at].kind != ObjectKind.BLOCK and len(set(images.values())) == 1:
-        images = {}  # of a video
-    known = {clips[at].key, *(part.source.key for part in clips[at].parts)}
-    asked = [(images[clip.key], each, of) for clip, (each, of) in zip(clips, first, strict=True) if images]
-    sources = {image: each.source(of) for image, each, of in asked if image not in known}
     return Job(
         number=number,
         uri=source.uri,
@@ -218,8 +212,6 @@ def describe(
         target=target,
         intermediates=tuple(intermediates),
         trial=trial,
-        images=images,
-        sources=sources,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)) + _fetching_s(clips),
     )
 

@@ -1,8 +1,9 @@
 """Reading cold: what was dropped comes from the device, and files that lie in memory are known for it."""
 
+import mmap
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from viewcache.errors import Broken
 from viewcache.materializer.planning.recipe import block_recipe
 from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
 from viewcache.materializer.profiling.mounts import mount_of
-from viewcache.materializer.workers.ahead import announce
+from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.store import LocalTier
@@ -30,6 +31,11 @@ TABLE = """\
 45 44 8:2 / /mnt/two\\040words rw - ext4 /dev/sda2 rw
 46 21 0:50 / /mnt/far rw master:2 propagate_from:1 - nfs4 host:/x rw
 """
+
+
+def whole(paths: Sequence[Path]) -> list[Extent]:
+    """All bytes of some files."""
+    return [Extent(str(path)) for path in paths]
 
 
 @pytest.fixture
@@ -56,26 +62,26 @@ def test_dropped_files_are_cold(files: list[Path]) -> None:
     """Of files that were written a moment ago no page stays in memory, and their bytes stay what they were."""
     before = [path.read_bytes() for path in files]
     assert all(resident(path) == 1 for path in files)
-    drop(list(map(str, files)))
+    drop(whole(files))
     assert [resident(path) for path in files] == [0] * len(files)
-    assert not is_warm(str(files[0]))
+    assert not is_warm(Extent(str(files[0])))
     assert [path.read_bytes() for path in files] == before
-    assert is_warm(str(files[0]))
+    assert is_warm(Extent(str(files[0])))
 
 
 def test_warmed_files_are_in_memory(files: list[Path]) -> None:
     """All of each file is."""
-    drop(list(map(str, files)))
-    warm(list(map(str, files)))
+    drop(whole(files))
+    warm(whole(files))
     assert [resident(path) for path in files] == [1] * len(files)
 
 
 def test_what_is_read_cold_is_counted(files: list[Path]) -> None:
-    """Each file once a round, all of it, and of the device."""
-    found = read_cold([list(map(str, files[:4])), list(map(str, files[4:]))], readers=2, seconds=0.0001)
-    assert found.files % len(files) == 0
-    assert found.files >= len(files)
-    assert found.bytes == found.files * SIZE
+    """All of each file, of the device; the first half, which it may give faster after a rest, does not count."""
+    groups = [whole(files[at : at + 2]) for at in range(0, len(files), 2)]
+    found = read_cold(groups, readers=3, seconds=0.0)
+    assert found.pictures == len(files) // 2
+    assert found.bytes == found.pictures * SIZE
     assert found.is_of_device
     assert found.bytes_per_s == found.bytes / found.seconds
 
@@ -84,7 +90,7 @@ def test_files_in_memory_have_no_device(memory: Path) -> None:
     """A file system in memory has its bytes whatever is dropped, and it is said that no device was read."""
     path = memory / "a.bin"
     path.write_bytes(bytes(SIZE))
-    found = read_cold([[str(path)]], readers=1, seconds=0.0001)
+    found = read_cold([whole([path])], readers=1, seconds=0.0001)
     assert found.warm == 1
     assert not found.is_of_device
     assert mount_of(str(memory)).is_memory
@@ -92,17 +98,35 @@ def test_files_in_memory_have_no_device(memory: Path) -> None:
 
 def test_announced_files_come_by_themselves(files: list[Path]) -> None:
     """The device reads all files that were announced, though nobody reads them."""
-    drop(list(map(str, files)))
-    announce([str(files[0]), str(files[0].with_name("gone")), *map(str, files[1:])])
+    drop(whole(files))
+    announce(whole([files[0], files[0].with_name("gone"), *files[1:]]))
     until(lambda: all(resident(path) == 1 for path in files), "the files to be read ahead")
 
 
 def test_what_is_in_memory_is_not_announced(files: list[Path]) -> None:
     """If memory has the first file, none of the others is asked for: they lie alike."""
-    drop(list(map(str, files[1:])))
+    drop(whole(files[1:]))
     assert resident(files[0]) == 1
-    announce(list(map(str, files)))
+    announce(whole(files))
     assert [resident(path) for path in files[1:]] == [0] * (len(files) - 1)
+
+
+def test_a_part_of_a_file_is_dropped_and_asked_for_alone(files: list[Path]) -> None:
+    """Of a picture in a pack all pages go, at the cost of its neighbours' first and last one; it comes back alone."""
+    path, page = files[0], mmap.PAGESIZE
+    part = Extent(str(path), 10 * page + 5, 4 * page)
+    drop(whole([path]))
+    announce(whole([path]))
+    until(lambda: resident(path) == 1, "the file to be read ahead")
+    drop([part])
+    pages = -(-SIZE // page)
+    assert resident(path) == pytest.approx((pages - 5) / pages)
+    drop(whole([path]))
+    announce([part])
+    until(lambda: resident(path) >= 5 / pages, "the part to be read ahead")
+    assert resident(path) < 1
+    drop(whole([path]))
+    assert read_cold([[part]], readers=1, seconds=0.0).bytes == part.length
 
 
 def test_a_worker_asks_for_a_whole_block(tmp_path: Path) -> None:
@@ -115,8 +139,8 @@ def test_a_worker_asks_for_a_whole_block(tmp_path: Path) -> None:
     LocalTier(tmp_path / "made", bound)
     target = FolderTarget(str(tmp_path / "made"), durable=False)
     block = block_recipe(key, parts, 0, bound)
-    job = Job(1, parts[0].source.uri, parts[0].source.name, key, b"", (block,), target, images={key: key})
-    drop(list(map(str, paths)))
+    job = Job(1, parts[0].source.uri, parts[0].source.name, key, b"", (block,), target)
+    drop(whole(paths))
     asked: list[bool] = []
 
     def pause() -> bool:

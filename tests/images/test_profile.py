@@ -48,7 +48,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Images as cameras make them, in miniature: files of some 30 kB, pictures of 260 kB."""
     folder = tmp_path_factory.mktemp("photographs")
     rng = np.random.default_rng(0)
-    for number in range(128):
+    for number in range(256):
         pixels = picture(500, 375, number).astype(np.int16) + rng.integers(-6, 7, (375, 500, 3))
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(folder / f"{number:03}.jpg", quality=85)
     return folder

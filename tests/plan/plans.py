@@ -74,6 +74,7 @@ def videos_of(
         height=np.broadcast_to(np.asarray(height, np.int64), (count,)).copy(),
         width=np.full(count, width, np.int64),
         keyframes=np.full(count, 5, np.int64),
+        file_bytes=np.full(count, 40_000),
         native_bytes=np.broadcast_to(np.asarray(height, np.int64) * width * 3 // 2, (count,)).copy(),
         pace=np.tile(np.array([[1000, 1]]), (count, 1)),
         last=np.broadcast_to((np.asarray(frames, np.int64) - 1) * 1000, (count,)).copy(),
