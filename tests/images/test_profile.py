@@ -361,7 +361,7 @@ def test_bad_datasets(tmp_path: Path, images: Path, capsys: pytest.CaptureFixtur
 
 def limited_profile(path: Path, group: Path) -> dict[str, Any]:
     """A profile in a new process of a control group, as are its workers."""
-    command = f'echo $$ > "$0" && exec "{sys.executable}" -m viewcache.api.cli.main profile "$1" --seconds 6 --json'
+    command = f'echo $$ > "$0" && exec "{sys.executable}" -m viewcache.api.cli.main profile "$1" --seconds 4 --json'
     done = subprocess.run(
         ["sh", "-c", command, str(group / "cgroup.procs"), str(path)],
         capture_output=True,
@@ -384,7 +384,7 @@ def test_a_slow_disk_has_its_best_mix_inside(
     """
     need_device(tmp_path)
     path = written(tmp_path, of_photographs(tmp_path / "store", photographs))
-    free = measured(path, "--seconds", "3", capsys=capsys)
+    free = measured(path, "--seconds", "2", capsys=capsys)
     kept_bytes = next(device["image_bytes"] for device in free["devices"] if device["tier"] == "local")
     limit = 0.5 * free["mixes"][0]["cores_per_s"] * kept_bytes
     with limited(tmp_path, limit) as group:
