@@ -376,8 +376,9 @@ class Keeper:
                         row = int(plan.video[rows[0]])
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
                         sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
-                        how = kind.how(plan, int(rows[0]), way.intermediate)
-                        wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+                        if not way.lasts:
+                            how = kind.how(plan, int(rows[0]), way.intermediate)
+                            wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:
                 assert chosen.weighed.lasting is not None
                 whole = chosen.weighed.lasting.recipes(video, way)
