@@ -36,7 +36,7 @@ from benchmarks.longrun import (
 from benchmarks.several import APART, TOGETHER, Race, run_race
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.ops.resize import short_side_size
-from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.balance import RULES
 
 GB = 10**9
 SHORT_SIDE = 256

@@ -19,7 +19,7 @@ from benchmarks.harness import ROOT, Aim, Comparison, Figure, Result, Timing, ma
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from benchmarks.several import TOGETHER, Race, Took, run_race
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.balance import RULES
 from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.ways import ToCome
 

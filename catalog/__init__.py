@@ -6,6 +6,7 @@ The names load on first use (PEP 562), because the drivers below them take a thi
 In the order of work:
 
 - ``upgrading``: the schema that the scripts of migrations lead to
+- ``creating``: a new database, of SQL that is written down
 - ``opening``: the lock, creation, the schema's revision, the journal, damaged files
 - ``files``: atomic creation, the reserve for a full disk, quarantine
 - ``blobs``: packet indexes of videos, in a file beside the database

@@ -273,6 +273,15 @@ class Catalog(Leaving, Measures, Videos):
         gone = pa.table({"object_id": pa.array(given_up, pa.int64())})
         self._plan(lambda session: plans.keep(session, *prepared, gone))
 
+    def record_packs(self, parts: pa.Table) -> None:
+        """Say which pictures of images some packs have, ``schemas.PACK_PART``; they stand in place of what was said."""
+        table = schemas.conform(parts, schemas.PACK_PART, "pictures of packs")
+        self._call(lambda session: plans.packs(session, table))
+
+    def pack_parts(self, object_ids: Sequence[int]) -> pa.Table:
+        """(object_id, pack, key, video_key, first_byte) of each picture of some packs."""
+        return self._query("read_pack_parts", given=pa.table({"object_id": pa.array(object_ids, pa.int64())}))
+
     def expect_uses(self, refs: Mapping[int, int]) -> None:
         """Say which objects are kept for epochs that are not planned, and for how many uses; of all others none is."""
         columns = {"object_id": pa.array(list(refs), pa.int64()), "refs": pa.array(list(refs.values()), pa.int64())}

@@ -51,6 +51,11 @@ def locked_down(memory_bytes: int, threads: int) -> dict[str, str]:
     }
 
 
+def is_full(error: duckdb.Error) -> bool:
+    """Whether an error says that the disk, or a quota of it, is full."""
+    return any(mark in str(error).lower() for mark in _NO_SPACE)
+
+
 class DuckEngine(Engine):
     """``Engine`` on a DuckDB file."""
 
@@ -84,7 +89,7 @@ class DuckEngine(Engine):
             text = str(error)
             if "Could not set lock" in text or "Conflicting lock" in text:
                 raise errors.CatalogBusy(f"catalog {self._path} is open in another process: {text}") from error
-            if any(mark in text.lower() for mark in _NO_SPACE):
+            if is_full(error):
                 raise errors.Full(f"catalog {self._path}: {text}; free disk space") from error
             self._suspect(text)
             raise errors.CatalogDamaged(f"catalog {self._path} cannot be opened: {text}") from error
@@ -231,7 +236,7 @@ class DuckEngine(Engine):
             text = str(error)
             gone = isinstance(error, duckdb.FatalException) or "database has been invalidated" in text
             self.lost = self.lost or gone
-            if any(mark in text.lower() for mark in _NO_SPACE):
+            if is_full(error):
                 raise errors.Full(
                     f"catalog {self._path}: {text}; free disk space, training goes on uncached"
                 ) from error

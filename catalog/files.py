@@ -101,13 +101,13 @@ def create(layout: CatalogFiles) -> None:
     Raises:
         Full: no space for it.
     """
-    from viewcache.catalog.upgrading import upgrade
+    from viewcache.catalog.creating import create_database
 
     try:
         shutil.rmtree(layout.building, ignore_errors=True)
         layout.building.mkdir(mode=0o700)
         fresh = layout.building / layout.database.name
-        upgrade(f"duckdb:///{fresh}")
+        create_database(fresh)
         os.chmod(fresh, 0o600)
         failpoint("catalog.create-before-rename")
         sync(fresh)

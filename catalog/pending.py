@@ -129,7 +129,13 @@ class Pending:
             key = row.op, row.size_bucket, row.codec, row.tier
             old = self.io_samples.get(key)
             if old is not None:
-                row = replace(row, n=row.n + old.n, seconds=row.seconds + old.seconds, bytes=row.bytes + old.bytes)
+                row = replace(
+                    row,
+                    n=row.n + old.n,
+                    seconds=row.seconds + old.seconds,
+                    bytes=row.bytes + old.bytes,
+                    cpu_s=row.cpu_s + old.cpu_s,
+                )
             self.io_samples[key] = row
 
     def add_usage(self, rows: Iterable[UsageRow]) -> None:

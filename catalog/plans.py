@@ -13,7 +13,7 @@ from viewcache.catalog.records import GenerationRow, PlanTables, TaskRow
 from viewcache.catalog.rows import from_table, to_table
 from viewcache.catalog.tasks import claim_ids
 
-__all__ = ["begin", "expect", "keep", "objects", "prepare", "record"]
+__all__ = ["begin", "expect", "keep", "objects", "packs", "prepare", "record"]
 
 _USE_ORDER = ("task_id", "seq", "position", "sample")
 
@@ -89,6 +89,12 @@ def keep(session: Session, decided: pa.Table, edges: pa.Table, given_up: pa.Tabl
     if given_up.num_rows:
         session.run("delete_edges", given=given_up)
     session.run("add_edges", given=edges)
+
+
+def packs(session: Session, parts: pa.Table) -> None:
+    """Record which pictures some packs have, in place of what was recorded of these packs."""
+    session.run("delete_pack_parts", given=parts.select(["object_id"]))
+    session.run("insert_pack_parts", given=parts)
 
 
 def expect(session: Session, expected: pa.Table) -> None:

@@ -172,6 +172,8 @@ class ObjectKind(StrEnum):
     """Frames of a video after some steps."""
     AUDIO = "audio"
     """The audio of a clip."""
+    PACK = "pack"
+    """Pictures of several images after some steps, which are kept together."""
     SOURCE = "source"
     """The encoded bytes of a video's file, kept near because it lies far away."""
 
@@ -293,6 +295,8 @@ class IoSampleRow:
     """In all."""
     bytes: int
     """In all."""
+    cpu_s: float = 0.0
+    """Of the seconds, those of a core; the rest was waited for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ EXPECTED = _schema(object_id="bigint", refs="bigint")
 KEEP = _schema(object_id="bigint", keep="boolean")
 """Whether a plan keeps an object."""
 
+PACK_PART = _schema(object_id="bigint", place="integer", key="text", video_key="text", first_byte="bigint")
+"""Pack ``object_id`` has at ``place`` the picture ``key`` of the image ``video_key``, from ``first_byte`` on."""
+
 USE = _schema(
     task_id="bigint",
     seq="bigint",

@@ -163,6 +163,16 @@ Table(
     _may("frame_count", Integer),
     Column("frame_list", ARRAY(Integer), nullable=True),
 )
+Table(
+    "pack_part",
+    metadata,
+    _need("object_id"),
+    _need("place", Integer),
+    _need("key", Text),
+    _need("video_key", Text),
+    _need("first_byte"),
+    _key("object_id", "place"),
+)
 Table("edge", metadata, _need("parent_id"), _need("child_id"), _need("op", Text), _need("cost_s", Double))
 Table(
     "object_use",
@@ -260,6 +270,7 @@ Table(
     _need("n"),
     _need("seconds", Double),
     _need("bytes"),
+    _need("cpu_s", Double),
     _key("op", "size_bucket", "codec", "tier"),
 )
 Table(

@@ -5,6 +5,7 @@ Files are created in the order of ``ORDER``, because views read views.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["ORDER", "View", "create_views", "drop_views", "read_view"]
+__all__ = ["ORDER", "View", "create_views", "drop_views", "read_view", "views_sql"]
 
 ORDER = (
     "tasks",
@@ -39,6 +40,7 @@ ORDER = (
     "refcounts",
     "object_demand",
     "objects",
+    "packs",
     "frames",
     "frame_runs",
     "views",
@@ -72,17 +74,20 @@ def read_view(name: str, dialect: str) -> View:
     return View(name, purpose, columns, "\n".join(lines[start:]).strip().rstrip(";"))
 
 
+def views_sql(dialect: str) -> Iterator[str]:
+    """What creates the public views, one after the other; none may exist."""
+    return (f"create view {name} as {read_view(name, dialect).text}" for name in ORDER)
+
+
 def create_views(connection: "Connection") -> None:
     """Create every public view; none may exist."""
-    for name in ORDER:
-        connection.exec_driver_sql(f"create view {name} as {_text(name, connection)}")
+    dialect = connection.dialect.name
+    for text in views_sql(dialect):
+        # psycopg takes a percent sign for a parameter.
+        connection.exec_driver_sql(text.replace("%", "%%") if dialect == "postgresql" else text)
 
 
 def drop_views(connection: "Connection") -> None:
     """Drop every public view that exists."""
     for name in reversed(ORDER):
         connection.exec_driver_sql(f"drop view if exists {name}")
-
-
-def _text(name: str, connection: "Connection") -> str:
-    return read_view(name, connection.dialect.name).text.replace("%", "%%")

@@ -62,12 +62,26 @@ class Stored:
         if len(self.table.offsets) != chunks:
             raise ChunkDamaged(f"the chunk table of {self.physical} has {len(self.table.offsets)} chunks, not {chunks}")
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """From which byte of the shard to which its chunks lie."""
+        ends = (offset + size for offset, size in zip(self.table.offsets, self.table.sizes, strict=True))
+        return min(self.table.offsets), max(ends)
+
     def chunk(self, number: int) -> "Stored":
         """One inner chunk as an object of its own, which lies where it is."""
-        table, one = self.table, slice(number, number + 1)
-        mine = ChunkTable(table.offsets[one], table.sizes[one], table.crcs[one])
         rows = min(self.chunk_rows, self.shape[0] - number * self.chunk_rows)
-        return Stored(self.physical, (rows, *self.shape[1:]), rows, self.codec, mine)
+        return Stored(self.physical, (rows, *self.shape[1:]), rows, self.codec, self._table(number, 1))
+
+    def chunks(self, first: int, count: int) -> "Stored":
+        """Some inner chunks, one behind the other, as an object of its own, which lies where they are."""
+        rows = min(count * self.chunk_rows, self.shape[0] - first * self.chunk_rows)
+        table = self._table(first, count)
+        return Stored(self.physical, (rows, *self.shape[1:]), self.chunk_rows, self.codec, table)
+
+    def _table(self, first: int, count: int) -> ChunkTable:
+        table, mine = self.table, slice(first, first + count)
+        return ChunkTable(table.offsets[mine], table.sizes[mine], table.crcs[mine])
 
     @property
     def is_blank(self) -> bool:

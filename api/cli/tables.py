@@ -11,7 +11,7 @@ from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.telemetry.stalls import CAUSES
 
 if TYPE_CHECKING:
-    from viewcache.api.preview.plan import Keep, Outlook, Preview
+    from viewcache.api.preview.plan import Keep, Outlook, Pace, Preview
     from viewcache.api.preview.what_if import BudgetOutlook, WhatIf
     from viewcache.api.service.answers import StatsOf
     from viewcache.materializer.planning.sharing import Saving
@@ -96,7 +96,20 @@ def keep_lines(keep: "Keep") -> list[str]:
             f"an epoch costs about, in core seconds: {epochs}; {without} without what lasts behind its generation, "
             f"which pays {pays if keep.pays_after else 'at once'}"
         )
+    if keep.pace is not None:
+        lines.append(_pace_line(keep.pace))
     return lines
+
+
+def _pace_line(pace: "Pace") -> str:
+    """What devices and cores give together, in words."""
+    devices = ", ".join(f"{name} {size(int(rate))}/s" for name, rate in pace.devices)
+    day = time.strftime("%Y-%m-%d", time.localtime(pace.profiled_at_s))
+    what, kept = ("images", "images") if pace.of_images else ("clips", "videos")
+    return (
+        f"devices {devices} (profiled {day}), cores {pace.cores}: something is kept of {pace.kept_share:.0%} of the "
+        f"{kept}, {pace.per_s:,.0f} {what}/s, bound by {' and '.join(pace.bound_by)}"
+    )
 
 
 def saving_rows(outlook: "Outlook", number: int) -> list[tuple[object, ...]]:

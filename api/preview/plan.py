@@ -21,7 +21,9 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.materializer.choices import BranchType, OnChangedVideo
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.devices import Devices
 from viewcache.materializer.planning.graph import AbstractGraph
+from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings
@@ -35,6 +37,7 @@ __all__ = [
     "Keep",
     "KindPreview",
     "Outlook",
+    "Pace",
     "Preview",
     "generations_of",
     "graph_lines",
@@ -93,12 +96,30 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast what is kept can be read and the rest made, where the devices were profiled."""
+
+    devices: tuple[tuple[str, float], ...]
+    """Each and the bytes a second that it gives: ``source`` for the files, and the tiers."""
+    profiled_at_s: float
+    """When that was measured, in seconds since 1970."""
+    cores: int
+    kept_share: float
+    """Of how many of the videos or images something is kept."""
+    per_s: float
+    """Clips, or images, a second over all epochs that are left, if nobody waits for anything else."""
+    of_images: bool
+    bound_by: tuple[str, ...]
+    """The devices that are busy all the time; ``cores`` if these are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """What is kept of a generation of all tasks when the budget cannot hold every clip (SAND §5.3)."""
 
     generation: int
     rule: str
-    """The one that the configuration asks for."""
+    """The one that the configuration asks for; ``mix`` and the share if it says that."""
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
     budget_bytes: int
@@ -114,6 +135,8 @@ class Keep:
     """What these would cost if nothing lasted behind its generation."""
     pays_after: float = 0.0
     """Epochs after which what lasts has cost less than that; infinite = never."""
+    pace: Pace | None = None
+    """None where no device was profiled on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +211,33 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
         for group_generation in sorted({work.group_generation for work, _ in works}):
             chosen = keeper.chosen(group_generation)
             if chosen is not None:
-                rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals().items())
+                rule, found = config.cache.keep.value, chosen.rivals()
+                if config.cache.mix is not None:
+                    rule = f"mix {config.cache.mix:g}"
+                    found[rule] = chosen.choice
+                rules = tuple((name, each.bytes, each.cost_s) for name, each in found.items())
                 ways = tuple(chosen.ways().items())
                 sizes = chosen.clip_bytes, chosen.budget_bytes
                 epoch_s, without_s, pays_after = horizon_of(chosen, having)
-                yield Keep(number, config.cache.keep, *sizes, ways, rules, epoch_s, without_s, pays_after)
+                mine = [work.plan for work, _ in works if work.group_generation == group_generation]
+                pace = _pace(chosen, mine, keeper.cost().devices)
+                yield Keep(number, rule, *sizes, ways, rules, epoch_s, without_s, pays_after, pace)
+
+
+def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> Pace | None:
+    """How fast some plans are read; None where no device was profiled."""
+    times = chosen.times()
+    if not devices.bytes_per_s or not times.seconds:
+        return None
+    return Pace(
+        devices=tuple(sorted(devices.bytes_per_s.items())),
+        profiled_at_s=devices.at_s,
+        cores=chosen.weighed.options.cores,
+        kept_share=chosen.kept_share,
+        per_s=sum(map(len, plans)) * (1 + chosen.later) / times.seconds,
+        of_images=all(plan.blocks is not None for plan in plans),
+        bound_by=times.bound_by,
+    )
 
 
 def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> tuple[tuple[tuple[int, float], ...], float, float]:

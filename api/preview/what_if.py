@@ -165,11 +165,12 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
         share_among(tasks, catalog, config.cache, {}, nullcontext)
         paces = [_pace(task, catalog) if question.pace_s is None else question.pace_s for task in tasks]
         trace, epochs = _read_all(tasks, paces, question.epochs)
-        cost = CostModel.measured(catalog.load_io_samples(), config.cache.local.codec)
+        settings = KeepSettings.of(config.cache)
+        cost = CostModel.known(catalog, settings.codec, settings.host)
         share = _disk_share(catalog)
 
         def kept(budget: int) -> KeepSettings:
-            return replace(KeepSettings.of(config.cache), budget_bytes=budget)
+            return replace(settings, budget_bytes=budget)
 
         def under(budget: int) -> Figures:
             keep = kept(budget)

@@ -135,8 +135,10 @@ class Handing:
             if 0 <= k < len(copies)
         }
         samples = [
-            IoSampleRow("load", each.size_bits, each.codec, each.tier, each.count, each.seconds, each.bytes)
-            for each in done.loaded
+            IoSampleRow(
+                "load", each.size_bits, each.codec, each.tier, each.count, each.seconds, each.bytes, each.seconds
+            )
+            for each in done.loaded  # all of it core seconds: a client reads memory and local files
         ]
         lease.task.end(held, wrong, samples, done.seconds)
 

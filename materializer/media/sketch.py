@@ -26,10 +26,14 @@ class Sketches:
     """(V,) of one decoded picture."""
     native_bytes: NDArray[np.int64]
     """(V,) of one frame in the decoder's own planes; -1 if these are not kept."""
+    packet_bytes: NDArray[np.float64]
+    """(V,) mean size of a packet."""
 
     def __getitem__(self, part: slice) -> "Sketches":
         """Some of the videos."""
-        return Sketches(self.frames[part], self.group[part], self.pixels[part], self.native_bytes[part])
+        return Sketches(
+            self.frames[part], self.group[part], self.pixels[part], self.native_bytes[part], self.packet_bytes[part]
+        )
 
     def packets(self, frames: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.float64]:
         """(V,) fewest packets for the distinct, sorted frames ``bounds[v]`` to ``bounds[v + 1]`` of each video v."""

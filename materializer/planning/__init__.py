@@ -15,8 +15,9 @@ In the order of work:
 - ``program``: the resolved operations of one clip
 - ``clip_keys``: content keys of clips
 - ``blocks``: pictures of images that are one object together
-- ``recipe``: how an object is made, as a value
 - ``size``: how large a plan and its objects may be
+- ``packs``: where kept pictures of images lie in one object
+- ``recipe``: how an object is made, as a value
 - ``audio``: the audio of planned clips: keys and recipes
 - ``one_shape``: whether all clips of a plan have one shape
 - ``plan``: a generation's plan, as it was decided
@@ -27,6 +28,7 @@ In the order of work:
 - ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns
 - ``ladder``: what each way of writing pictures down takes
+- ``devices``: what disks and buckets give, cold
 - ``cost``: what work costs: measured, else guessed
 - ``sharing``: what tasks save by sharing, counted
 """

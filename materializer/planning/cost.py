@@ -10,7 +10,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.planning.devices import FREE, Devices, known_devices
 from viewcache.materializer.planning.ladder import Ladder
 from viewcache.store.tier import LOCAL, PASSING
 
@@ -45,6 +47,8 @@ class CostModel:
     """Bringing a byte of a file that lies far away: waiting for a network, and the work that this takes."""
     ladder: Ladder = field(default_factory=Ladder)
     """What each way of writing pictures down takes beside that."""
+    devices: Devices = field(default_factory=Devices)
+    """What disks give; those that were not measured are free."""
 
     @property
     def make_s_per_byte(self) -> float:
@@ -56,12 +60,18 @@ class CostModel:
         return decoded * self.decode_s_per_pixel + converted * self.convert_s_per_pixel
 
     @classmethod
-    def measured(cls, samples: Iterable[IoSampleRow], codec: str = "auto") -> "CostModel":
+    def known(cls, catalog: Catalog, codec: str, host: str) -> "CostModel":
+        """What a catalog knows of work, and of the devices of a machine, see `devices.host_of`."""
+        return cls.measured(catalog.load_io_samples(), codec, known_devices(catalog, host))
+
+    @classmethod
+    def measured(cls, samples: Iterable[IoSampleRow], codec: str = "auto", devices: Devices = FREE) -> "CostModel":
         """The rates of all measurements so far; guesses where there are too few.
 
         Args:
             samples: of all work.
             codec: of the objects, whose loading and storing alone count then; ``auto`` = as they are mixed.
+            devices: what is known of them.
         """
         seconds: dict[str, float] = {}
         size: dict[str, int] = {}
@@ -79,14 +89,15 @@ class CostModel:
             if size.get(op, 0) >= LEAST_BYTES:
                 # Frames are measured in bytes of 4:2:0, one and a half a pixel.
                 found[name] = seconds[op] / size[op] * (1.5 if unit == "pixel" else 1.0)
-        return cls(**found, ladder=Ladder.measured(samples, codec))
+        return cls(**found, ladder=Ladder.measured(samples, codec), devices=devices)
 
     def moved(self, before: "CostModel") -> bool:
         """Whether any rate is so far from what it was that plans should be made again."""
         pairs = [(getattr(self, name), getattr(before, name)) for name in _rates()]
-        return any(not 1 / MOVED <= now / then <= MOVED for now, then in pairs)
+        rates_moved = any(not 1 / MOVED <= now / then <= MOVED for now, then in pairs)
+        return rates_moved or self.devices.moved(before.devices, MOVED)
 
 
 def _rates() -> list[str]:
     """Names of the fields that are seconds of something."""
-    return [each.name for each in fields(CostModel) if each.name != "ladder"]
+    return [each.name for each in fields(CostModel) if each.name not in ("ladder", "devices")]

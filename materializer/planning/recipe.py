@@ -13,7 +13,9 @@ from viewcache.materializer.media.kept import CHUNK_BYTES
 from viewcache.materializer.media.loss import GROUP as LOSSY_GROUP
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.planning.packs import PackLayout, pack_key, pack_layout
 from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
 
@@ -27,6 +29,7 @@ __all__ = [
     "Recipe",
     "VideoSource",
     "block_recipe",
+    "pack_recipe",
 ]
 
 GROUP = 8
@@ -37,11 +40,11 @@ _GROUP_BYTES = 1 << 28  # of pixels, at most: 16K pictures go in smaller groups
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One picture of a block: a clip of an image."""
+    """One picture of a block or a pack: a clip of an image, or what is kept of it."""
 
     source: "VideoSource"
     recipe: "Recipe"
-    """Of the clip by itself."""
+    """Of the picture by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class Recipe:
     audio: AudioSpec | None = None
     """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
     parts: tuple[Part, ...] = ()
-    """Of an object of kind ``block``: its clips, one behind the other on the first axis, a chunk each."""
+    """Of an object of kind ``block``: its clips, one behind the other on the first axis, a chunk each. Of one of kind
+    ``pack``: its pictures, see `pack_layout`."""
 
     @property
     def chunk_shape(self) -> tuple[int, ...]:
@@ -88,8 +92,15 @@ class Recipe:
             return (max(1, min(GROUP, self.shape[0], _GROUP_BYTES // picture)), *self.shape[1:])
         if self.kind == ObjectKind.BLOCK:
             return self.parts[0].recipe.shape
+        if self.kind == ObjectKind.PACK:
+            return (self.layout.chunk_bytes,)
         whole = self.kind in (ObjectKind.CLIP, ObjectKind.AUDIO)
         return self.shape if whole else (1, *self.shape[1:])
+
+    @property
+    def layout(self) -> PackLayout:
+        """Of an object of kind ``pack``: where its pictures lie."""
+        return pack_layout([math.prod(part.recipe.shape) for part in self.parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +149,8 @@ class Intermediate:
     """int32 (program.columns,)."""
     video: str = ""
     """Content key of the video."""
+    picture: tuple[int, ...] = ()
+    """Shape of the one picture, whose bytes ``stored`` has with zeros behind them: it is one of a pack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +161,15 @@ class IntermediateObject:
     video: str
     """Content key of the video."""
     recipe: Recipe
+    pack: str = ""
+    """Content key of the pack that they lie in, if it is one of an image: then ``object_id`` is that of the pack."""
+    first: int = 0
+    """Where they begin there, in bytes."""
+
+    @property
+    def key(self) -> str:
+        """Content key of the object that they lie in."""
+        return self.pack or self.recipe.key
 
     def has_some_of(self, frames: np.ndarray) -> np.ndarray:
         """Of which clips it may hold some frames, bool (n,) for source frames (n,F): theirs are in the same stretch."""
@@ -159,9 +181,13 @@ class IntermediateObject:
 
         A plan that named these frames before them has recorded the size of their pictures, not that of their planes.
         """
-        stored = replace(stored, shape=self.recipe.shape)
-        recipe = self.recipe
-        return Intermediate(recipe.key, stored, recipe.frames, recipe.program, recipe.row, self.video)
+        recipe, picture = self.recipe, tuple[int, ...]()
+        if self.pack:
+            picture, rows = recipe.shape[1:], stored.chunk_rows
+            stored = stored.chunks(self.first // rows, -(-math.prod(picture) // rows))
+        else:
+            stored = replace(stored, shape=recipe.shape)
+        return Intermediate(self.key, stored, recipe.frames, recipe.program, recipe.row, self.video, picture)
 
 
 def block_recipe(key: str, parts: Sequence[Part], due: int, bound: int) -> Recipe:
@@ -176,3 +202,26 @@ def block_recipe(key: str, parts: Sequence[Part], due: int, bound: int) -> Recip
     first, frames = parts[0].recipe, np.zeros(len(parts), np.int32)
     shape, nothing = (len(parts) * first.shape[0], *first.shape[1:]), np.zeros(0, np.int32)
     return Recipe(key, first.program, nothing, frames, shape, due, bound, kind=ObjectKind.BLOCK, parts=tuple(parts))
+
+
+PART_METADATA_BOUND = 512
+"""Bytes that zarr.json has for each picture of a pack, at most."""
+
+
+def pack_recipe(recipes: Sequence[Recipe]) -> Recipe:
+    """How a pack is made, as far as that is known without the files of its images: its ``parts`` are still to be named.
+
+    Args:
+        recipes: of its pictures, each of one frame, all in one codec.
+    """
+    first, layout = recipes[0], pack_layout([math.prod(each.shape) for each in recipes])
+    chunks = layout.bytes // layout.chunk_bytes
+    bound = clip_bound(layout.bytes, chunks) + PART_METADATA_BOUND * len(recipes)
+    return replace(
+        first,
+        key=pack_key([each.key for each in recipes]),
+        frames=np.zeros(len(recipes), np.int32),
+        shape=(layout.bytes,),
+        bound=bound,
+        kind=ObjectKind.PACK,
+    )

@@ -7,15 +7,19 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.devices import host_of
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import IntermediateObject
-from viewcache.materializer.retention.choice import RULES, Options, WayChoice
+from viewcache.materializer.retention.balance import RULES, Times, times_of
+from viewcache.materializer.retention.choice import Options, WayChoice
 from viewcache.materializer.retention.density import Densities
+from viewcache.materializer.retention.fixed_share import keep_share
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
@@ -62,6 +66,17 @@ class KeepSettings:
     """Raw bytes of the largest object that a worker can hold."""
     remote_bytes: int = 0
     """Of the budget, where nothing is made."""
+    cores: int = 1
+    """That share the work."""
+    host: str = ""
+    """The machine, as `devices.host_of` tells them apart."""
+    mix: float | None = None
+    """The share of videos of which something is kept; None = what is best."""
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether it is said what is kept, so that it is not every clip though there be room."""
+        return self.mix is not None
 
     @property
     def lets_last(self) -> bool:
@@ -92,7 +107,8 @@ class KeepSettings:
         """What the settings of a cache say."""
         most = job_bytes(cache.memory_bytes, cache.worker_count)
         remote = sum(tier.budget_bytes for tier in cache.tiers if tier.name == REMOTE)
-        return cls(cache.room_bytes, cache.keep, cache.local.codec, most, remote)
+        codec, host = cache.local.codec, host_of(cache.local.url)
+        return cls(cache.room_bytes, cache.keep, codec, most, remote, cache.worker_count, host, cache.mix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +142,7 @@ class Settled:
             columns.setdefault(way, []).append(k)
         lasting = np.array([way.lasts for way in ways])
         cost_s = options.cost_s.copy()
+        device_s = {name: each.copy() for name, each in options.device_s.items()}
         for video, key in enumerate(weighed.videos):
             stays = columns.get(self.ways[key]) if key in self.ways else None
             if stays is None:
@@ -136,8 +153,15 @@ class Settled:
                 built[[*stays, *there]] = False
                 cost_s[video, built] = np.inf
             # What ends with its generation is begun anew by each.
-            cost_s[video, stays] *= np.where(lasting[stays], STAYS, 1.0)
-        return replace(options, cost_s=cost_s)
+            for each in (cost_s, *device_s.values()):
+                each[video, stays] *= np.where(lasting[stays], STAYS, 1.0)
+        return replace(options, cost_s=cost_s, device_s=device_s)
+
+    def stays_in(self, weighed: Weighed) -> NDArray[np.bool_]:
+        """(V,) of which videos something was kept before, or lies in the store."""
+        kept = {key for key, way in self.ways.items() if way.keeps}
+        kept |= {key for key, each in weighed.lying.items() if any(lies.made for lies in each)}
+        return np.array([key in kept for key in weighed.videos], np.bool_)
 
 
 _UNSETTLED = Settled()
@@ -164,6 +188,16 @@ class Chosen:
     files: Mapping[str, FarFile] = field(default_factory=dict)
     """Of the videos those that lie far away, by content key; kept or not."""
 
+    def times(self) -> Times:
+        """How long all epochs take of each part of the machine, as far as it was measured."""
+        return times_of(self.weighed.options, self.choice.option)
+
+    @property
+    def kept_share(self) -> float:
+        """Of how many of the videos something is kept."""
+        options, video = self.weighed.options, np.arange(len(self.choice.option))
+        return float((options.bytes[video, self.choice.option] > 0).mean()) if len(video) else 0.0
+
     def epoch_costs(self) -> EpochCosts | None:
         """What an epoch costs now and later; None where no epoch comes behind the generation."""
         again_s = self.weighed.again_s
@@ -172,13 +206,7 @@ class Chosen:
         video, options = np.arange(len(self.choice.option)), self.weighed.options
         plain = self.weighed.plain or len(self.weighed.ways)
         passing = [k for k, way in enumerate(self.weighed.ways[:plain]) if not way.lasts]
-        others = Options(
-            options.bytes[:, passing],
-            options.cost_s[:, passing],
-            options.work_s[:, passing],
-            passing.index(options.leaf),
-            passing.index(options.nothing),
-        )
+        others = options.only(passing)
         rival = np.array(passing)[RULES[self.rule](others, self.budget_bytes).option]
         later, rival_later = (float(again_s[video, each].sum()) for each in (self.choice.option, rival))
         now, rival_now = (
@@ -284,8 +312,11 @@ def choose(
     whole = [each.plan for each in plans]
     lasts = settings.lets_last and may_last(whole) and any(each.rows.any() for each in plans)
     # A block of images is made by itself, so what is kept for the next one is weighed also where all blocks fit.
-    of_images = any(plan.blocks is not None for plan in whole)
-    if total <= budget and not lasts and not of_images:
+    of_images = any(each.plan.blocks is not None and each.rows.any() for each in plans)
+    # Where a device has a price, a clip that is made ahead may cost more than one that is not.
+    priced = bool(cost.devices.bytes_per_s)
+    asked = (priced or settings.is_stated) and any(each.rows.any() for each in plans)
+    if total <= budget and not lasts and not of_images and not asked:
         return None
     parts = settings.part_bytes if lasts else 0
     weighed = weigh(
@@ -313,11 +344,18 @@ def choose(
     files = far_files(plans) if settings.keeps_files else {}
     if files:
         weighed = with_files(weighed, plans, behind, cost, files, has)
-    choice = RULES[settings.rule](settled.seen_in(weighed), budget)
+    weighed = replace(weighed, options=replace(weighed.options, cores=settings.cores))
+    if settings.mix is None:
+        choice = RULES[settings.rule](settled.seen_in(weighed), budget)
+    else:
+        keeps = np.array([way.keeps for way in weighed.ways])
+        choice = keep_share(settled.seen_in(weighed), budget, settings.mix, keeps, settled.stays_in(weighed))
     cost_s = weighed.options.cost_s[np.arange(len(choice.option)), choice.option].sum()
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
+    if asked and (choice.option != weighed.options.leaf).any():
+        return chosen
     return None if total <= budget and not chosen.lasts and not tells and not of_images else chosen
 
 

@@ -55,7 +55,7 @@ class Decided:
         """What was chosen, and whether it is there already; what lasts is looked for in the store."""
         return {
             key: tuple(
-                Kept(way, sum(each.recipe.bound for each in mine), all(has(each.recipe.key) for each in mine))
+                Kept(way, sum(each.recipe.bound for each in mine), all(has(each.key) for each in mine))
                 for way, mine in ways.items()
                 if mine and not way.lasts
             )
@@ -65,14 +65,14 @@ class Decided:
     def lying(self, has: Callable[[str], bool]) -> dict[str, dict[Way, tuple[IntermediateObject, ...]]]:
         """The ways of which something is there."""
         return {
-            key: {way: mine for way, mine in ways.items() if any(has(each.recipe.key) for each in mine)}
+            key: {way: mine for way, mine in ways.items() if any(has(each.key) for each in mine)}
             for key, ways in self.objects.items()
         }
 
 
 def merged(*several: Iterable[IntermediateObject]) -> tuple[IntermediateObject, ...]:
     """All of some, each once."""
-    return tuple({each.object_id: each for each in chain.from_iterable(several)}.values())
+    return tuple({each.recipe.key: each for each in chain.from_iterable(several)}.values())
 
 
 def ids_in(intermediates: Iterable[IntermediateObject]) -> set[int]:

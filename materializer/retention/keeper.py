@@ -17,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
-from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
     Chosen,
@@ -36,13 +34,14 @@ from viewcache.materializer.retention.chosen import (
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
-from viewcache.materializer.retention.intermediates import intermediate_recipe, intermediate_rows
+from viewcache.materializer.retention.intermediates import intermediate_recipe, named
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
-from viewcache.materializer.retention.told import Told
+from viewcache.materializer.retention.packs import Packs, first_blocks
+from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import How, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, work_kind
+from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, PackWork
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -80,7 +79,9 @@ class Keeper:
         self._observer = observer or Observer()
         self._catalog = catalog
         self._size_of = size_of
-        self.lying = Lying(catalog, size_of)
+        self.packs = Packs(catalog, size_of)
+        """Which pictures of images lie together."""
+        self.lying = Lying(catalog, size_of, self.packs)
         """What lasts and lies in the store."""
         self._settings = settings
         self.files = NearFiles(catalog, settings, self._has, self._named)
@@ -143,12 +144,13 @@ class Keeper:
                 del self._decided[group_generation]
                 self.told.forget(group_generation)
                 self.files.forget(group_generation)
+                self.packs.forget(group_generation)
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
-        return CostModel.measured(self._catalog.load_io_samples(), self._settings.codec)
+        return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
 
     def byte_s(self) -> float:
         """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
@@ -158,7 +160,7 @@ class Keeper:
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
-        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
+        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes or self._settings.is_stated
         return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
 
     def chosen(self, group_generation: int) -> Chosen | None:
@@ -265,27 +267,28 @@ class Keeper:
         for key, (way, lying) in self._lying_objects(chosen, objects).items():
             known.setdefault(key, {})[way] = lying
         there = {
-            key: tuple(each for each in merged(*by_way.values()) if self._has(each.recipe.key))
+            key: tuple(each for each in merged(*by_way.values()) if self._has(each.key))
             for key, by_way in known.items()
         }
         usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         flat = [each for of_video in objects.values() for each in of_video]
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
-        needs, names = [work.unkept_due_in_s for work in works], {each.recipe.key for each in lasting}
-        intermediates = work_kind(works)(group_generation, flat, sources, needs, free, usable, names, self._failed)
+        needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
+        intermediates: IntermediateWork
+        if of_images(works):
+            made = self.packs.to_make(flat)
+            intermediates = PackWork(group_generation, made, sources, needs, free, usable, names, self._failed)
+        else:
+            intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names, self._failed)
         intermediates.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
         others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}
-        stale = [
-            each
-            for key, many in there.items()
-            for each in many
-            if each.object_id not in ids_in(objects.get(key, ())) and each.object_id not in others
-        ]
+        others |= ids_in(flat)
+        stale = [each for many in there.values() for each in many if each.object_id not in others]
         self.told.keep(group_generation, chosen, works, objects, stale)
         if old is None and all(each.rows.all() for each in plans):
-            self._foretell(chosen, works)
+            foretell(self._catalog, chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
@@ -326,22 +329,13 @@ class Keeper:
                 way_of[video] = kept.way
                 found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
         of_video: dict[str, tuple[IntermediateObject, ...]] = {}
-        for each in self._named(found):
+        packed = lasting is not None and lasting.is_of_images
+        for each in self.packs.lying((video, recipe) for video, _, recipe in found) if packed else self._named(found):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
         return {video: (way_of[video], mine) for video, mine in of_video.items()}
 
     def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
-        """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""
-        if not recipes:
-            return []
-        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
-        with self._catalog.naming:
-            ids, known = ids_of(self._catalog, keys)
-            fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-            if fresh:
-                self._catalog.record_objects(intermediate_rows(fresh))
-        named = zip(ids.tolist(), recipes, strict=True)
-        return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in named]
+        return named(self._catalog, recipes)
 
     def _keep(
         self,
@@ -385,8 +379,9 @@ class Keeper:
                         row = int(plan.video[rows[0]])
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
                         sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
-                        how = kind.how(plan, int(rows[0]), way.intermediate)
-                        wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+                        if not way.lasts:
+                            how = kind.how(plan, int(rows[0]), way.intermediate)
+                            wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:
                 assert chosen.weighed.lasting is not None
                 whole = chosen.weighed.lasting.recipes(video, way)
@@ -397,15 +392,18 @@ class Keeper:
                     recipes.append(
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
                     )
-        for named in self._named(recipes):
-            objects[named.video] = (*objects[named.video], named)
+        if of_images(works):
+            pictures = [(video, recipe) for video, _, recipe in recipes]
+            among = chosen.weighed.videos, first_blocks(plans), self._settings.part_bytes
+            found = self.packs.kept(works[0].group_generation, pictures, *among)
+            self.lying.will_last(each.pack for each in found if each.recipe.codec_is_chosen)
+        else:
+            found = self._named(recipes)
+        for mine in found:
+            objects[mine.video] = (*objects[mine.video], mine)
         return objects, sources
 
-    def _foretell(self, chosen: Chosen, works: Sequence[ActiveGeneration]) -> None:
-        """Let the catalog know what an epoch of a generation of which nothing was read will cost."""
-        costs = chosen.epoch_costs()
-        if costs is not None:
-            events = [
-                EventRow("forecast", work.task_id, seconds=costs.now_s, detail=str(work.number)) for work in works
-            ]
-            self._catalog.add_events(events)
+
+def of_images(works: Sequence[ActiveGeneration]) -> bool:
+    """Whether some generations of one group are of images, as all of them are then."""
+    return all(work.plan.blocks is not None for work in works)

@@ -8,30 +8,38 @@ from collections.abc import Callable, Iterable
 
 from viewcache.catalog import Catalog
 from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.packs import Packs
 from viewcache.materializer.retention.ways import Kept
 from viewcache.materializer.workers.encoding import INSTEAD
 
 __all__ = ["Lying"]
 
+OF_SEVERAL = 0
+"""What stands for the number of a video where pictures are of several images."""
+
 
 class Lying:
     """Looks for it each time when it is decided what is kept."""
 
-    def __init__(self, catalog: Catalog, size_of: Callable[[str], int | None]) -> None:
+    def __init__(self, catalog: Catalog, size_of: Callable[[str], int | None], packs: Packs) -> None:
         """Nothing was looked for yet.
 
         Args:
             catalog: what we know.
             size_of: tells how many bytes an object takes in the store, by its content key; None if it is not there.
+            packs: where kept pictures of images lie.
         """
         self._catalog = catalog
         self._size_of = size_of
+        self._packs = packs
         self._known: set[str] = set()
         self._looked: set[int] = set()
         """The catalog's numbers of the videos that were looked for."""
 
     def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lies there, whole or in part, by the content key of the video."""
+        if lasting.is_of_images:
+            return self._find_pictures(lasting)
         found: dict[str, list[Kept]] = {}
         # Working out the keys of all ways of all videos would take long.
         written: dict[int, set[tuple[str, str]]] = {}
@@ -52,10 +60,27 @@ class Lying:
                     found.setdefault(video, []).append(Kept(way, size, len(there) == len(whole), share))
         return found
 
+    def _find_pictures(self, lasting: Lasting) -> dict[str, list[Kept]]:
+        """The same of images, of which each way keeps one picture, in a pack."""
+        found: dict[str, list[Kept]] = {}
+        codecs = self._packs.look()
+        self._looked.add(OF_SEVERAL)
+        for way in (way for way in lasting.ways if way.codec in codecs):
+            for place, video in enumerate(lasting.videos):
+                for picture in lasting.recipes(place, way):
+                    size, pack = self._packs.size_of(picture.key), self._packs.pack_of(picture.key)
+                    if size is not None and pack is not None:
+                        self._known.add(pack)
+                        found.setdefault(video, []).append(Kept(way, size, made=True))
+        return found
+
     def will_last(self, keys: Iterable[str]) -> None:
         """Take note of objects that are chosen to last, and may be made later than it is looked for them."""
         self._known.update(keys)
 
     def may_last(self, key: str, video_id: int) -> bool:
-        """Whether pictures of a video last, or may: nobody has looked at the video in this run."""
+        """Whether pictures of a video last, or may: nobody has looked at the video in this run.
+
+        ``video_id`` is 0 for a pack.
+        """
         return key in self._known or video_id not in self._looked

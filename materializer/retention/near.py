@@ -19,10 +19,10 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.needs import Floats
 from viewcache.materializer.retention.options import Weighed
 from viewcache.materializer.retention.ways import ToCome
+from viewcache.store.tier import LOCAL
 
 __all__ = ["FarFile", "far_files", "file_recipe", "with_files"]
 
@@ -115,15 +115,20 @@ def with_files(
     loaded = [each.seconds(load_s, 0.0) for each in (now, behind)]
     without, kept = again[0] + later * again[1], loaded[0] + later * loaded[1]
     kept += np.where(size > 0, np.where(there, 0.0, fetch_s + FETCH_S), np.inf)[:, None]
+    parts = size[:, None] * (now.parts + later * behind.parts)
+    read = cost.devices.seconds({LOCAL: parts})
     options, once = weighed.options, weighed.once
     return replace(
         weighed,
-        options=Options(
-            np.concatenate([options.bytes, options.bytes + bound[:, None]], axis=1),
-            np.concatenate([options.cost_s + without, options.cost_s + kept], axis=1),
-            np.concatenate([options.work_s + without, options.work_s + kept], axis=1),
-            options.leaf,
-            options.nothing,
+        options=replace(
+            options,
+            bytes=np.concatenate([options.bytes, options.bytes + bound[:, None]], axis=1),
+            cost_s=np.concatenate([options.cost_s + without, options.cost_s + kept], axis=1),
+            work_s=np.concatenate([options.work_s + without, options.work_s + kept], axis=1),
+            device_s={
+                name: np.concatenate([each, each + read.get(name, 0)], axis=1)
+                for name, each in options.device_s.items()
+            },
         ),
         ways=(*weighed.ways, *weighed.ways),
         once=replace(once, intermediate_bytes=np.tile(once.intermediate_bytes, 2)),

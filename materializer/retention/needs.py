@@ -48,6 +48,10 @@ class Decode:
     """Seconds for all that is needed of it."""
     share: Floats
     """Part of the packets between the first and the last needed frame that must be decoded."""
+    packets: Floats
+    """That are read for all that is needed of it."""
+    lies: Floats
+    """Bytes of pictures that lie there, which are read instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ class Sources(Protocol):
         """Of one frame in the decoder's own planes; -1 if these are not kept."""
         ...
 
+    @property
+    def packet_bytes(self) -> NDArray[np.float64]:
+        """Mean size of a packet."""
+        ...
+
     def packets(self, frames: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.float64]:
         """Fewest packets for the distinct, sorted frames ``bounds[v]`` to ``bounds[v + 1]`` of each video v."""
         ...
@@ -53,6 +58,7 @@ class Indexes:
         self.pixels = np.array([index.frame_pixels for index in indexes], np.int64)
         sizes = (index.native_bytes for index in indexes)
         self.native_bytes = np.array([-1 if size is None else size for size in sizes], np.int64)
+        self.packet_bytes = np.array([index.packet_bytes.mean() for index in indexes], np.float64)
 
     def packets(self, frames: NDArray[np.int32], bounds: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `Sources`."""
@@ -75,5 +81,9 @@ def sketches_of(plan: GenerationPlan, rows: NDArray[np.int64]) -> Sketches:
     videos = plan.videos
     frames = videos.frames[rows]
     return Sketches(
-        frames, -(-frames // videos.keyframes[rows]), (videos.height * videos.width)[rows], videos.native_bytes[rows]
+        frames,
+        -(-frames // videos.keyframes[rows]),
+        (videos.height * videos.width)[rows],
+        videos.native_bytes[rows],
+        videos.file_bytes[rows] / np.maximum(1, frames),
     )

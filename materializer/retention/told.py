@@ -4,10 +4,11 @@ It is decided again after each epoch, mostly with the same result, and to record
 of kept pictures.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
@@ -15,7 +16,7 @@ from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["Told", "kept_tables"]
+__all__ = ["Told", "foretell", "kept_tables"]
 
 
 class Told:
@@ -90,17 +91,33 @@ def kept_tables(
                 parents.append(np.full(len(mine), each.object_id))
                 children.append(mine)
     unique, first = np.unique(np.concatenate(ids), return_index=True)
-    intermediates = np.array([each.object_id for of_video in objects.values() for each in of_video], np.int64)
-    gone = np.array([each.object_id for each in stale], np.int64)
+    intermediates = _ids(each for of_video in objects.values() for each in of_video)
+    gone = _ids(stale)
     flags = np.concatenate(kept)[first], np.ones(len(intermediates), bool), np.zeros(len(gone), bool)
     keep = pa.table({"object_id": np.concatenate([unique, intermediates, gone]), "keep": np.concatenate(flags)})
-    count = sum(map(len, children))
+    nothing = np.zeros(0, np.int64)
+    # Images of one block may lie in one pack.
+    made_from = np.unique([np.concatenate([nothing, *parents]), np.concatenate([nothing, *children])], axis=1)
+    count = made_from.shape[1]
     edges = pa.table(
         {
-            "parent_id": np.concatenate([np.zeros(0, np.int64), *parents]),
-            "child_id": np.concatenate([np.zeros(0, np.int64), *children]),
+            "parent_id": made_from[0],
+            "child_id": made_from[1],
             "op": pa.array(["augment"] * count, pa.string()),
             "cost_s": np.zeros(count),
         }
     )
     return keep, edges
+
+
+def _ids(objects: Iterable[IntermediateObject]) -> NDArray[np.int64]:
+    """The catalog's numbers of some; pictures of one pack have one."""
+    return np.unique(np.array([each.object_id for each in objects], np.int64))
+
+
+def foretell(catalog: Catalog, chosen: Chosen, works: Sequence[ActiveGeneration]) -> None:
+    """Let the catalog know what an epoch of a generation of which nothing was read will cost."""
+    costs = chosen.epoch_costs()
+    if costs is not None:
+        events = [EventRow("forecast", work.task_id, seconds=costs.now_s, detail=str(work.number)) for work in works]
+        catalog.add_events(events)

@@ -77,11 +77,6 @@ class PlannedClips(Makeable):
         """Content key of the video that a row's object is of; of images that of the block, which is made by itself."""
         return self.file_key(row) if self.plan.blocks is None else self.key(row)
 
-    def videos(self, row: int) -> list[str]:
-        """The same, and of images the content keys of all that are in the block."""
-        blocks = self.plan.blocks
-        return [self.video(row), *(() if blocks is None else map(self.file_key, blocks.rows(row)))]
-
     def file_key(self, row: int) -> str:
         """Content key of the file that a row's clip is of."""
         return self.plan.videos.keys[int(self.plan.video[self.clip_of(row)])]

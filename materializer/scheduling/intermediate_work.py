@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
-from itertools import islice
+from dataclasses import dataclass, replace
 
-from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Recipe, VideoSource
-from viewcache.materializer.scheduling.generation import PlannedClips
+from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, VideoSource
 from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import Made
@@ -15,18 +14,29 @@ from viewcache.store.tier import LOCAL
 __all__ = [
     "LATER_S",
     "FileWork",
-    "ImageWork",
     "IntermediateSchedule",
     "IntermediateWork",
+    "Pack",
+    "PackWork",
     "hold_intermediates",
-    "work_kind",
 ]
 
 
-IMAGES_AT_ONCE = 32
-"""Of which one job makes what is kept."""
 LATER_S = 1e12
 """When something is needed next that is kept for epochs which are not planned: later than everything that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Kept pictures of several images, which are one object."""
+
+    object_id: int
+    recipe: Recipe
+    """Without its parts: where the images lie is asked when it is made."""
+    block: str
+    """Content key of the block that it is best made with."""
+    members: tuple[tuple[str, Recipe], ...]
+    """Content key of each image, and how its picture is made."""
 
 
 class IntermediateSchedule(Work[Key]):
@@ -198,13 +208,57 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         return Copy(self._intermediates[row].object_id, made.key, made.stored, made.written.bytes)
 
 
-class ImageWork(IntermediateWork):
-    """Intermediates of images: a job that is for one of them makes the next ones too, since each is made so quickly."""
+class PackWork(IntermediateWork):
+    """Packs of kept pictures of images, each named as the block that it is best made with, since that has its images.
 
-    def videos(self, row: int) -> list[Hashable]:
-        """The image of a row, and those that come next."""
-        rows = (each for each in range(row, len(self._states)) if self._is_open(each))
-        return list(dict.fromkeys(map(self.video, islice(rows, IMAGES_AT_ONCE))))
+    One whose block has been made without it is made by itself.
+    """
+
+    def __init__(
+        self,
+        group_generation: int,
+        packs: Sequence[Pack],
+        sources: Mapping[str, Callable[[], VideoSource]],
+        needs: Sequence[Callable[[Hashable], float | None]],
+        free_bytes: int,
+        usable: Mapping[str, Sequence[IntermediateObject]],
+        lasting: Set[str] = frozenset(),
+        failed: dict[str, Hashable] | None = None,
+    ) -> None:
+        """Take the packs, soonest needed first; the rest is as for all intermediates, by the keys of the images."""
+        self._members: dict[str, list[str]] = {}
+        """Key of a block → the images of its packs."""
+        for pack in packs:
+            self._members.setdefault(pack.block, []).extend(image for image, _ in pack.members)
+        objects = [IntermediateObject(pack.object_id, pack.block, pack.recipe) for pack in packs]
+        super().__init__(group_generation, objects, sources, needs, free_bytes, usable, lasting, failed)
+        self._packs = packs
+
+    def intermediates(self, row: int) -> Sequence[IntermediateObject]:
+        """Kept pictures that those of a row may be made from."""
+        images = (video for video, _ in self._packs[row].members)
+        return [each for image in images for each in self._usable.get(image, ()) if each.key != self.key(row)]
+
+    def source(self, row: int) -> VideoSource:
+        """What messages call the images of a row, which is the first of them."""
+        members = self._packs[row].members
+        first = self._sources[members[0][0]]()
+        return VideoSource(first.uri, first.name, self.key(row), b"", len(members))
+
+    def recipe(self, row: int) -> Recipe:
+        """How a pack is made, of images as they are known now."""
+        pack = self._packs[row]
+        return replace(pack.recipe, parts=tuple(Part(self._sources[of](), recipe) for of, recipe in pack.members))
+
+    def held(self, row: int) -> int:
+        """Most raw bytes that a worker holds while it makes a row."""
+        return self.bound(row)
+
+    def _due_in_s(self, video: Hashable) -> float | None:
+        images = (image for image in self._members.get(str(video), ()))
+        return min(
+            (due for image in images if (due := super(PackWork, self)._due_in_s(image)) is not None), default=None
+        )
 
 
 class FileWork(IntermediateWork):
@@ -227,18 +281,16 @@ class FileWork(IntermediateWork):
         return min(self.bound(row), 2 * PIECE_BYTES)
 
 
-def work_kind(clips: Sequence[PlannedClips]) -> type[IntermediateWork]:
-    """How the intermediates of some clips are made: of images several at once."""
-    return ImageWork if all(each.plan.blocks is not None for each in clips) else IntermediateWork
-
-
 def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -> tuple[list[Intermediate], list[Copy]]:
     """The intermediates that some rows can be made from, and the holds on them."""
-    objects = {each.recipe.key: each for work, row in wanted for each in work.intermediates(row)}
+    objects: dict[str, dict[str, IntermediateObject]] = {}
+    for work, row in wanted:
+        for each in work.intermediates(row):
+            objects.setdefault(each.key, {})[each.recipe.key] = each  # of a pack several
     found: list[Intermediate] = []
     held: list[Copy] = []
-    for key, intermediate in objects.items():
+    for key, mine in objects.items():
         for copy in ledger.hold([key], LOCAL) or ():  # workers read the local tier only
-            found.append(intermediate.stored_as(copy.stored))
+            found += [each.stored_as(copy.stored) for each in mine.values()]
             held.append(copy)
     return found, held

@@ -8,7 +8,6 @@ half made holds memory until it is done.
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -276,13 +275,12 @@ def worth_making(state: State[Key], choice: NextJob[Key]) -> list[Candidate[Key]
     """
     work, rows = choice.work, choice.rows
     asked: list[Candidate[Key]] = [(work.due_in_s(row), work, row, work.is_next(row)) for row in rows]
-    videos, until_s, mine = work.videos(rows[0]), work.last_due_in_s(), set(rows)
-    found = chain.from_iterable(map(work.worth_making, videos))
-    siblings = [(due, work, row, near) for due, row, near in found if row not in mine]
+    video, until_s, mine = work.video(rows[0]), work.last_due_in_s(), set(rows)
+    siblings = [(due, work, row, near) for due, row, near in work.worth_making(video) if row not in mine]
     for other in state.works():
         if other is not work:
             together = other.group_generation == work.group_generation
-            found = chain.from_iterable(map(other.worth_making, videos))
+            found = other.worth_making(video)
             siblings += [(due, other, row, near) for due, row, near in found if together or due <= until_s]
     siblings.sort(key=lambda each: each[0])
     return asked + siblings

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import BadVideo, Full
+from viewcache.materializer.planning.devices import SOURCE
 from viewcache.materializer.planning.recipe import Intermediate, KeptFile, Recipe
 from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.rules import Wanted, in_order_of_need
@@ -53,6 +54,8 @@ class Running:
     """What it made of frames and of audio: a file that it kept says nothing of what these cost."""
     seconds: Counter[str] = field(default_factory=Counter)
     """Busy seconds by stage."""
+    cpu_s: Counter[str] = field(default_factory=Counter)
+    """Of these, core seconds."""
     given: float = field(default_factory=time.monotonic)
     """When, of `time.monotonic`."""
     fresh: bool = False
@@ -78,6 +81,7 @@ class Running:
         if self.job.to_keep is None or made.key != self.job.to_keep.key:
             self.made.append(made.written)
         self.seconds.update(made.seconds)
+        self.cpu_s.update(made.span.cpu_s)
         if made.span.ended:  # else the worker died before it could say
             self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
         return Arrival(self.given, self.fresh, tuple(self.stretches))
@@ -103,16 +107,13 @@ class Running:
 SLOWEST_BYTES_PER_S = 256 << 10
 """Of a network: whoever fetches slower counts as hung."""
 
-FAR = "source"
-"""What stands for the tier of files that lie far away."""
-
 
 def _fetched(frames: Mapping[str, int]) -> list[IoSampleRow]:
     """What a job brought from far away, as measured work."""
     size = frames.get("fetched_bytes", 0)
-    return (
-        [IoSampleRow("fetch", size.bit_length() - 1, "raw", FAR, 1, frames["fetched_us"] / 1e6, size)] if size else []
-    )
+    if not size:
+        return []
+    return [IoSampleRow("fetch", size.bit_length() - 1, "raw", SOURCE, 1, frames["fetched_us"] / 1e6, size)]
 
 
 class Tally:
@@ -155,10 +156,12 @@ class Tally:
         self.busy.update(report.seconds)
         self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
         running.seconds.update(report.seconds)
+        running.cpu_s.update(report.span.cpu_s)
         self._tried(running.job.video_key, report.trials)
         trials = [*trial_rows(report.trials), *_fetched(report.frames)]
         loads = running.job.loads
-        ledger.add_samples(dict(running.seconds), report.frames, running.made, loads, trials, running.passed)
+        work = running.seconds, running.cpu_s
+        ledger.add_samples(work, report.frames, running.made, loads, trials, running.passed)
 
 
 def by_work(wanted: Iterable[tuple[SomeWork, int]]) -> list[tuple[SomeWork, list[int]]]:
@@ -198,12 +201,6 @@ def describe(
     at = next((at for at, clip in enumerate(clips) if clip.kind == ObjectKind.BLOCK), 0)
     work, row = first[at]
     source = work.source(row)
-    images = {clip.key: str(each.video(of)) for clip, (each, of) in zip(clips, first, strict=True)}
-    if clips[at].kind != ObjectKind.BLOCK and len(set(images.values())) == 1:
-        images = {}  # of a video
-    known = {clips[at].key, *(part.source.key for part in clips[at].parts)}
-    asked = [(images[clip.key], each, of) for clip, (each, of) in zip(clips, first, strict=True) if images]
-    sources = {image: each.source(of) for image, each, of in asked if image not in known}
     return Job(
         number=number,
         uri=source.uri,
@@ -215,8 +212,6 @@ def describe(
         target=target,
         intermediates=tuple(intermediates),
         trial=trial,
-        images=images,
-        sources=sources,
         estimate_s=SECONDS_PER_FRAME * (source.frames + sum(len(clip.frames) for clip in clips)) + _fetching_s(clips),
     )
 

@@ -100,10 +100,6 @@ class Work(ABC, Generic[Key]):
     def video(self, row: int) -> Hashable:
         """What names the video that a row is made of."""
 
-    def videos(self, row: int) -> Sequence[Hashable]:
-        """What names the videos of which a job for a row may make something else: the row's video."""
-        return [self.video(row)]
-
     def part_of(self, row: int) -> int:
         """The place of a row in its object, of which several rows are parts."""
         return 0

@@ -54,9 +54,9 @@ def trial_rows(trials: Iterable[Trial]) -> list[IoSampleRow]:
     for each in trials:
         bucket = each.chunk_bytes.bit_length() - 1
         rows += [
-            IoSampleRow("pack", bucket, each.codec, LOCAL, 1, each.pack_s, each.raw_bytes),
+            IoSampleRow("pack", bucket, each.codec, LOCAL, 1, each.pack_s, each.raw_bytes, each.pack_s),
             IoSampleRow("packed", bucket, each.codec, LOCAL, 1, 0.0, each.packed_bytes),
-            IoSampleRow("unpack", bucket, each.codec, LOCAL, 1, each.unpack_s, each.raw_bytes),
+            IoSampleRow("unpack", bucket, each.codec, LOCAL, 1, each.unpack_s, each.raw_bytes, each.unpack_s),
         ]
     return rows
 

@@ -4,8 +4,9 @@ Whatever an object says is looked at before it is believed, since another progra
 """
 
 import logging
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ __all__ = ["adopt", "copy_row", "scan_each", "scan_orphans"]
 
 _log = logging.getLogger("viewcache.recover")
 
+_KEY = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 """What the kind of an object and the key of its video look like."""
 
@@ -64,6 +66,8 @@ def adopt(catalog: Catalog, found: list[FoundObject]) -> tuple[dict[str, int], i
             ids |= {each.key: first + k for k, each in enumerate(fresh)}
             rows = [_described(ids[each.key], each) for each in fresh]
             catalog.adopt_objects(pa.Table.from_pylist(rows, schema=schemas.FOUND))
+            if parts := [row for each in fresh for row in _parts(ids[each.key], each)]:
+                catalog.record_packs(pa.Table.from_pylist(parts, schema=schemas.PACK_PART))
     return ids, len(fresh)
 
 
@@ -82,6 +86,7 @@ def _described(object_id: int, found: FoundObject) -> dict[str, object]:
         raise ChunkDamaged(f"{found.physical}: the recipe in its attributes is not a list of steps")
     if frames is not None and not (isinstance(frames, list) and all(map(_is_frame, frames))):
         raise ChunkDamaged(f"{found.physical}: the frames in its attributes are not a list of frame numbers")
+    list(_parts(object_id, found))
     size = found.meta.raw_bytes
     return {
         "object_id": object_id,
@@ -99,7 +104,30 @@ def _described(object_id: int, found: FoundObject) -> dict[str, object]:
     }
 
 
+def _parts(object_id: int, found: FoundObject) -> Iterator[dict[str, object]]:
+    """Which pictures a pack says that it has; of other objects nothing.
+
+    Raises:
+        ChunkDamaged: it says something that no pack of ours says.
+    """
+    if found.meta.attributes.get("kind") != ObjectKind.PACK:
+        return
+    parts, chunk = found.meta.attributes.get("parts"), found.meta.chunk[0]
+    if not (isinstance(parts, list) and all(isinstance(part, dict) for part in parts)) or len(found.meta.shape) != 1:
+        raise ChunkDamaged(f"{found.physical}: a pack without a list of parts")
+    for place, part in enumerate(parts):
+        key, image, first, shape = (part.get(name) for name in ("key", "video_key", "offset", "shape"))
+        if not all(isinstance(text, str) and _KEY.fullmatch(text) for text in (key, image)):
+            raise ChunkDamaged(f"{found.physical}: the keys of part {place} are not content keys")
+        if not (isinstance(shape, list) and shape and all(map(_is_frame, shape)) and _is_frame(first)):
+            raise ChunkDamaged(f"{found.physical}: part {place} does not say where its picture lies")
+        if first % chunk or first + math.prod(shape) > found.meta.shape[0]:
+            raise ChunkDamaged(f"{found.physical}: part {place} at {first} of {shape} does not lie in the pack")
+        yield {"object_id": object_id, "place": place, "key": key, "video_key": image, "first_byte": first}
+
+
 def _is_frame(value: object) -> bool:
+    """Whether something is a number of a frame, or of bytes of a picture."""
     return type(value) is int and 0 <= value < 1 << 31
 
 

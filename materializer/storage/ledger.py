@@ -380,7 +380,7 @@ class Ledger:
 
     def add_samples(
         self,
-        seconds: dict[str, float],
+        took: tuple[Mapping[str, float], Mapping[str, float]],
         frames: dict[str, int],
         made: list[Written],
         loaded_codec: str,
@@ -390,13 +390,15 @@ class Ledger:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
 
         Args:
-            seconds: busy seconds by stage.
+            took: busy seconds by stage, and core seconds.
             frames: `Report.frames`.
             made: its objects.
             loaded_codec: of the intermediates that it read.
             further: what was measured beside.
             passed: keys of those of its objects that are not stored.
         """
+        seconds = took[0]
+        cpu_s = {op: min(took[1].get(op, 0.0), each) for op, each in seconds.items()}
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         loaded = frames.get("loaded", 0)
         work = {
@@ -406,7 +408,7 @@ class Ledger:
             "augment": (len(made), clip_bytes // max(1, len(made))),
         }
         rows = [
-            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each)
+            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each, cpu_s[op])
             for op, (n, each) in work.items()
             if n and seconds.get(op)
         ]
@@ -418,7 +420,8 @@ class Ledger:
             # By size where all go to one tier: what one writer waited for another says nothing of its codec.
             part = size / max(1, clip_bytes) if not passed else sum(each.seconds for each in mine) / (wall_s or 1.0)
             bucket, store_s = (size // len(mine)).bit_length() - 1, seconds.get("store", 0.0) * part
-            rows.append(IoSampleRow("store", bucket, place[1], place[0], len(mine), store_s, size))
+            core_s = cpu_s.get("store", 0.0) * part
+            rows.append(IoSampleRow("store", bucket, place[1], place[0], len(mine), store_s, size, core_s))
         self._catalog.add_io_samples([*rows, *further])
 
     def add_shortfalls(self, silenced: Mapping[str, str], unpacked: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
-from viewcache.materializer.clock import work_clock
+from viewcache.materializer.clock import WorkClock
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, Tier
 from viewcache.store.passing import PassingMemory
@@ -29,18 +29,18 @@ RETRY_S = 30.0
 """How long a tier that could not be reached is passed over."""
 
 Slots = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
-Loaded = dict[tuple[str, str], list[tuple[int, float]]]
-"""Tier and codec → raw bytes and seconds of each object that was read."""
+Loaded = dict[tuple[str, str], list[tuple[int, float, float]]]
+"""Tier and codec → raw bytes, seconds and core seconds of each object that was read."""
 
 
 def load_samples(loaded: Loaded) -> list[IoSampleRow]:
     """The same as measured work, in the common currency of the planner's estimates."""
     rows = []
     for (tier, codec), objects in loaded.items():
-        for bucket in {size.bit_length() - 1 for size, _ in objects}:
-            mine = [(size, seconds) for size, seconds in objects if size.bit_length() - 1 == bucket]
-            sizes, seconds = (sum(each) for each in zip(*mine, strict=True))
-            rows.append(IoSampleRow("load", bucket, codec, tier, len(mine), seconds, int(sizes)))
+        for bucket in {size.bit_length() - 1 for size, *_ in objects}:
+            mine = [each for each in objects if each[0].bit_length() - 1 == bucket]
+            sizes, seconds, cpu_s = (sum(each) for each in zip(*mine, strict=True))
+            rows.append(IoSampleRow("load", bucket, codec, tier, len(mine), seconds, int(sizes), cpu_s))
     return rows
 
 
@@ -113,8 +113,7 @@ class Tiers:
         slots: Slots,
         loaded: Loaded,
     ) -> dict[int, Exception]:
-        clock = work_clock(name)
-        begun = clock()
+        clock = WorkClock(name)
         wrong: dict[int, Exception] = {
             k: ChunkDamaged(f"{copies[k].stored.physical} in {name} has shape {copies[k].stored.shape}, not as planned")
             for k in positions
@@ -130,12 +129,14 @@ class Tiers:
         except StoreUnreachable as error:
             self.mark_unreachable(name, error)
             return wrong | dict.fromkeys(positions, error)
-        seconds = clock() - begun
+        seconds, cpu_s = clock.took()
         total = sum(slots[position].nbytes for position in positions)
         for position, copy in zip(positions, chosen, strict=True):
             size = slots[position].nbytes
             if not copy.stored.is_blank:
-                loaded.setdefault((name, copy.stored.codec), []).append((size, seconds * size / total))
+                loaded.setdefault((name, copy.stored.codec), []).append(
+                    (size, seconds * size / total, cpu_s * size / total)
+                )
         return wrong | {positions[k]: damage for k, damage in found.items()}
 
     def _place(self, name: str) -> Tier | PassingMemory:

@@ -1,4 +1,4 @@
-"""Make what is wanted of several images, each as a job of its own would: pictures to be kept, and those of a block.
+"""Make a block of several images and packs of pictures to be kept, each image as a job of its own would.
 
 An image of which pictures are kept is not opened, unless these turn out to be damaged.
 """
@@ -10,15 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from viewcache.catalog.records import ObjectKind
 from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.head import Seen
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
-from viewcache.materializer.media.source import is_local, open_source
+from viewcache.materializer.media.source import is_local, local_path, open_source
 from viewcache.materializer.planning.program import finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
+from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report, Target
@@ -31,7 +33,7 @@ __all__ = ["make_job"]
 
 def make_job(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     """Make a job's objects, whether they are of a video or of several images; see `make`."""
-    return _of_images(job, pause) if job.images else make(job, pause)
+    return _of_images(job, pause) if job.is_of_images else make(job, pause)
 
 
 def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
@@ -43,23 +45,67 @@ def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     yield from images.run(pause)
 
 
-class _PartTarget:
-    """Takes the pictures of a block into its array; all else goes where the job's objects go."""
+_NOTHING = np.empty(0, np.uint8)
 
-    def __init__(self, target: Target, key: str, out: np.ndarray) -> None:
-        self._target, self._key, self._out = target, key, out
+
+class _Filling:
+    """A pack whose pictures are made one after the other."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self._layout = recipe.layout
+        self._out = np.zeros(self._layout.bytes, np.uint8)
+        self._parts: list[dict[str, object] | None] = [None] * len(recipe.parts)
+
+    def put(self, place: int, picture: np.ndarray, attributes: Mapping[str, object]) -> None:
+        """A picture, and what it says of itself."""
+        first = self._layout.firsts[place]
+        self._out[first : first + picture.size] = picture.reshape(-1)
+        about = {"key": self.recipe.parts[place].recipe.key, "offset": first, "shape": list(picture.shape[1:])}
+        self._parts[place] = {**attributes, **about}
+
+    @property
+    def is_whole(self) -> bool:
+        return None not in self._parts
+
+    def write(self, target: Target) -> Written:
+        """Publish it; each picture is found by its ``offset`` and ``shape`` in the attributes."""
+        attributes = {"kind": str(self.recipe.kind), "parts": self._parts}
+        meta = ArrayMeta(self.recipe.shape, self.recipe.chunk_shape, self.recipe.codec, attributes)
+        return target.write(self.recipe.key, self._out, meta)
+
+
+class _PartTarget:
+    """Takes the pictures that are made of an image into the block, and into packs."""
+
+    def __init__(self, target: Target, key: str, out: np.ndarray, kept: Mapping[str, tuple[_Filling, int]]) -> None:
+        """Take where pictures go.
+
+        Args:
+            target: where intermediates are read.
+            key: of the picture of the block.
+            out: that picture's place there.
+            kept: content key of a picture to be kept → its pack and its place in that.
+        """
+        self._target, self._key, self._out, self._kept = target, key, out, kept
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
-        """Keep the picture, or publish an object."""
-        if key != self._key:
-            return self._target.write(key, array, meta)
-        assert isinstance(array, np.ndarray)  # a clip is no stream of chunks
-        self._out[...] = array
+        """Take a picture."""
+        assert isinstance(array, np.ndarray)  # a picture is no stream of chunks
+        if key == self._key:
+            self._out[...] = array
+        else:
+            pack, place = self._kept[key]
+            pack.put(place, array, meta.attributes)
         return Written(key, physical_of(key), 0, array.nbytes, "raw", array.shape, array.shape[0], b"", 0, 0.0, False)
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is kept."""
         self._target.read_into(stored, out, chunks)
+
+    def extent_of(self, stored: Stored) -> Extent:
+        """Of what is kept."""
+        return self._target.extent_of(stored)
 
 
 @dataclass(slots=True)
@@ -114,7 +160,7 @@ class _Image:
 
 
 class _Images:
-    """The state of one job: a block, pictures to be kept, or both."""
+    """The state of one job: a block, packs of pictures to be kept, or both."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._block = job, job.block
@@ -125,21 +171,31 @@ class _Images:
         """Of what has no job of its own."""
         self._error = self._kind = ""
         self._made: set[str] = set()
-        beside: dict[str, list[Recipe]] = {}
-        for clip in job.clips:
-            if clip is not self._block:
-                beside.setdefault(job.images[clip.key], []).append(clip)
+        self._packs = [_Filling(clip) for clip in job.clips if clip.kind == ObjectKind.PACK]
+        self._kept: dict[str, tuple[_Filling, int]] = {}
+        """Content key of a picture to be kept → its pack and its place in that."""
+        self._intermediates: dict[str, list[Intermediate]] = {}
+        """By the content key of the image."""
+        for each in job.intermediates:
+            self._intermediates.setdefault(each.video, []).append(each)
         self._images: list[_Image] = []
+        of_key: dict[str, _Image] = {}
         if self._block is not None:
             self._out = np.empty(self._block.shape, np.uint8)
             self._pictures = self._out.reshape(len(self._block.parts), *self._block.chunk_shape)
             for place, part in enumerate(self._block.parts):
-                mine = beside.pop(part.source.key, [])
-                self._images.append(_Image(part.source, mine, place, part.recipe))
-        self._images += [_Image(job.sources[image], mine) for image, mine in beside.items()]
+                self._images.append(_Image(part.source, place=place, part=part.recipe))
+                of_key.setdefault(part.source.key, self._images[-1])  # one may come twice
+        for pack in self._packs:
+            for place, part in enumerate(pack.recipe.parts):
+                if part.source.key not in of_key:
+                    self._images.append(_Image(part.source))
+                    of_key[part.source.key] = self._images[-1]
+                of_key[part.source.key].beside.append(part.recipe)
+                self._kept[part.recipe.key] = pack, place
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Made | Report]:
-        """Make what is wanted of one image after the other, then the block; the last value is the report."""
+        """Make what is wanted of one image after the other, then the objects; the last value is the report."""
         try:
             yield from self._run(pause)
         except ViewcacheError as refused:
@@ -148,8 +204,17 @@ class _Images:
             self._error, self._kind = f"{self._job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
         yield self._report()
 
+    def _announce(self) -> None:
+        """Have the device read ahead: what pictures are kept of, and the files of the others."""
+        target, kept = self._job.target, self._job.intermediates
+        files = (image.source.uri for image in self._images if image.source.key not in self._intermediates)
+        announce([Extent(local_path(uri)) for uri in files if is_local(uri)])
+        announce([target.extent_of(each.stored) for each in kept])
+        self._clock.lap("load" if kept else "decode")
+
     def _run(self, pause: Callable[[], bool]) -> Iterator[Made]:
         span = UNKNOWN
+        self._announce()
         for image in self._images:
             if self._is_cropped(image):
                 if pause():
@@ -162,12 +227,9 @@ class _Images:
             for said in self._make(image, pause):
                 if isinstance(said, Report):
                     report = said
-                elif image.part is not None and said.key == image.part.key:
+                else:
                     self._said.took(said.seconds, said.span.cpu_s)
                     span = _joined(span, said.span)
-                else:
-                    self._made.add(said.key)
-                    yield said
             assert report is not None  # each job ends with one
             self._said.add(report)
             self._clock.skip()
@@ -178,17 +240,23 @@ class _Images:
                 self._contradicted.append((image.source.key, report.scanned))
             elif report.error:
                 self._lose(image, report.error)
-            elif image.part is not None and (why := self._said.failed.pop(image.part.key, "")):
-                self._bad[image.place] = why
             elif report.returned:
                 return
+            else:
+                self._lose_failed(image)
         if self._block is not None:
             yield from self._finished(self._block, span)
+        for pack in self._packs:
+            if pack.is_whole:
+                yield self._made_of(pack.recipe, pack.write(self._job.target))
+                if pause():
+                    return
+                self._clock.skip()
 
     def _is_cropped(self, image: _Image) -> bool:
         """Whether the picture of the block was made of what is kept of its image, without a job of its own."""
         part, claims = image.part, image.source.claims
-        kept = [each for each in self._job.intermediates if each.video == image.source.key]
+        kept = self._intermediates.get(image.source.key, ())
         # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
         if part is None or not kept or not all(each.program.instructions for each in kept):
             return False
@@ -225,7 +293,16 @@ class _Images:
         """An image can give nothing."""
         if image.part is not None:
             self._bad[image.place] = why
-        self._said.failed |= {clip.key: why for clip in image.beside if clip.key not in self._made}
+        self._said.failed |= {self._kept[picture.key][0].recipe.key: why for picture in image.beside}
+
+    def _lose_failed(self, image: _Image) -> None:
+        """An image may have failed to give some of what was wanted of it."""
+        failed = self._said.failed
+        if image.part is not None and (why := failed.pop(image.part.key, "")):
+            self._bad[image.place] = why
+        for picture in image.beside:
+            if why := failed.pop(picture.key, ""):
+                failed[self._kept[picture.key][0].recipe.key] = why
 
     def _finished(self, block: Recipe, span: Span) -> Iterator[Made]:
         """The block, if all of its pictures could be made."""
@@ -233,15 +310,14 @@ class _Images:
             if why := self._said.failed_by_ops.pop(part.recipe.key, ""):
                 self._bad[place] = self._said.failed_by_ops[block.key] = why
         if not self._contradicted and not self._bad:
-            self._made.add(block.key)
-            yield self._stored(block, span)
+            attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
+            meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
+            yield self._made_of(block, self._job.target.write(block.key, self._out, meta), span)
 
     def _make(self, image: _Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         """What the job of one image says."""
         job, source, part = self._job, image.source, image.part
-        target = job.target
-        if part is not None:
-            target = _PartTarget(target, part.key, self._pictures[image.place])
+        key, out = ("", _NOTHING) if part is None else (part.key, self._pictures[image.place])
         own = Job(
             number=job.number,
             uri=source.uri,
@@ -249,24 +325,23 @@ class _Images:
             video_key=source.key,
             index=source.index,
             clips=image.recipes,
-            target=target,
+            target=_PartTarget(job.target, key, out, self._kept),
             estimate_s=job.estimate_s,
-            intermediates=tuple(each for each in job.intermediates if each.video == source.key),
+            intermediates=tuple(self._intermediates.get(source.key, ())),
             laps=job.laps,
             trial=job.trial and image is self._images[0],
             claims=source.claims,
         )
         yield from make(own, pause, None if own.index else _looked_at(source))
 
-    def _stored(self, block: Recipe, span: Span) -> Made:
-        attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
-        meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
-        written = self._job.target.write(block.key, self._out, meta)
+    def _made_of(self, recipe: Recipe, written: Written, before: Span = UNKNOWN) -> Made:
+        """An object is in its place; what was made until now has gone into it, the first part of it ``before``."""
+        self._made.add(recipe.key)
         self._clock.lap("store")
-        span = _joined(span, self._take())
+        span = _joined(before, self._take())
         seconds, self._said.seconds = self._said.seconds, {}
         cpu_s, self._said.cpu_s = self._said.cpu_s, {}
-        return Made(block.key, written, seconds, replace(span, cpu_s=cpu_s))
+        return Made(recipe.key, written, seconds, replace(span, cpu_s=cpu_s))
 
     def _take(self) -> Span:
         """Add what had no job of its own to what the others said."""

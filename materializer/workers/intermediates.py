@@ -3,6 +3,7 @@
 Pictures that were packed in groups are unpacked forward, each group once where frames are asked for in `order`.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -50,6 +51,22 @@ class _Pixels:
         return picture
 
 
+class _OfPack:
+    """One intermediate, a picture that lies with others in a pack."""
+
+    def __init__(self, target: Target, intermediate: Intermediate) -> None:
+        self._target, self._stored, self._shape = target, intermediate.stored, intermediate.picture
+        self._size = math.prod(self._shape)
+
+    def read(self, row: int) -> Bytes:
+        """The picture."""
+        assert row == 0  # there is one
+        buffer = aligned_empty(self._stored.shape)
+        self._target.read_into(self._stored, buffer, range(len(self._stored.table.offsets)))
+        picture: Bytes = buffer[: self._size].reshape(self._shape)
+        return picture
+
+
 class _Groups:
     """One intermediate, a group of encoded pictures to a chunk."""
 
@@ -94,7 +111,7 @@ class _Source:
         self._target, self._index = target, index
         self._order = np.argsort(intermediate.frames, kind="stable")
         self._frames = intermediate.frames[self._order]
-        self._reader: _Pixels | _Groups | None = None
+        self._reader: _Pixels | _OfPack | _Groups | None = None
 
     @property
     def is_encoded(self) -> bool:
@@ -108,8 +125,12 @@ class _Source:
     def read(self, row: int) -> Bytes:
         if self._reader is None:
             stored = self.intermediate.stored
-            pixels = not self.is_encoded
-            self._reader = _Pixels(self._target, stored) if pixels else _Groups(self._target, stored, self._index)
+            if self.intermediate.picture:
+                self._reader = _OfPack(self._target, self.intermediate)
+            elif self.is_encoded:
+                self._reader = _Groups(self._target, stored, self._index)
+            else:
+                self._reader = _Pixels(self._target, stored)
         return self._reader.read(row)
 
 

@@ -3,7 +3,7 @@
 A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,10 +14,11 @@ from viewcache.errors import Broken, Full, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.workers.ahead import Extent
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
-from viewcache.store.format import ChunkTable
+from viewcache.store.format import ChunkTable, shard_name
 from viewcache.store.passing import Place
 
 __all__ = ["FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
@@ -37,6 +38,10 @@ class Target(Protocol):
         """Read chunks of an object that lies there; see `viewcache.store.read_into`."""
         ...
 
+    def extent_of(self, stored: Stored) -> Extent:
+        """Where the bytes of an object that lies there are."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FolderTarget:
@@ -53,6 +58,11 @@ class FolderTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read from the folder; raises as `viewcache.store.read_into` does."""
         read_into(self.root, stored, out, chunks)
+
+    def extent_of(self, stored: Stored) -> Extent:
+        """Of the object's shard the part with its chunks."""
+        start, end = stored.span
+        return Extent(f"{self.root}/{stored.physical}/{shard_name(len(stored.shape))}", start, end - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +85,10 @@ class PassingTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is stored; raises as `viewcache.store.read_into` does."""
         self.folder.read_into(stored, out, chunks)
+
+    def extent_of(self, stored: Stored) -> Extent:
+        """Of what is stored."""
+        return self.folder.extent_of(stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +127,6 @@ class Job:
     """What its clips were planned from, where there is no index."""
     near: Near | None = None
     """Where the file need not be fetched."""
-    images: Mapping[str, str] = field(default_factory=dict)
-    """Of a job for several images: content key of what it makes → that of the image, or the block, that it is of."""
-    sources: Mapping[str, VideoSource] = field(default_factory=dict)
-    """Content key of each of these images that is not in the block → the image."""
 
     @property
     def file(self) -> str:
@@ -129,8 +139,13 @@ class Job:
         return tuple(clip for clip in self.clips if clip.kind != ObjectKind.SOURCE)
 
     @property
+    def is_of_images(self) -> bool:
+        """Whether it is for several images, which are those of the blocks and packs that it makes."""
+        return any(clip.parts for clip in self.clips)
+
+    @property
     def block(self) -> Recipe | None:
-        """The block that it makes: then its videos are the images of that."""
+        """The block that it makes."""
         return next((clip for clip in self.clips if clip.kind == ObjectKind.BLOCK), None)
 
     @property

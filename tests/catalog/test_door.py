@@ -463,6 +463,35 @@ def test_measures_add_up(catalog: Catalog) -> None:
     assert found == [("decode", 20, 6, 1.5, 3000, 0.25), ("load", 20, 1, 0.1, 5, 0.1)]
 
 
+def test_of_measured_work_it_is_told_what_was_waited_for(catalog: Catalog) -> None:
+    """Core seconds add up beside seconds; the rest is waiting, and never less than nothing."""
+    catalog.add_io_samples([IoSampleRow("store", 20, "raw", "local", 1, 1.0, 10, 0.25)])
+    catalog.flush()
+    catalog.add_io_samples(
+        [
+            IoSampleRow("store", 20, "raw", "local", 1, 1.0, 10, 0.5),
+            IoSampleRow("load", 20, "raw", "local", 1, 0.1, 10, 0.2),
+        ]
+    )
+    catalog.flush()
+    found = select(catalog, "select op, seconds, cpu_s, wait_s from io_samples order by op")
+    assert found == [("load", 0.1, 0.2, 0.0), ("store", 2.0, 0.75, 1.25)]
+
+
+def test_what_devices_give_is_measured_anew(catalog: Catalog) -> None:
+    """A later profile takes the place of the one before, all in one step; other measures stay."""
+    decoded = IoSampleRow("decode", 20, "h264", "source", 2, 0.5, 1000, 0.5)
+    catalog.add_io_samples([decoded])
+    reads = [IoSampleRow("read", 20, "", tier, 8, 1.0, 8 << 20) for tier in ("source", "local")]
+    catalog.record_reads(reads, "profile", "one")
+    catalog.record_reads([reads[1]], "profile", "two")
+    catalog.flush()
+    assert catalog.setting("profile") == "two"
+    assert sorted(catalog.load_io_samples(), key=lambda row: row.op) == [decoded, reads[1]]
+    catalog.record_reads([], "profile", "three")
+    assert catalog.load_io_samples() == [decoded]
+
+
 def test_events_of_one_second_are_one_row(catalog: Catalog) -> None:
     """Ten thousand hits are not ten thousand rows; other seconds and kinds are rows of their own."""
     row, _ = registered(catalog)

@@ -15,7 +15,8 @@ from sqlalchemy import create_engine, inspect, pool
 
 from tests.catalog.samples import copy, draws, plan, registered, select
 from viewcache import migrations
-from viewcache.catalog import Catalog, views
+from viewcache.catalog import Catalog, creating, views
+from viewcache.catalog.creating import create_database, tables_sql
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.opening import upgrade_catalog
 from viewcache.catalog.postgres import sqlalchemy_url
@@ -43,6 +44,31 @@ def test_migrations_make_the_declared_schema(url: str) -> None:
         assert compare_metadata(context, metadata) == []
         assert set(inspect(connection).get_view_names()) == set(views.ORDER)
     engine.dispose()
+
+
+def test_a_new_catalog_is_as_a_migrated_one(tmp_path: Path) -> None:
+    """What is made of SQL that is written down has the same tables, constraints and views, at the same revision."""
+    create_database(tmp_path / "new.duckdb")
+    upgrade(f"duckdb:///{tmp_path / 'migrated.duckdb'}")
+    new, migrated = (_described(tmp_path / f"{name}.duckdb") for name in ("new", "migrated"))
+    assert new == migrated
+    assert not (tmp_path / "new.duckdb.wal").exists()
+    assert tables_sql() == (Path(creating.__file__).parent / "sql/new/tables.sql").read_text(), (
+        "run python -m viewcache.catalog.creating"
+    )
+
+
+def _described(path: Path) -> list[list[tuple[object, ...]]]:
+    questions = (
+        "select table_name, column_name, data_type, is_nullable, column_default from duckdb_columns() "
+        "where not internal order by all",
+        "select table_name, constraint_type, constraint_column_names from duckdb_constraints() order by all",
+        "select index_name, sql from duckdb_indexes() order by all",
+        "select view_name, sql from duckdb_views() where not internal order by all",
+        "select version_num from alembic_version",
+    )
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return [connection.execute(question).fetchall() for question in questions]
 
 
 def test_a_difference_is_found(url: str) -> None:

@@ -48,7 +48,7 @@ def test_no_file_lies_about() -> None:
     folders = {path.parent.relative_to(SQL).as_posix() for path in SQL.rglob("*.sql")}
     assert folders <= {
         f"{kind}{dialect}" for kind in ("queries", "views") for dialect in ("", "/duckdb", "/postgresql")
-    } | {"policies"}
+    } | {"policies", "new"}
     assert {path.stem for path in (SQL / "views").rglob("*.sql")} == set(views.ORDER)
 
 
@@ -105,6 +105,7 @@ def test_views_show_the_same_on_both(folder: Path, empty_database: str) -> None:
         "io_samples",
         "policies",
         "tiers",
+        "packs",
     ]
 
 

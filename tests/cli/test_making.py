@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from tests.cli.site import Site
 from tests.clips import encode
 from viewcache.api.cli.terminal import Terminal
 from viewcache.api.session.made import Making
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.planning.devices import host_of, record_devices
 from viewcache.materializer.retention.forecast import Forecast
 
 
@@ -234,6 +238,27 @@ def test_plan_compares_budgets(site: Site) -> None:
     assert [each["budget_bytes"] for each in found["budgets"]] == [400_000, 10**9]
     assert found["budgets"][1]["packets"] == found["once_packets"]
     assert not site.store.exists()
+
+
+def test_plan_says_what_binds(made: Site) -> None:
+    """What devices and cores give together is said where the devices were profiled, on this machine and no other."""
+    made.edit("  epochs: 2", "  epochs: 40")
+    assert "devices" not in made.run("plan", "train.yaml")
+    (keep,) = made.json("plan", "train.yaml")["keeps"]
+    assert keep["pace"] is None
+    reads = [IoSampleRow("read", 20, "", tier, 100, 1.0, 200 << 20) for tier in ("source", "local")]
+    for host, known in ((host_of(made.store), True), ("another", False)):
+        with Catalog.open(made.store, create=False) as catalog:
+            record_devices(catalog, reads, host, 1e9)
+        assert ("devices local 210 MB/s, source 210 MB/s (profiled 2001-09-" in made.run("plan", "train.yaml")) is known
+    with Catalog.open(made.store, create=False) as catalog:
+        record_devices(catalog, [replace(reads[1], seconds=1000.0)], host_of(made.store), 1e9)
+    text = made.run("plan", "train.yaml")
+    assert "cores 1: something is kept of" in text
+    (slow,) = made.json("plan", "train.yaml")["keeps"]
+    assert slow["pace"]["bound_by"] in (["cores"], ["cores", "local"])
+    assert slow["pace"]["per_s"] > 0
+    assert slow["ways"] != keep["ways"]
 
 
 def test_plan_with_a_pace_needs_budgets(site: Site) -> None:

@@ -15,7 +15,7 @@ from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention import near
-from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.balance import RULES
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
 from viewcache.materializer.retention.near import file_recipe
 from viewcache.materializer.retention.ways import ToCome

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewcache.materializer.retention.choice import RULES, Options, collapse, leaves_until_full, prune
+from viewcache.materializer.retention.balance import RULES
+from viewcache.materializer.retention.choice import Options, collapse, leaves_until_full, prune
 
 NOTHING, FRAMES, AUG, LEAF = range(4)
 

@@ -13,7 +13,7 @@ from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention import options
-from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.balance import RULES
 from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.sources import Indexes, sketches_of
 from viewcache.materializer.retention.ways import ToCome

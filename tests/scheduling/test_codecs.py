@@ -130,3 +130,15 @@ def test_a_cache_that_chooses_serves_the_same(tmp_path: Path, videos: Path) -> N
         with viewcache.open(tight) as cache:
             assert dict(read_all(cache)) == truth
             assert {row.op for row in cache.catalog.load_io_samples()} >= {"pack", "packed", "unpack", "load", "store"}
+
+
+def test_work_is_told_with_its_core_seconds(tmp_path: Path, videos: Path) -> None:
+    """Of each kind of work, those of workers and of readers; no row has more of them than seconds."""
+    with viewcache.open(config(tmp_path / "auto", videos, codec="auto")) as cache:
+        dict(read_all(cache))
+        cache.catalog.flush()
+        rows = cache.catalog.load_io_samples()
+    core_s = {op: sum(row.cpu_s for row in rows if row.op == op) for op in ("decode", "convert", "store", "load")}
+    assert min(core_s.values()) > 0
+    assert all(row.cpu_s <= row.seconds for row in rows)
+    assert all(row.cpu_s == row.seconds for row in rows if row.op in ("load", "pack", "unpack"))

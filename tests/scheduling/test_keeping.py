@@ -25,7 +25,7 @@ from viewcache.materializer.planning.ladder import Ladder
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
-from viewcache.materializer.retention.choice import RULES
+from viewcache.materializer.retention.balance import RULES
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.tasks.task import Task

@@ -68,7 +68,7 @@ with copied (object_id) as (
     join begun b on b.task_id = a.task_id
     left join present n on n.task_id = a.task_id
     left join since s on s.group_id = b.group_id
-    where o.kind in ('clip', 'block', 'audio', 'frames', 'aug')
+    where o.kind in ('clip', 'block', 'audio', 'frames', 'aug', 'pack')
     group by a.object_id
     having bool_and(
         coalesce(a.last_epoch + b.joined < s.epoch, false) and (n.task_id is null or a.last_epoch < n.first_epoch)
@@ -95,7 +95,7 @@ with copied (object_id) as (
 )
 select
     k.object_id, o.key, k.tier, cast(d.last_epoch as bigint) as last_epoch,
-    case when o.kind in ('frames', 'aug') then o.video_id end as pictures_of
+    case when o.kind in ('frames', 'aug') then o.video_id when o.kind = 'pack' then 0 end as pictures_of
 from (select object_id, last_epoch from past union all select object_id, last_epoch from replaced) d
 join object_copy k on k.object_id = d.object_id
 join object o on o.object_id = d.object_id

@@ -1,7 +1,7 @@
 -- Everything that is planned or made.
 --   object_id: number of the object
 --   key: content key, 32 hex characters; equal recipes have equal keys
---   kind: frames (as decoded), aug (one frame after some steps), clip, block (pictures of a batch of images), audio (of a clip), or source (the encoded file of a video)
+--   kind: frames (as decoded), aug (one frame after some steps), clip, block (pictures of a batch of images), pack (kept pictures of images), audio (of a clip), or source (the encoded file of a video)
 --   video_id: number of its video
 --   video: name of its video
 --   generation_id: the generation that first named it; 0 = none, a frame asked for by its path; -1 = none yet, found in the store

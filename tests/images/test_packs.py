@@ -1,0 +1,249 @@
+"""Packs: kept pictures of images lie together, and each is found, read, checked and given up as it should be."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pytest
+import tensorstore
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import viewcache
+from tests.images.small import config, picture, save, save_folder
+from tests.tiny import single, sql
+from viewcache.api.session.cache import Cache
+from viewcache.catalog import Catalog
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
+from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.retention.packs import Packs, Picture
+
+COUNT = 24
+LONG: dict[str, Any] = {"epochs": 8, "sampling": {"images_per_batch": 4}}
+"""So many epochs that resized pictures pay."""
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of unequal sizes."""
+    sizes = {f"{k:02}.jpg": (60 + k % 5, 48 + k % 3) for k in range(COUNT)}
+    return save_folder(tmp_path_factory.mktemp("images"), sizes)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def decoding_is_dear() -> Iterator[None]:
+    """Of small images what to keep would be decided by noise."""
+    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+        yield
+
+
+def idle(cache: Cache) -> None:
+    """Wait until all is decided and made that is to be made ahead."""
+    cache.owner.look_ahead.wait_idle()
+    assert cache.owner.dispatcher is not None
+    assert cache.owner.dispatcher.wait_idle(60)
+    assert cache.tier.used_bytes + cache.tier.reserved_bytes <= cache.tier.budget_bytes
+
+
+def read(cache: Cache) -> list[NDArray[np.uint8]]:
+    """The images of all batches, each epoch made ahead as far as there is room."""
+    found = []
+    for epoch in range(cache.task("train").epochs):
+        for iteration in range(cache.task("train").iterations(epoch)):
+            found.append(cache.read("train", epoch, iteration).video[:, 0].copy())
+            if not iteration:
+                idle(cache)
+    return found
+
+
+def packets(cache: Cache) -> int:
+    """How many images were decoded."""
+    return cache.owner.dispatcher_now().tally.frames["packets"]
+
+
+def lying(cache: Cache) -> list[tuple[object, ...]]:
+    """Packs that are in the store: their key, and how many pictures they have."""
+    return sql(cache, "select pack, count(*) from packs where state = 'ready' group by pack order by pack")
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory, images: Path) -> list[NDArray[np.uint8]]:
+    """What is read where nothing can be kept."""
+    tight = {"budget": "100kB"}
+    with viewcache.open(config(tmp_path_factory.mktemp("truth"), images, cache=tight, **LONG)) as cache:
+        return read(cache)
+
+
+def same(one: list[NDArray[np.uint8]], other: list[NDArray[np.uint8]]) -> bool:
+    """Whether all pixels are equal."""
+    return len(one) == len(other) and all(map(np.array_equal, one, other))
+
+
+def filled(folder: Path, images: Path, truth: list[NDArray[np.uint8]], **settings: Any) -> list[tuple[object, ...]]:
+    """Leave a cache whose training has been read once; returns the packs that lie there."""
+    with viewcache.open(config(folder, images, cache=settings, **LONG)) as cache:
+        assert same(read(cache), truth)
+        assert sum(int(str(count)) for _, count in lying(cache)) >= COUNT
+        return lying(cache)
+
+
+@given(st.lists(st.integers(1, 1 << 20), min_size=1, max_size=MOST_PICTURES))
+def test_pictures_lie_apart_and_begin_with_a_chunk(sizes: list[int]) -> None:
+    """No two share a byte or a chunk; of like sizes little is wasted, and of equal ones nothing."""
+    layout = pack_layout(sizes)
+    ends = [first + size for first, size in zip(layout.firsts, sizes, strict=True)]
+    assert all(first % layout.chunk_bytes == 0 for first in (*layout.firsts, layout.bytes))
+    assert all(end <= following for end, following in zip(ends, (*layout.firsts[1:], layout.bytes), strict=True))
+    if min(sizes) == max(sizes):
+        assert layout.bytes == sum(sizes)
+    elif min(sizes) >= 1 << 17 and max(sizes) <= 2 * min(sizes):
+        assert layout.bytes <= 1.13 * sum(sizes)
+
+
+@given(st.lists(st.integers(1, 1 << 25), max_size=200), st.integers(1, 1 << 26))
+def test_no_pack_is_too_large(sizes: list[int], most_bytes: int) -> None:
+    """All pictures are in one pack each, in their order, and a pack that is too large has one picture."""
+    parted = pieces(sizes, most_bytes)
+    assert [place for each in parted for place in each] == list(range(len(sizes)))
+    for each in parted:
+        assert len(each) == 1 or sum(sizes[place] for place in each) <= min(most_bytes, MOST_BYTES)
+        assert len(each) <= MOST_PICTURES
+
+
+@pytest.mark.parametrize("codec", ["raw", "lz4", "zstd1"])
+def test_any_zarr_client_reads_the_pictures(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]], codec: str
+) -> None:
+    """``z[offset:offset + size].reshape(shape)`` is the resized picture that its path gives."""
+    tiers = [{"url": str(tmp_path), "budget": "50MB", "codec": codec}]
+    filled(tmp_path, images, truth, store=tiers, budget=None)
+    found: dict[str, NDArray[np.uint8]] = {}
+    for text in (tmp_path / "objects").rglob("zarr.json"):
+        attributes = json.loads(text.read_text())["attributes"]
+        if attributes["kind"] != "pack":
+            continue
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(text.parent)}}
+        whole = np.asarray(zarr.open_array(text.parent, mode="r")[:])
+        assert np.array_equal(whole, np.asarray(tensorstore.open(spec).result().read().result()))
+        for part in attributes["parts"]:
+            first, shape = part["offset"], part["shape"]
+            found[part["video"]] = whole[first : first + math.prod(shape)].reshape(shape)
+    assert len(found) == COUNT
+    resized = [single({"resize": {"short_side": 36}}), single({"center_crop": {"shape": [32, 32]}}, of="a", into="b")]
+    with viewcache.open(config(tmp_path / "other", images, augmentation=resized)):
+        fs = fsspec.filesystem("view", cache=str(tmp_path / "other"))
+        for name, pixels in found.items():
+            view = np.load(fs.open(f"view://train/{name}/frame0/aug1"))
+            assert np.array_equal(view, pixels), name
+
+
+def test_what_lies_in_packs_is_found_again(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
+    """After a restart, and after the catalog is lost, no picture is kept anew."""
+    packs = filled(tmp_path, images, truth)
+    for lost in (False, True):
+        if lost:
+            for file in tmp_path.glob("catalog*"):
+                file.unlink()
+        with viewcache.open(config(tmp_path, images, **LONG | {"epochs": 12})) as cache:
+            assert same(read(cache)[: len(truth)], truth)
+            assert lying(cache) == packs
+            assert packets(cache) <= 4 * 4, "the first blocks are asked for before it is known what lies there"
+
+
+def test_a_damaged_pack_is_made_anew(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
+    """Each byte of each pack turned over: the pixels are the same, and packs lie there again."""
+    filled(tmp_path, images, truth)
+    for text in (tmp_path / "objects").rglob("zarr.json"):
+        if json.loads(text.read_text())["attributes"]["kind"] == "pack":
+            shard = text.with_name("c.0")
+            shard.write_bytes(bytes(255 - each for each in shard.read_bytes()))
+    with viewcache.open(config(tmp_path, images, **LONG | {"epochs": 16})) as cache:
+        assert same(read(cache)[: len(truth)], truth)
+        assert sum(int(str(count)) for _, count in lying(cache)) >= COUNT
+
+
+def test_a_bad_image_costs_its_pack_nothing(tmp_path: Path) -> None:
+    """An image that is damaged behind its header is replaced, and the others of its pack are kept."""
+    folder = save_folder(tmp_path / "in", {f"{k:02}.jpg": (64, 48) for k in range(COUNT)})
+    whole = save(tmp_path / "whole.jpg", picture(64, 48)).read_bytes()
+    (folder / "07.jpg").write_bytes(whole[: len(whole) // 2])
+    with viewcache.open(config(tmp_path / "store", folder, on_bad_image="replace", **LONG)) as cache:
+        assert len(read(cache)) == LONG["epochs"] * COUNT // 4
+        kept = {name for (name,) in sql(cache, "select distinct image from packs where state = 'ready'")}
+        assert len(kept) == COUNT - 1
+        assert packets(cache) <= 3 * COUNT, "for blocks, for packs, and for those of the bad image again"
+
+
+SIZE = 3 * 8 * 8
+
+
+class Shelf:
+    """Packs, and which of them lie there."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Nothing lies there."""
+        self.sizes: dict[str, int] = {}
+        self.packs = Packs(catalog, self.sizes.get)
+
+    def keep(self, chosen: set[int], images: int) -> set[str]:
+        """Keep pictures of some of so many images, ten of which are in each block; returns their packs."""
+        pictures = [one(number) for number in sorted(chosen)]
+        blocks = {one(number)[0]: (number // 10, f"{number // 10:032x}") for number in range(images)}
+        weighed = [one(number)[0] for number in range(images)]
+        return {each.pack for each in self.packs.kept(0, pictures, weighed, blocks, 1 << 30)}
+
+    def make(self, packs: set[str]) -> None:
+        """All of them lie there."""
+        for key in packs:
+            self.sizes[key] = SIZE * len(self.packs.pictures_of(key))
+
+
+def one(number: int) -> Picture:
+    """An image and how a picture of it is made."""
+    key = f"{number:032x}"
+    nothing = np.zeros(0, np.int32)
+    return key, Recipe(f"{number + (1 << 64):032x}", Program(()), nothing, np.zeros(1, np.int32), (1, 3, 8, 8), 0, SIZE)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
+    """One catalog for many generated choices."""
+    with Catalog.open(tmp_path_factory.mktemp("catalog")) as opened:
+        yield opened
+
+
+@given(st.sets(st.integers(0, 59)), st.sets(st.integers(0, 59)))
+def test_packs_that_stay_take_no_more_room_than_was_chosen(catalog: Catalog, first: set[int], then: set[int]) -> None:
+    """Whatever is chosen next, the packs that stay take no more than what was chosen of all that lie there."""
+    shelf = Shelf(catalog)
+    shelf.make(shelf.keep(first, 60))
+    assert shelf.keep(first, 60) == set(shelf.sizes), "the same choice keeps the same packs"
+    kept = shelf.keep(then, 60)
+    lie = kept & set(shelf.sizes)
+    assert sum(shelf.sizes[key] for key in lie) <= SIZE * len(first & then)
+    assert sum(len(shelf.packs.pictures_of(key)) for key in kept - lie) == len(then - first)
+
+
+def test_a_pack_waits_for_its_block(catalog: Catalog) -> None:
+    """It is asked for again as it is while its block is to come, by another generation too, and formed anew behind."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(6)]
+    images = [image for image, _ in pictures]
+    soon = dict.fromkeys(images, (0, "aa" * 16))
+    late = dict.fromkeys(images, (9, "bb" * 16))
+    (pack,) = {each.pack for each in packs.kept(0, pictures, images, soon, 1 << 20)}
+    assert {each.pack for each in packs.kept(1, pictures, images, late, 1 << 20)} == {pack}
+    assert [each.block for each in packs.to_make(packs.kept(0, pictures, images, soon, 1 << 20))] == ["aa" * 16]
+    packs.forget(0)
+    (other,) = packs.to_make(packs.kept(1, pictures, images, late, 1 << 20))
+    assert (other.block, [image for image, _ in other.members]) == ("bb" * 16, images)

@@ -1,0 +1,171 @@
+"""Choosing by two prices: against every choice there is, against pure ways, and against mixes of two ways."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viewcache.materializer.retention.balance import CORES, balance, times_of
+from viewcache.materializer.retention.choice import Options, prune
+
+NOTHING, FRAMES, LEAF = range(3)
+DISK, OTHER = "local", "source"
+CLOSE = 1e-6
+
+
+def options(ways: list[list[tuple[int, float, float]]], cores: int, other: float = 0.0) -> Options:
+    """Of (bytes, core seconds, device seconds) for each way of each item; nothing takes no bytes.
+
+    ``other``: seconds that items of which nothing is kept have a second device for each of their device seconds.
+    """
+    rows = [[(0, *nothing), *rest] for (_, *nothing), *rest in ways]
+    size, core_s, device_s = (np.array([[each[k] for each in row] for row in rows], float) for k in range(3))
+    devices = {DISK: device_s}
+    if other:
+        there = np.zeros_like(device_s)
+        there[:, NOTHING] = device_s[:, NOTHING] * other
+        device_s[:, NOTHING] = 0
+        devices[OTHER] = there
+    return Options(size.astype(np.int64), core_s, core_s, LEAF, NOTHING, devices, cores)
+
+
+seconds = st.floats(0, 10, width=16)
+way = st.tuples(st.integers(1, 30), seconds, seconds)
+items = st.lists(way, min_size=3, max_size=3)
+graphs = st.builds(options, st.lists(items, min_size=1, max_size=8), st.integers(1, 4))
+two_devices = st.builds(options, st.lists(items, min_size=1, max_size=8), st.integers(1, 4), st.just(0.5))
+
+
+def time_of(graph: Options, budget: int) -> float:
+    """Seconds of an epoch as it is chosen."""
+    return times_of(graph, balance(graph, budget).option).seconds
+
+
+def one_item(graph: Options) -> float:
+    """Most seconds that one item can make a difference of."""
+    core = (graph.cost_s.max(axis=1) - graph.cost_s.min(axis=1)).max() / graph.cores
+    devices = ((each.max(axis=1) - each.min(axis=1)).max() for each in graph.device_s.values())
+    return max(float(core), *map(float, devices))
+
+
+@given(graphs | two_devices, st.integers(0, 240))
+def test_it_fits_the_budget(graph: Options, budget: int) -> None:
+    """Whatever the prices are; and what it says of itself is so."""
+    chosen = balance(graph, budget)
+    video = np.arange(len(chosen.option))
+    assert chosen.bytes == graph.bytes[video, chosen.option].sum() <= budget
+    assert chosen.cost_s == pytest.approx(graph.cost_s[video, chosen.option].sum())
+    assert chosen.short_bytes == 0
+
+
+@given(graphs, st.integers(0, 240))
+def test_without_a_device_nothing_changes(graph: Options, budget: int) -> None:
+    """The same choice as by core seconds alone, whether a device is free or not known."""
+    free = replace(graph, device_s={DISK: np.zeros_like(graph.cost_s)})
+    for each in (free, replace(graph, device_s={})):
+        assert np.array_equal(balance(each, budget).option, prune(graph, budget).option)
+
+
+@given(graphs | two_devices, st.integers(0, 240))
+def test_no_pure_way_is_faster(graph: Options, budget: int) -> None:
+    """None of those that the budget holds."""
+    for way in range(graph.bytes.shape[1]):
+        if graph.bytes[:, way].sum() <= budget:
+            pure = times_of(graph, np.full(len(graph.bytes), way, np.int64)).seconds
+            assert time_of(graph, budget) <= pure * (1 + CLOSE) + 1e-9
+
+
+@given(graphs, st.integers(0, 240))
+def test_it_is_within_one_item_of_the_best_choice(graph: Options, budget: int) -> None:
+    """Against every choice that fits."""
+    video = np.arange(len(graph.bytes))
+    every = np.array(list(product(range(graph.bytes.shape[1]), repeat=len(video))))
+    fitting = every[graph.bytes[video, every].sum(axis=1) <= budget]
+    core_s = graph.cost_s[video, fitting].sum(axis=1) / graph.cores
+    best = float(np.maximum(core_s, graph.device_s[DISK][video, fitting].sum(axis=1)).min())
+    assert best * (1 - CLOSE) - 1e-9 <= time_of(graph, budget) <= best * (1 + CLOSE) + one_item(graph) + 1e-9
+
+
+@given(graphs, st.integers(0, 2**32 - 1))
+def test_no_mix_is_faster(graph: Options, seed: int) -> None:
+    """Liquid's eleven mixes of any two ways, drawn at random, by more than one item."""
+    rng, most = np.random.default_rng(seed), int(graph.bytes.max(axis=1).sum())
+    ours = time_of(graph, most)
+    for tenths, some, others in product(range(11), range(3), range(3)):
+        drawn = rng.permutation(len(graph.bytes)) < len(graph.bytes) * tenths / 10
+        mixed = times_of(graph, np.where(drawn, some, others)).seconds
+        assert ours <= mixed * (1 + CLOSE) + one_item(graph) + 1e-9
+
+
+@given(graphs | two_devices, st.floats(1, 8), st.integers(1, 4))
+def test_more_of_anything_is_never_slower(graph: Options, faster: float, cores: int) -> None:
+    """A larger budget, a faster device, more cores: an epoch takes no longer, but for one item."""
+    before = time_of(graph, 60)
+    limit = before * (1 + CLOSE) + one_item(graph) + 1e-9
+    quick = {name: each / faster for name, each in graph.device_s.items()}
+    assert all(time_of(graph, budget) <= limit for budget in range(60, 241, 20))
+    assert time_of(replace(graph, device_s=quick), 60) <= limit
+    assert time_of(replace(graph, cores=graph.cores + cores), 60) <= limit
+
+
+def pictures(count: int, megabytes_per_s: float, cores: int, spread: float = 0.0) -> Options:
+    """Images of 500x375 at q98 as they were measured: read from the file each time, or kept as resized."""
+    size = np.exp(np.random.default_rng(1).normal(0, spread, count)) if spread else np.ones(count)
+    decode_s, file_bytes, raw_bytes = 2.28e-3 * size, 121e3 * size, np.full(count, 262e3)
+    core_s = np.stack([decode_s, np.full(count, 0.085e-3)], axis=1)
+    device_s = np.stack([file_bytes, raw_bytes], axis=1) / (megabytes_per_s * 1e6)
+    kept = np.stack([np.zeros(count), raw_bytes], axis=1).astype(np.int64)
+    return Options(kept, core_s, core_s, 1, 0, {DISK: device_s}, cores)
+
+
+def test_equal_items_are_divided_where_both_parts_are_busy() -> None:
+    """The best share of images that are all alike is where cores and the disk take as long, to an image."""
+    graph = pictures(1000, 200, 2)
+    times = times_of(graph, balance(graph, 1 << 40).option)
+    assert times.core_s == pytest.approx(times.device_s[DISK], rel=2e-3)
+    assert times.bound_by == (CORES, DISK)
+    best = min(
+        times_of(graph, np.where(np.arange(1000) < kept, 1, 0)).seconds for kept in range(1001)
+    )  # of equal images every share
+    assert times.seconds == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("speed", "bound", "kept"), [(10, DISK, 0), (100_000, CORES, 1)])
+def test_outside_of_the_band_one_way_is_best(speed: float, bound: str, kept: int) -> None:
+    """A disk so slow that files are all it can read, and one so fast that everything is kept."""
+    graph = pictures(300, speed, 2)
+    option = balance(graph, 1 << 40).option
+    assert times_of(graph, option).bound_by == (bound,)
+    assert (option == kept).all()
+
+
+def test_which_items_are_kept_matters() -> None:
+    """Of images of different sizes the large ones are kept: they cost the most to decode, and take the same room."""
+    graph = pictures(2000, 200, 2, spread=0.6)
+    option = balance(graph, 1 << 40).option
+    assert 0.1 < option.mean() < 0.9
+    assert graph.cost_s[option == 1, 0].min() >= graph.cost_s[option == 0, 0].max()
+
+
+def test_the_budget_holds_where_choices_are_mixed() -> None:
+    """Of two choices that both fill the budget with other items, none on the way between them is over it."""
+    rng = np.random.default_rng(3)
+    size = np.stack([np.zeros(400), rng.integers(50, 150, 400), rng.integers(200, 400, 400)], axis=1)
+    core_s = np.stack([np.full(400, 3.0), rng.uniform(0.5, 2, 400), rng.uniform(0.1, 0.4, 400)], axis=1)
+    device_s = np.stack([rng.uniform(0, 0.1, 400), rng.uniform(0.1, 0.3, 400), rng.uniform(0.3, 2.0, 400)], axis=1)
+    graph = Options(size.astype(np.int64), core_s, core_s, 2, 0, {DISK: device_s}, 4)
+    for budget in range(0, 120_000, 7919):
+        chosen = balance(graph, budget)
+        assert chosen.bytes <= budget
+        rival = times_of(graph, prune(graph, budget).option).seconds
+        assert times_of(graph, chosen.option).seconds <= rival * (1 + CLOSE)
+
+
+def test_many_items_are_quick() -> None:
+    """A hundred thousand, well under the timeout of a test, and better than the better of the pure ways."""
+    graph = pictures(100_000, 400, 2, spread=0.6)
+    pure = min(times_of(graph, np.full(100_000, way)).seconds for way in (0, 1))
+    assert times_of(graph, balance(graph, 1 << 50).option).seconds < 0.7 * pure
