@@ -83,6 +83,7 @@ def wrong_values(key: Key) -> list[Any]:
         "decibels": ["45", "dB", True, [45], "-45dB"],
         "flag_or_auto": ["yes", "true", 0, 1, "Auto"],
         "size": ["200G", "GB", -1, 0, 1.5, True],
+        "size_or_auto": ["200G", "Auto", -1, 1.5, True, False, ["auto"], {"a": 1}],
         "url": [5, True, "", "~/x", "a\tb"],
         "urls": [5, True, "", "~/x", [], [5], ["a", "a"], ["~/x"], [["a"]]],
         "catalog": [5, True, "", "sqlite", "mysql://db/x"],
