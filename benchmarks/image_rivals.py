@@ -92,6 +92,7 @@ class Took:
     opened_cpu_s: float = 0.0
     """When the loop began: opening, scanning, and what a rival makes before its first epoch."""
     batch_wall_s: float = 0.0
+    batch_cpu_s: float = 0.0
     """When the first batch was there, if that is all that was read."""
     wall_s: list[float] = field(default_factory=list)
     """At the end of each epoch."""
@@ -406,7 +407,7 @@ def _read(setting: Setting) -> Took:
         assert next(batches, None) is None, f"{setting.system} has more batches than it should"
     else:
         next(batches)
-        took.batch_wall_s = time.perf_counter() - setting.began_s
+        took.batch_wall_s, took.batch_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
         batches.close()  # type: ignore[attr-defined]  # all are generators
     took.closed_wall_s, took.closed_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
     took.disk_bytes = sum(path.lstat().st_blocks * 512 for path in Path(setting.folder).rglob("*"))

@@ -242,7 +242,9 @@ def _many(pictures: Sequence[tuple[str, np.ndarray]], folder: Path, args: Namesp
         return
     columns: dict[str, Callable[[Took], float]] = {
         "opening, s": lambda run: run.opened_wall_s - run.imported_wall_s,
+        "of it CPU": lambda run: run.opened_cpu_s - run.imported_cpu_s,
         "first batch after opening began, s": lambda run: run.batch_wall_s - run.imported_wall_s,
+        "CPU till then": lambda run: run.batch_cpu_s - run.imported_cpu_s,
         "CPU till closed, s": lambda run: run.closed_cpu_s - run.imported_cpu_s,
         "owner, peak MB": lambda run: run.peak_mb,
         "disk, MB": lambda run: run.disk_bytes / 1e6,

@@ -11,10 +11,11 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow, VideoRow
 from viewcache.materializer import randomness
 from viewcache.materializer.dataset.dataset import Dataset
-from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.recording import facts_table, key_found
 from viewcache.materializer.dataset.segments import Items
+from viewcache.materializer.dataset.texts import Keys, Texts
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import KEY, REFERENCE, VideoIndex
@@ -76,9 +77,9 @@ def videos_of(count: int, *, first: int = 0, frames: int = 300, height: int = 36
     names = tuple(f"v{k:07}" for k in range(first, first + count))
     return Videos(
         ids=np.arange(first, first + count, dtype=np.int64) + 1,
-        names=names,
-        uris=tuple(f"/videos/{name}.mp4" for name in names),
-        keys=tuple(f"{k:032x}" for k in range(first, first + count)),
+        names=Texts.of(names),
+        uris=Texts.of(f"/videos/{name}.mp4" for name in names),
+        keys=Keys.of(f"{k:032x}" for k in range(first, first + count)),
         words=np.array([randomness.address_word(name) for name in names], np.uint64),
         frames=np.full(count, frames, np.int64),
         height=np.full(count, height, np.int64),
@@ -161,7 +162,7 @@ def recorded_files(catalog: Catalog, count: int, index: VideoIndex) -> Files:
     index_at = catalog.write_indexes([(row.key, blob) for row in rows])
     catalog.record_facts(facts_table(ids, looked, index_at))
     catalog.flush()
-    listed = [file for file, _ in looked]
+    listed = Listed.of(file for file, _ in looked)
     return Files(catalog, "/videos", dataset_id, catalog.load_videos(dataset_id), listed, {}, (), max_pixels=1 << 30)
 
 

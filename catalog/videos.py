@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from viewcache.catalog import tasks
@@ -88,7 +89,9 @@ class Videos(ABC):
 
     def load_videos(self, dataset_id: int) -> pa.Table:
         """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever."""
-        return self._reading().query("read_videos", {"dataset_id": dataset_id})
+        rows = self._reading().query("read_videos", {"dataset_id": dataset_id})
+        ids = rows["video_id"].to_numpy()
+        return rows if (ids[1:] > ids[:-1]).all() else rows.take(pa.array(np.argsort(ids)))
 
     def write_indexes(self, blobs: Sequence[tuple[str, bytes]]) -> list[int | None]:
         """Keep packet indexes beside the database, each with the content key of its file; opaque here.

@@ -329,6 +329,8 @@ class CacheSpec:
     draw_ahead: int = 16
     """Iterations that the order of tasks over one dataset is drawn ahead of each reader; a task alone draws epochs."""
     keep: KeepRule = KeepRule.CHEAPEST
+    mix: float | None = None
+    """The share of the videos or images of which something is kept, 0 to 1; None = what is best."""
     eviction: EvictionSpec = field(default_factory=EvictionSpec)
     workers: int = 0
     """How many workers; 0 = one per core."""

@@ -106,6 +106,15 @@ _CACHE = KeySection(
             KeepRule.CHEAPEST,
             choices=tuple(KeepRule),
         ),
+        Key(
+            "mix",
+            "share_or_auto",
+            "The share of the videos or images of which clips or pictures are kept, as far as the budget holds them; "
+            "the others are decoded each time, and every batch has its share of both. `auto` keeps those with which an "
+            "epoch takes least time. Only with `keep: cheapest`.",
+            None,
+            "`auto`",
+        ),
         _count("workers", "Workers that decode and make clips; 0 is one per core.", 0, least=0, most=1024),
         Key(
             "worker_kind",

@@ -66,6 +66,9 @@ KINDS: dict[str, ValueKind] = {
     "choice": ValueKind("one of the choices", {}),
     "integer": ValueKind("a whole number", {"type": "integer"}),
     "number": ValueKind("a number", {"type": "number"}),
+    "share_or_auto": ValueKind(
+        "auto, or a share from 0 to 1", {"oneOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"const": "auto"}]}
+    ),
     "flag": ValueKind("true or false", {"type": "boolean"}),
     "flag_or_auto": ValueKind("auto, true or false", {"oneOf": [{"type": "boolean"}, {"const": "auto"}]}),
     "size": ValueKind(

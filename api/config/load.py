@@ -29,7 +29,7 @@ from viewcache.api.config.values import local_path
 from viewcache.api.config.yaml_subset import Node, error_at, from_python, read_file, read_text
 from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer import ops
-from viewcache.materializer.choices import InputSource, Media
+from viewcache.materializer.choices import InputSource, KeepRule, Media
 from viewcache.materializer.places import joined
 from viewcache.materializer.planning.definition import canonical, graph_of
 from viewcache.materializer.planning.graph import AbstractGraph
@@ -287,12 +287,14 @@ def _cache_spec(cache: Part[_CacheEntries], tiers: Part[_Tiers]) -> CacheSpec:
             "seed",
             "draw_ahead",
             "keep",
+            "mix",
             "workers",
             "worker_kind",
             "durability",
             "service",
         )
     )
+    problems.part(partial(_check_mix, entries))
     memory = problems.part(partial(entries.value, "memory"))
     eviction = problems.part(partial(read_eviction, entries, folder))
     op_modules = problems.part(partial(_import_ops, entries))
@@ -309,6 +311,15 @@ def _cache_spec(cache: Part[_CacheEntries], tiers: Part[_Tiers]) -> CacheSpec:
         service_idle_s=float(idle.value),
         **plain.value,
     )
+
+
+def _check_mix(entries: Entries) -> None:
+    mix, keep = entries.value("mix"), entries.value("keep")
+    if mix is not None and keep != KeepRule.CHEAPEST:
+        message = (
+            f"cache.mix says which share is kept, and cache.keep: {keep} chooses that by itself; leave one of them out"
+        )
+        raise error_at(entries.place("mix"), ConfigCode.MISPLACED_KEY, message)
 
 
 def _trace(entries: Entries, folder: str) -> str | None:

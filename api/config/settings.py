@@ -48,6 +48,7 @@ def settings_of(config: Config) -> dict[str, str]:
         "seed": str(cache.seed),
         "draw_ahead": str(cache.draw_ahead),
         "keep": str(cache.keep),
+        "mix": "auto" if cache.mix is None else f"{cache.mix:g}",
         "workers": str(cache.workers) if cache.workers else "one per core",
         "worker_kind": str(cache.worker_kind),
         "eviction": _eviction(cache.eviction),

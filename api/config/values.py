@@ -190,6 +190,14 @@ def _number(node: Node, key: Key, label: str) -> float:
     return float(_bounded(node, node.value, key, label))
 
 
+def _share(node: Node, key: Key, label: str) -> float:
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
+    if not 0 <= node.value <= 1:
+        raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label, "; 0.3 is three of ten")
+    return float(node.value)
+
+
 def _bounded(node: Node, number: int | float, key: Key, label: str) -> int | float:
     outside = (key.least is not None and number < key.least) or (key.most is not None and number > key.most)
     if outside or (key.inside and number in (key.least, key.most)):
@@ -307,6 +315,7 @@ READERS = {
     "number": _number,
     "flag": _flag,
     "flag_or_auto": lambda node, *of: None if node.value == "auto" else _flag(node, *of),
+    "share_or_auto": lambda node, *of: None if node.value == "auto" else _share(node, *of),
     "size": _size,
     "size_or_auto": _size_or_auto,
     "decibels": _decibels,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from viewcache.errors import BadInput, BadVideo, NotFound
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.discover import Found, discover
+from viewcache.materializer.dataset.discover import discover
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.spec import DatasetSpec

@@ -119,7 +119,7 @@ class Keep:
 
     generation: int
     rule: str
-    """The one that the configuration asks for."""
+    """The one that the configuration asks for; ``mix`` and the share if it says that."""
     clip_bytes: int
     """Most bytes that all clips take, without those of the epoch that is being read."""
     budget_bytes: int
@@ -211,13 +211,17 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
         for group_generation in sorted({work.group_generation for work, _ in works}):
             chosen = keeper.chosen(group_generation)
             if chosen is not None:
-                rules = tuple((name, each.bytes, each.cost_s) for name, each in chosen.rivals().items())
+                rule, found = config.cache.keep.value, chosen.rivals()
+                if config.cache.mix is not None:
+                    rule = f"mix {config.cache.mix:g}"
+                    found[rule] = chosen.choice
+                rules = tuple((name, each.bytes, each.cost_s) for name, each in found.items())
                 ways = tuple(chosen.ways().items())
                 sizes = chosen.clip_bytes, chosen.budget_bytes
                 epoch_s, without_s, pays_after = horizon_of(chosen, having)
                 mine = [work.plan for work, _ in works if work.group_generation == group_generation]
                 pace = _pace(chosen, mine, keeper.cost().devices)
-                yield Keep(number, config.cache.keep, *sizes, ways, rules, epoch_s, without_s, pays_after, pace)
+                yield Keep(number, rule, *sizes, ways, rules, epoch_s, without_s, pays_after, pace)
 
 
 def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> Pace | None:

@@ -2,6 +2,8 @@
 
 In the order of work:
 
+- ``texts``: columns of a dataset's files without an object for each file: texts, keys, where values stand
+- ``listed``: the files that a listing found, as columns
 - ``links``: which symbolic links are followed
 - ``roots``: how several places of a dataset are told apart, and list files
 - ``discover``: the files of a folder, glob, URL, list file or several of these

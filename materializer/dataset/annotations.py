@@ -19,6 +19,7 @@ from viewcache.materializer.dataset.rules import classes_of, part_of, weights_of
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.table import as_text, is_list
+from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.spec import DatasetSpec
 
@@ -76,10 +77,9 @@ class Annotations:
         return Fields(said.table, said.rows, said.further, spec.fields, grows=spec.grows, record=record, recorded=rows)
 
     @cached_property
-    def _names(self) -> list[str]:
+    def _names(self) -> Texts:
         """Of the items' videos."""
-        names = self._items.files.names
-        return [names[row] for row in self._items.file.tolist()]
+        return self._items.files.names.taken(self._items.file)
 
     def check(self, chosen: NDArray[np.bool_], clips: int) -> None:
         """Refuse labels and columns that do not fit the videos which the task selects.
@@ -143,7 +143,7 @@ def _until(spec: DatasetSpec, items: KnownItems, said: Said, past: Past) -> NDAr
         return until
     lost = (said.rows < 0) & ~said.named
     if not spec.fields:
-        lost &= np.array([each is not None for each in said.recorded], bool)
+        lost &= said.recorded.is_valid().to_numpy(zero_copy_only=False)
     if not lost.any():  # most often; what was drawn is looked at for no others
         return until
     rows = np.flatnonzero(lost)
@@ -160,7 +160,7 @@ def _kept(labels: pa.Array, said: Said, which: NDArray[np.bool_]) -> pa.Array:
     """
     if not which.any():
         return labels
-    texts = [text if kept else None for text, kept in zip(said.recorded, which.tolist(), strict=True)]
+    texts = [text if kept else None for text, kept in zip(said.recorded.to_pylist(), which.tolist(), strict=True)]
     kept = pa.array(which)
     if is_list(labels.type):
         return pc.if_else(

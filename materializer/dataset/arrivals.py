@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.source import Stamp, is_local, shown
 from viewcache.materializer.spec import DatasetSpec

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, QueryRefused
 from viewcache.materializer.dataset.classes import separated
-from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.fields import Fields
 from viewcache.materializer.dataset.labels import labels_for, taken
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.names import names_for
 from viewcache.materializer.dataset.predicate import matching
 from viewcache.materializer.dataset.rules import classes_of, part_of, weights_of
@@ -132,7 +132,7 @@ def _listed(task: TaskSpec, files: Sequence[Found]) -> _Listed:
         named,
         np.ones(len(video), bool),
         np.zeros(len(video), bool),
-        [None] * len(video),
+        pa.nulls(len(video), pa.string()),
     )
     of = video.tolist()
     return _Listed(said, [names[row] for row in of], [paths[row] for row in of], start_s, end_s)

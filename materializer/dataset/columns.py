@@ -35,9 +35,9 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said, labe
 
     status = pa.array([(VideoStatus.OK if each else VideoStatus.BAD).value for each in good.tolist()])
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        "video": of_files(pa.array(files.names)),
-        "name": of_files(pa.array(files.names)),
-        "path": of_files(pa.array(files.paths)),
+        "video": of_files(files.names.array),
+        "name": of_files(files.names.array),
+        "path": of_files(files.paths.array),
         "label": labels,
         "frames": of_files(pa.array(files.frames)),
         "fps": of_files(files.column("fps")),
@@ -60,7 +60,7 @@ def record_labels(catalog: Catalog, items: KnownItems, said: Said, labels: pa.Ar
 
     What is recorded of others is what they had when they were drawn.
     """
-    texts, before = as_text(labels), pa.array(said.recorded, pa.large_string())
+    texts, before = as_text(labels), said.recorded.cast(pa.large_string())
     same = pc.or_(pc.fill_null(pc.equal(texts, before), False), pc.and_(texts.is_null(), before.is_null()))
     changed = said.named & ~np.asarray(same.to_numpy(zero_copy_only=False))
     for are_videos, record in ((True, catalog.set_labels), (False, catalog.set_item_labels)):

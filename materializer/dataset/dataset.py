@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow, VideoStatus
@@ -129,11 +129,11 @@ class Dataset:
 
     def weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """(n,) how often some items come in an epoch of all of them, on average; None where each comes once."""
-        return None if self.spec.weighted is None else self._annotations.weights(self._rows_of(ids))
+        return None if self.spec.weighted is None else self._annotations.weights(self.items.row_of.of(ids))
 
     def strata(self, ids: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """(n,) which value each of some items has of those that come equally often; None where none do."""
-        return self._annotations.strata(self._rows_of(ids))
+        return self._annotations.strata(self.items.row_of.of(ids))
 
     def epoch_like(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """As many ids as an epoch of some items has positions: these, each once, but for weights."""
@@ -245,13 +245,17 @@ class Dataset:
 
     def file_rows(self, ids: Iterable[int]) -> list[int]:
         """Rows of the files of those of some items that are there."""
-        row_of, file = self.items.row_of, self.items.file
-        return [int(file[row]) for each in ids if (row := row_of.get(each)) is not None]
+        rows = self.items.row_of.find(list(ids))
+        return list(map(int, self.items.file[rows[rows >= 0]]))
 
     def is_missing(self, item_id: int) -> bool:
         """Whether the file of an item is gone, or has other content, as far as is known."""
-        row = self.items.row_of.get(item_id)
-        return row is None or not self.files.there[self.items.file[row]]
+        return bool(self.missing([item_id])[0])
+
+    def missing(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """(ids,) the same of several items."""
+        rows = self.items.row_of.find(ids)
+        return np.asarray((rows < 0) | ~self.files.there[self.items.file[rows]])
 
     def is_held(self, item_id: int, span: int) -> bool:
         """Whether an item that was drawn is gone, and known well enough to say which its clips were."""
@@ -385,7 +389,7 @@ class Dataset:
 
     def items_of(self, ids: Sequence[int]) -> Items:
         """What is known now of some items, in this order."""
-        return self.items.taken(np.array([self.items.row_of[each] for each in ids], np.int64))
+        return self.items.taken(self.items.row_of.of(ids))
 
     def one(self, name: str) -> VideoFile:
         """The file of a name; its header is read if nobody has.
@@ -407,7 +411,7 @@ class Dataset:
 
     def names(self) -> list[str]:
         """Names of all files that are there, sorted."""
-        return [name for name, there in zip(self.files.names, self.files.there.tolist(), strict=True) if there]
+        return [*self.files.names.taken(np.flatnonzero(self.files.there))]
 
     def looked_at(self, video_id: int) -> tuple[bytes, Claims | None]:
         """The packet index of a video, serialized; or else what is claimed of it."""
@@ -435,7 +439,7 @@ class Dataset:
 
     def labels(self, ids: NDArray[np.int64], epoch: int) -> NDArray[Any]:
         """The labels of some items in an epoch; see `Classes.numbers`."""
-        return self._annotations.labels(self._rows_of(ids), epoch)
+        return self._annotations.labels(self.items.row_of.of(ids), epoch)
 
     def label(self, item_id: int) -> int | tuple[int, ...]:
         """The class number of one item, -1 without a label; where items may have several, the numbers of all."""
@@ -443,8 +447,4 @@ class Dataset:
 
     def fields(self, ids: NDArray[np.int64], epoch: int) -> dict[str, FieldValues]:
         """The further columns that come with the clips of some items in an epoch."""
-        return self._annotations.fields(self._rows_of(ids), epoch)
-
-    def _rows_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        row_of = self.items.row_of
-        return np.array([row_of[each] for each in ids.tolist()], np.int64)
+        return self._annotations.fields(self.items.row_of.of(ids), epoch)

@@ -9,23 +9,24 @@ import logging
 import os
 import posixpath
 import stat
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.links import NO_LINKS, Links
+from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
 from viewcache.materializer.media.source import Stamp, is_local, local_path, shown, stamp_of
 from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 
-__all__ = ["Found", "discover"]
+__all__ = ["discover"]
 
 AT_ONCE = 16
 """Remote files of a list file that are asked for at the same time."""
@@ -34,23 +35,7 @@ _MAGIC = frozenset("*?[")
 _log = logging.getLogger("viewcache.dataset")
 
 
-class Found(NamedTuple):
-    """One video file of a dataset."""
-
-    uri: str
-    """Absolute path or URL."""
-    path: str
-    """Under the dataset, with ``/`` between components."""
-    stamp: Stamp
-    problem: str = ""
-    """Why it must not be opened; empty = nothing known."""
-    root: str = ""
-    """In short, which of the dataset's places it is of; empty if there is one."""
-    absent: bool = False
-    """Whether a list file names it and it is not there."""
-
-
-def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> list[Found]:
+def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> Listed:
     """List the videos of a dataset, or its images.
 
     Args:
@@ -71,30 +56,40 @@ def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> l
     places = places_of(uri)
     if links.follow:
         links = replace(links, roots=(*links.roots, *(_base(local_path(each)) for each in places if is_local(each))))
-    others = 0
+    others: Counter[str] = Counter()
+    found: Iterator[Found]
     if len(places) > 1:
-        found = list(_of_places(places, links, media))
+        found = _of_places(places, links, media)
     elif is_list(places[0]):
-        found = list(_of_list(places[0], links, media))
+        found = _of_list(places[0], links, media)
     else:
-        _, found, others = _videos(places[0], links, media)
-    if not found:
-        more = f"; {others} other files are there" if others else ""
+        _, found = _videos(places[0], links, media, others)
+    listed = Listed.of(found)
+    if not listed:
+        more = f"; {others[places[0]]} other files are there" if others else ""
         raise DatasetNotFound(
             f"{shown(uri)} holds no {media}s: looked for {' '.join('*' + each for each in SUFFIXES[media])}{more}"
         )
-    return sorted(map(_named, found), key=lambda each: each.path)
+    return listed.by_path()
 
 
-def _videos(place: str, links: Links, media: Media) -> tuple[str, list[Found], int]:
-    """One place: the folder that paths are seen from, its videos, and how many other files it has."""
+def _videos(place: str, links: Links, media: Media, others: Counter[str] | None = None) -> tuple[str, Iterator[Found]]:
+    """One place: the folder that paths are seen from, and its videos; other files are counted in ``others``."""
+    found: Iterable[Found]
     if is_local(place):
         path = local_path(place)
-        base, found = _base(path), list(_local(place, path, links, media))
+        base, found = _base(path), _local(place, path, links, media)
     else:
         base, found = _remote(place)
-    videos = [each for each in found if _is_listed(each.path, media)]
-    return base, videos, len(found) - len(videos)
+    return base, _of_kind(found, media, place, Counter() if others is None else others)
+
+
+def _of_kind(found: Iterable[Found], media: Media, place: str, others: Counter[str]) -> Iterator[Found]:
+    for each in found:
+        if _is_listed(each.path, media):
+            yield each
+        else:
+            others[place] += 1
 
 
 def _of_places(places: Iterable[str], links: Links, media: Media) -> Iterator[Found]:
@@ -105,8 +100,8 @@ def _of_places(places: Iterable[str], links: Links, media: Media) -> Iterator[Fo
             raise BadInput(
                 f"{shown(place)}: a list file is a dataset of its own; name it alone, with the other places in it"
             )
-        base, videos, _ = _videos(place, links, media)
-        parts.append((base, videos))
+        base, found = _videos(place, links, media)
+        parts.append((base, list(found)))
     labels = labels_of([base for base, _ in parts])
     seen = _Once()
     for base, videos in parts:
@@ -129,7 +124,7 @@ def _of_list(list_file: str, links: Links, media: Media) -> Iterator[Found]:
             continue
         found = [_of_line(local_path(place), line, links)] if is_file and not os.path.isdir(place) else None
         try:
-            found = _videos(place, links, media)[1] if found is None else found
+            found = list(_videos(place, links, media)[1]) if found is None else found
         except DatasetNotFound as missing:
             raise DatasetNotFound(f"{line}: {missing}") from missing
         if not found:
@@ -181,19 +176,8 @@ class _Once:
             )
 
 
-def _named(found: Found) -> Found:
-    """The same, under a name that can be stored and printed: file systems allow bytes that are no UTF-8."""
-    try:
-        found.uri.encode()
-    except UnicodeEncodeError:
-        uri, path = (each.encode(errors="backslashreplace").decode() for each in (found.uri, found.path))
-        return found._replace(uri=uri, path=path, stamp=Stamp(0), problem="has a name that is not UTF-8; rename it")
-    return found
-
-
 def _is_listed(path: str, media: Media) -> bool:
-    parts = path.split("/")
-    return path.lower().endswith(SUFFIXES[media]) and not any(part.startswith(".") for part in parts)
+    return path.lower().endswith(SUFFIXES[media]) and "/." not in path and path[0] != "."
 
 
 def _base(path: str) -> str:

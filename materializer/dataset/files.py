@@ -10,18 +10,20 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog, schemas
+from viewcache.catalog import Catalog
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo, CatalogDamaged
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.changes import FileChanges
 from viewcache.materializer.dataset.clock import even_pace, frames_before_even, last_tick, ticks_of
-from viewcache.materializer.dataset.discover import Found
 from viewcache.materializer.dataset.headers import Headers, Looked
+from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
 from viewcache.materializer.dataset.scan import Keep
+from viewcache.materializer.dataset.texts import IdPlaces, Keys, Places, RepeatedTexts, Texts, places_of_names
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
@@ -71,7 +73,7 @@ class Files:
         uri: str,
         dataset_id: int,
         rows: pa.Table,
-        listed: Sequence[Found],
+        listed: Listed,
         gone: Mapping[int, str],
         changed: Sequence[str],
         *,
@@ -110,14 +112,15 @@ class Files:
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
-        self.names: tuple[str, ...] = tuple(rows["name"].to_pylist())
-        self.uris: tuple[str, ...] = tuple(rows["uri"].to_pylist())
-        self.paths = tuple(each.path for each in listed)
-        self.roots = tuple(each.root for each in listed)
+        self.names = Texts(rows["name"]).copied()
+        self.uris = Texts(rows["uri"]).copied()
+        self.paths = listed.paths
+        self.roots = listed.roots
         """Which of the dataset's places each is of, in short; empty if there is one, or it is gone."""
-        self.there: NDArray[np.bool_] = np.array([uri not in missing for uri in self.uris], bool)
+        away = pc.is_in(self.uris.array, pa.array(list(missing), pa.large_string()))
+        self.there: NDArray[np.bool_] = ~away.to_numpy(zero_copy_only=False)
         """Whether each was there when the dataset was listed last."""
-        self.keys: list[str] = rows["key"].to_pylist()
+        self.keys = Keys.of(rows["key"])
         self.frames = _numbers(rows, "frames")
         self._coded = np.stack([_numbers(rows, "height"), _numbers(rows, "width")], axis=1)
         """(files, 2) height and width before rotation."""
@@ -125,31 +128,34 @@ class Files:
         self.height = self._coded[np.arange(len(rows)), across.astype(int)]
         """As shown, rotation applied; 0 if unknown."""
         self.width = self._coded[np.arange(len(rows)), 1 - across]
-        self._pix_fmts = rows["pix_fmt"].to_pylist()
+        self._pix_fmts = RepeatedTexts(rows["pix_fmt"])
         self.keyframes = np.maximum(_numbers(rows, "keyframes"), 1)
         self.file_bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
-        self._etags = rows["etag"].to_pylist()
-        statuses = rows["status"].to_pylist()
-        self.unread: NDArray[np.bool_] = np.array([each == VideoStatus.LISTED for each in statuses], bool)
+        self._etags = RepeatedTexts(rows["etag"])
+        statuses = RepeatedTexts(rows["status"])
+        self.unread = statuses.are(VideoStatus.LISTED)
         """Whether nobody has read its header, so that nothing is known of its frames."""
-        left = np.array([each == VideoStatus.GONE for each in statuses], bool)
-        self.whole: NDArray[np.bool_] = (
-            np.array([each == VideoStatus.OK for each in statuses], bool) | self.unread | left
-        )
+        left = statuses.are(VideoStatus.GONE)
+        self.whole: NDArray[np.bool_] = statuses.are(VideoStatus.OK) | self.unread | left
         """Whether nothing is known to be wrong with its content, be it there or not."""
         unread = np.flatnonzero(self.unread)
-        for row in unread.tolist():  # which may have been replaced since it was recorded
-            stamp = listed[row].stamp
-            self.file_bytes[row], self._mtime_ns[row], self._etags[row] = stamp.size, stamp.mtime_ns, stamp.etag
+        # Which may have been replaced since they were recorded.
+        self.file_bytes[unread], self._mtime_ns[unread] = listed.sizes[unread], listed.mtimes_ns[unread]
+        for row in unread[self._etags.unlike(listed.etags, unread)].tolist():
+            self._etags[row] = listed.etags[row]
         self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers, keep)
         """Reads those that are left."""
-        self._errors = {row: error for row, error in enumerate(rows["error"].to_pylist()) if not left[row]}
+        faulty = np.flatnonzero(rows["error"].is_valid().to_numpy() & ~left)
+        self._words, self._is_hashed = np.zeros(len(rows), np.uint64), np.zeros(len(rows), bool)
+        """See `words`: a batch needs those of its own files, and the first one shall not wait for those of all."""
+        self._errors = dict(zip(faulty.tolist(), rows["error"].take(pa.array(faulty)).to_pylist(), strict=True))
         self._index_at = _numbers(rows, "index_at", -1)
         self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
         self.pace, self.last = np.zeros((len(rows), 2), np.int64), np.full(len(rows), -1, np.int64)
         """See `Videos`."""
-        self._shown = {name: rows[name].to_pylist() for name in _SHOWN}
-        self.labels: list[str | None] = rows["label"].to_pylist()
+        self._measures = {name: np.array(rows[name].fill_null(np.nan).to_numpy(), np.float64) for name in _MEASURES}
+        self._codecs = RepeatedTexts(rows["codec"])
+        self.labels = RepeatedTexts(rows["label"])
         """On record of each, as text."""
         self._remembered = lru_cache(maxsize=INDEXES)(self._index)
 
@@ -160,29 +166,38 @@ class Files:
     @cached_property
     def native_bytes(self) -> NDArray[np.int64]:
         """Bytes of a frame in the decoder's own planes; -1 if these are not kept."""
-        kinds = list(zip(self._pix_fmts, *self._coded.T.tolist(), strict=True))
-        size_of = {each: _native_bytes(each[0] or "", each[2], each[1]) for each in set(kinds)}
-        return np.array([size_of[each] for each in kinds], np.int64)
+        # One number for each kind of frame: sorting numbers is far faster than sorting rows of them.
+        shapes, shape = np.unique(self._coded[:, 0] << 32 | self._coded[:, 1], return_inverse=True)
+        codes = self._pix_fmts.codes.astype(np.int64)
+        kinds, kind = np.unique(codes * len(shapes) + shape.reshape(-1), return_inverse=True)
+        sizes = []
+        for code, at in zip(*np.divmod(kinds, max(1, len(shapes))), strict=True):
+            height, width = divmod(int(shapes[at]), 1 << 32)
+            sizes.append(_native_bytes(self._pix_fmts.values[int(code)] or "", width, height))
+        return np.array(sizes, np.int64)[kind.reshape(-1)]
+
+    def words(self, rows: NDArray[np.int64]) -> Words:
+        """Addresses of some files' random numbers: of their names, so that a dataset that moves keeps its draws."""
+        with self._lock:
+            new = rows[~self._is_hashed[rows]]
+            self._words[new] = [address_word(name) for name in self.names.taken(new)]
+            self._is_hashed[new] = True
+            return self._words[rows]
 
     @cached_property
-    def words(self) -> Words:
-        """Addresses of the files' random numbers: of their names, so that a dataset that moves keeps its draws."""
-        return np.array([address_word(name) for name in self.names], np.uint64)
-
-    @cached_property
-    def row_of(self) -> dict[int, int]:
+    def row_of(self) -> IdPlaces:
         """``video_id`` → position in the arrays."""
-        return {video: row for row, video in enumerate(self.ids.tolist())}
+        return IdPlaces(self.ids)
 
     @cached_property
-    def row_of_name(self) -> dict[str, int]:
+    def row_of_name(self) -> Places[str]:
         """Name → position in the arrays."""
-        return {name: row for row, name in enumerate(self.names)}
+        return places_of_names(self.names)
 
     @cached_property
-    def row_of_key(self) -> dict[str, int]:
+    def row_of_key(self) -> Places[str]:
         """Content key → position in the arrays."""
-        return {key: row for row, key in enumerate(self.keys)}
+        return self.keys.places
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
@@ -195,11 +210,15 @@ class Files:
 
     def column(self, name: str) -> pa.Array:
         """``fps``, ``duration_s`` or ``codec`` of all files, as far as it is known."""
-        return pa.array(self._shown[name], schemas.VIDEO.field(name).type)
+        if name == "codec":
+            return self._codecs.array
+        return pa.array(self._measures[name], mask=np.isnan(self._measures[name]))
 
     def file(self, row: int) -> VideoFile:
         """One file as a record."""
-        shown = {name: values[row] for name, values in self._shown.items()}
+        measures = {
+            name: None if np.isnan(values[row]) else float(values[row]) for name, values in self._measures.items()
+        }
         return VideoFile(
             video_id=int(self.ids[row]),
             name=self.names[row],
@@ -211,7 +230,8 @@ class Files:
             error=self.error(row),
             frames=int(self.frames[row]),
             size=(int(self.height[row]), int(self.width[row])),
-            **shown,
+            codec=self._codecs[row],
+            **measures,
         )
 
     def _status(self, row: int) -> VideoStatus:
@@ -374,7 +394,8 @@ class Files:
                 self._pix_fmts[row] = facts.pix_fmt
                 self.native_bytes[row] = _native_bytes(facts.pix_fmt, facts.width, facts.height)
                 self.keyframes[row] = max(1, facts.keyframes)
-                for name, values in self._shown.items():
+                self._codecs[row] = facts.codec
+                for name, values in self._measures.items():
                     values[row] = getattr(facts, name)
                 times = facts.times
                 spaced = (
@@ -400,7 +421,6 @@ class Files:
             if key != self.keys[row] and facts is not None:  # replaced since it was listed, and nobody has seen it
                 with self._lock:
                     self.keys[row] = key
-                    self.row_of_key[key] = row
                     self.file_bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
                     self._etags[row] = facts.stamp.etag
             self.learn(row, found, at)
@@ -418,8 +438,8 @@ def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
     return -1 if size is None else size
 
 
-_SHOWN = ("fps", "duration_s", "codec")
-"""What nothing is planned from."""
+_MEASURES = ("fps", "duration_s")
+"""What nothing is planned from, beside the codec; not a number where it is not known."""
 _TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")
 
 

@@ -34,12 +34,12 @@ class Fit:
         fps = self.sampling.fps if self.spec.on_low_fps == OnLowFps.BAD else None
         return 0.0 if fps is None else fps * (1 - SLACK)
 
-    def good(self) -> NDArray[np.bool_]:
-        """(files,) whether each can be decoded, as far as is known, and fits in size and rate."""
+    def good(self, rows: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.bool_]:
+        """(files,) or (rows,) whether each can be decoded, as far as is known, and fits in size and rate."""
         files = self.files
-        good = files.whole & (files.height * files.width <= self.spec.max_pixels)
+        good = files.whole[rows] & (files.height[rows] * files.width[rows] <= self.spec.max_pixels)
         if self.least_fps:
-            good &= files.column("fps").fill_null(np.inf).to_numpy() >= self.least_fps
+            good &= files.column("fps").fill_null(np.inf).to_numpy()[rows] >= self.least_fps
         return np.asarray(good)
 
     def error(self, row: int) -> str:
@@ -69,7 +69,7 @@ class ItemFit:
     def good(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.bool_]:
         """(items,) or (rows,) whether the video of each fits, and has a frame of it, as far as is known."""
         rows = np.arange(len(self.items)) if rows is None else rows
-        good = self.fit.good()[self.items.file[rows]]
+        good = self.fit.good(self.items.file[rows])
         there = np.flatnonzero(good)
         good[there] = ~self.items.empty(rows[there])
         return good

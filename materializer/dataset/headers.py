@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import Broken, Closed, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.recording import Batches
 from viewcache.materializer.dataset.scan import AT_ONCE, Keep, scan_queue
 from viewcache.materializer.media.facts import Scanned

@@ -1,93 +1,153 @@
-"""What the catalog has of a dataset's files, by URI: a listing compares with it what is there now."""
+"""What the catalog has of a dataset's files: a listing compares with it what is there now.
 
-from collections.abc import Collection
+All files are compared as columns; of those that are looked into, each is found by its URI.
+"""
+
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from viewcache.catalog.records import VideoStatus
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.texts import RepeatedTexts, Texts
 from viewcache.materializer.media.index import TOO_LARGE
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.spec import DatasetSpec
 
-__all__ = ["STAMP", "Known"]
+__all__ = ["STAMP", "Known", "KnownFiles"]
 
 STAMP = ("size_bytes", "mtime_ns", "etag")
-_KNOWN = (
-    *("video_id", "name", "key", *STAMP),
-    *("frames", "index_at", "time_step", "status", "error"),
-)
-"""Columns that a listing looks at file by file."""
+_KNOWN = ("video_id", "name", "key", *STAMP, "frames", "index_at", "status")
+"""Columns that are looked at file by file."""
 
 
 class Known:
-    """What the catalog has of a dataset, by URI."""
+    """What the catalog has of a dataset; arrays have one entry a row."""
 
     def __init__(self, rows: pa.Table) -> None:
+        """Compare with rows of ``schemas.VIDEO``."""
+        self.rows = rows
+        self.statuses = RepeatedTexts(rows["status"])
+
+    def __len__(self) -> int:
+        """Number of files, with those that are gone."""
+        return len(self.statuses)
+
+    def rows_of(self, uris: Texts) -> NDArray[np.int64]:
+        """(uris,) the row of each; -1 of what is not registered."""
+        found = pc.index_in(uris.array, value_set=self.rows["uri"].cast(pa.large_string()))
+        return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+    def is_there(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows are among some."""
+        there = np.zeros(len(self), bool)
+        there[at[at >= 0]] = True
+        return there
+
+    def names(self) -> set[str]:
+        """All names that were given."""
+        return set(self.rows["name"].to_pylist())
+
+    @cached_property
+    def has_frames(self) -> NDArray[np.bool_]:
+        """Whether each could be decoded when it was looked into."""
+        return _is_known(self.rows["frames"])
+
+    def holds(self, listed: Listed, at: NDArray[np.int64], spec: DatasetSpec) -> NDArray[np.bool_]:
+        """Which files are as they are known, and known well enough.
+
+        Args:
+            listed: the files.
+            at: (files,) the row of each; -1 of what is not registered.
+            spec: how they are to be looked into.
+        """
+        left_out = self.statuses.are(VideoStatus.GONE) | self.statuses.are(VideoStatus.LISTED)
+        held = at >= 0
+        held[held] = ~left_out[at[held]]
+        held[held] = self._same(listed, np.flatnonzero(held), at[held])
+        known = at[held]
+        error = np.zeros(len(self), bool)
+        for row in np.flatnonzero(~self.has_frames & ~left_out).tolist():
+            error[row] = _still_bad(self.rows["error"][row].as_py() or "", spec)
+        enough = np.ones(len(self), bool)
+        if spec.probe != ProbeMode.LAZY:
+            enough = _numbers(self.rows["index_at"], -1) >= 0
+            if spec.probe == ProbeMode.TIMES:
+                enough = enough | _is_known(self.rows["time_step"])
+        held[held] = np.where(self.has_frames[known], enough[known], error[known])
+        return held
+
+    def _same(self, listed: Listed, mine: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of some files have the size and time, or the etag, that is known of them; see `Stamp.same`."""
+        sizes, times = (_numbers(self.rows[name])[at] for name in ("size_bytes", "mtime_ns"))
+        same = (listed.sizes[mine] == sizes) & (listed.mtimes_ns[mine] == times)
+        etag, before = (each.array for each in (listed.etags.taken(mine), RepeatedTexts(self.rows["etag"]).taken(at)))
+        both = _is_true(pc.and_(pc.not_equal(etag, ""), pc.not_equal(before, "")))
+        return np.asarray(np.where(both, _is_true(pc.equal(etag, before)), same))
+
+    def were_there(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which files were videos once, whatever they are now."""
+        return _of(~self.statuses.are(VideoStatus.BAD) | self.has_frames, at)
+
+    def have(self, at: NDArray[np.int64], status: VideoStatus) -> NDArray[np.bool_]:
+        """Which files have a status; ``at`` as for `holds`."""
+        return _of(self.statuses.are(status), at)
+
+    def few(self, rows: NDArray[np.int64]) -> "KnownFiles":
+        """Some of them, file by file."""
+        return KnownFiles(self.rows.take(pa.array(rows)))
+
+
+class KnownFiles:
+    """What the catalog has of files that are looked into, by URI."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        """Find rows of ``schemas.VIDEO`` by their URIs."""
         self.rows = rows
         self.row_of = {uri: row for row, uri in enumerate(rows["uri"].to_pylist())}
         self._columns = {name: rows[name].to_pylist() for name in _KNOWN}
 
-    def name(self, uri: str) -> str | None:
-        """The name that a file was given."""
-        row = self.row_of.get(uri)
-        return None if row is None else self._columns["name"][row]
-
     def of(self, uri: str, column: str) -> Any:
-        """What a column of `_KNOWN` says of a registered file."""
+        """What a column of `_KNOWN` says of a file."""
         return self._columns[column][self.row_of[uri]]
 
-    def holds(self, file: Found, spec: DatasetSpec) -> bool:
-        """Whether what is known of a file is still so, and enough."""
-        row = self.row_of.get(file.uri)
-        if row is None or self._columns["status"][row] in (VideoStatus.GONE, VideoStatus.LISTED):
-            return False
-        size, mtime_ns, etag = (self._columns[name][row] for name in ("size_bytes", "mtime_ns", "etag"))
-        if not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp):
-            return False
-        if self._columns["frames"][row] is None:
-            # Bad as it was, unless it was refused for a limit that is another one here.
-            error = self._columns["error"][row] or ""
-            return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
-        index_at, step = self._columns["index_at"][row], self._columns["time_step"][row]
-        by_header = spec.probe == ProbeMode.LAZY or (spec.probe == ProbeMode.TIMES and step is not None)
-        return by_header or (index_at is not None and index_at >= 0)
-
-    def was_there(self, uri: str) -> bool:
-        """Whether a file was a video once, whatever it is now."""
-        row = self.row_of.get(uri)
-        return row is not None and (
-            self._columns["status"][row] != VideoStatus.BAD or self._columns["frames"][row] is not None
-        )
-
-    def is_new(self, uri: str) -> bool:
-        """Whether nobody has looked into a registered file."""
-        return bool(self._columns["status"][self.row_of[uri]] == VideoStatus.LISTED)
-
-    def is_whole(self, uri: str) -> bool:
-        """Whether a file could be decoded when it was looked into last."""
-        row = self.row_of.get(uri)
-        return row is not None and bool(self._columns["status"][row] == VideoStatus.OK)
+    def was_indexed(self, uri: str) -> bool:
+        """Whether every packet of a file was read once, so that views of it may have been made."""
+        return self.of(uri, "index_at") is not None
 
     def is_replaced(self, file: Found) -> bool:
         """Whether a file that was gone is back with another size or time: the next opening compares the contents."""
         row = self.row_of.get(file.uri)
         if row is None or self._columns["status"][row] != VideoStatus.GONE or self._columns["frames"][row] is None:
             return False
-        size, mtime_ns, etag = (self._columns[name][row] for name in ("size_bytes", "mtime_ns", "etag"))
+        size, mtime_ns, etag = (self._columns[name][row] for name in STAMP)
         return not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp)
 
-    def was_indexed(self, uri: str) -> bool:
-        """Whether every packet of a file was read once, so that views of it may have been made."""
-        row = self.row_of.get(uri)
-        return row is not None and self._columns["index_at"][row] is not None
 
-    def gone(self, here: Collection[str]) -> list[dict[str, Any]]:
-        """Files that were there before and are not any more, and are not recorded as gone."""
-        missing = [
-            row for uri, row in self.row_of.items()
-            if uri not in here and self._columns["status"][row] != VideoStatus.GONE
-        ]  # fmt: skip
-        return self.rows.take(missing).to_pylist() if missing else []
+def _still_bad(error: str, spec: DatasetSpec) -> bool:
+    """Whether a file is bad as it was, unless it was refused for a limit that is another one here."""
+    return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
+
+
+def _of(rows: NDArray[np.bool_], at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """What is so of the row of each of some files; of what is not registered nothing is."""
+    out = at >= 0
+    out[out] = rows[at[out]]
+    return out
+
+
+def _is_true(mask: pa.BooleanArray) -> NDArray[np.bool_]:
+    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)
+
+
+def _is_known(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(column.is_valid().to_numpy())
+
+
+def _numbers(column: pa.ChunkedArray, missing: int = 0) -> NDArray[np.int64]:
+    return np.asarray(column.fill_null(missing).to_numpy(), np.int64)

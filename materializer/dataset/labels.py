@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.names import escape, names_for, stem
 from viewcache.materializer.dataset.table import as_text, read_table
+from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.media.source import is_local, local_path, shown
 from viewcache.materializer.spec import FOLDERS
 
@@ -95,9 +96,10 @@ def labels_for(
     if labels is None:
         return Labels(nothing, pa.nulls(0), pa.table({}), nothing)
     if labels == FOLDERS:
-        parents = [path.rsplit("/", 2)[-2] if "/" in path else None for path in paths]
+        # What stands before the last slash, and behind the one before that, if there is one.
+        parents = pc.extract_regex(Texts.of(paths).array, r"(?s)(?:^|/)(?P<folder>[^/]*)/[^/]*\z")
         every = np.arange(len(paths))
-        return Labels(every, pa.array(parents, pa.large_string()), pa.table({}), np.full(len(paths), -1))
+        return Labels(every, pc.struct_field(parents, "folder"), pa.table({}), np.full(len(paths), -1))
     table, name = read_table(labels) if read is None else read, shown(labels)
     # Only the defaults may be missing, in a table of further columns: a name that was written is meant.
     asked = {video_column} | ({label_column, start_column, end_column} - {LABEL, START, END})

@@ -7,31 +7,40 @@ its row, so that its name is not given again and its content is recognized.
 import gc
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
-from viewcache.catalog.rows import column_table
+from viewcache.catalog.records import EventRow, VideoStatus
 from viewcache.errors import DatasetNotFound
 from viewcache.failpoints import failpoint
 from viewcache.materializer.choices import OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.changes import FileChange, FileChanges, in_short
-from viewcache.materializer.dataset.discover import Found, discover
+from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.known import STAMP, Known
+from viewcache.materializer.dataset.known import STAMP, Known, KnownFiles
 from viewcache.materializer.dataset.labels import has_segments
 from viewcache.materializer.dataset.links import links_of
+from viewcache.materializer.dataset.listed import Found, Listed, in_order
 from viewcache.materializer.dataset.names import names_for
-from viewcache.materializer.dataset.recording import Batches, record_found, video_key, write_found_indexes
+from viewcache.materializer.dataset.recording import (
+    Batches,
+    gone_rows,
+    listed_rows,
+    record_found,
+    write_found_indexes,
+)
 from viewcache.materializer.dataset.replaced import ReplacedFiles
 from viewcache.materializer.dataset.scan import Keep, scan
+from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.dataset.versions import path_of
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.facts import Scanned
@@ -137,30 +146,38 @@ def list_files(
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
     with _uncollected():
         files = listing.files(workers)
+    del known, found, replaced, listing  # what they hold is given back, too
     give_back_memory()
     return files
 
 
-def _there(spec: DatasetSpec, known: Known, found: Sequence[Found]) -> list[Found]:
+def _there(spec: DatasetSpec, known: Known, found: Listed) -> Listed:
     """Without what a list file names and is not there, if it ever was or may still come: that is gone, or waits."""
-    there = [each for each in found if not each.absent or not (spec.grows or known.was_there(each.uri))]
-    if not there:
+    if not len(found.absent):
+        return found
+    left_out = np.zeros(len(found), bool)
+    left_out[found.absent] = True
+    if not spec.grows:
+        left_out &= known.were_there(known.rows_of(found.uris))
+    if left_out.all():
         raise DatasetNotFound(f"{shown(spec.uri)} names {len(found)} files, and none of them is there")
-    return there
+    return found.taken(np.flatnonzero(~left_out))
 
 
-def _complete(spec: DatasetSpec, known: Known, found: Sequence[Found], workers: int) -> list[Found]:
+def _complete(spec: DatasetSpec, known: Known, found: Listed, workers: int) -> Listed:
     """The files that may be drawn: those that could be before, and what is new and complete."""
     arrivals = Arrivals(spec)
-    ready = {each.uri for each in arrivals.complete([each for each in found if not known.is_whole(each.uri)], workers)}
-    there = [each for each in found if each.uri in ready or known.is_whole(each.uri)]
-    if not there:
+    there = known.have(known.rows_of(found.uris), VideoStatus.OK)
+    others = np.flatnonzero(~there)
+    ready = {each.uri for each in arrivals.complete(found.some(others), workers)}
+    there[others] = [found.uris[row] in ready for row in others.tolist()]
+    if not there.any():
         raise DatasetNotFound(
             f"{shown(spec.uri)} holds no complete video yet: {arrivals.waiting} are still being written, or cannot be "
             f"read yet; a dataset that grows begins with one to which nobody has written for {spec.settle:g} s "
             "(dataset.settle): open the cache again then"
         )
-    return there
+    return found.taken(np.flatnonzero(there))
 
 
 def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arrivals, workers: int = 0) -> Files:
@@ -193,9 +210,10 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
     if new:
         with _uncollected():
             known = Known(catalog.load_videos(files.dataset_id))
-            new = [each for each in new if not known.is_replaced(each)]
+            before = KnownFiles(known.rows)
+            joining = Listed.of(each for each in new if not before.is_replaced(each))
             replaced = ReplacedFiles(catalog, files.dataset_id, {})
-            listing = _Listing(spec, catalog, files.dataset_id, known, new, replaced)
+            listing = _Listing(spec, catalog, files.dataset_id, known, joining, replaced)
             listing.register(partly=True)
         listing.look(workers, None, whole=True)
     if not new and missing == files.missing:
@@ -211,7 +229,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
             spec.uri,
             files.dataset_id,
             rows,
-            listed,
+            Listed.of(listed),
             files.gone,
             files.changed,
             max_pixels=spec.max_pixels,
@@ -254,39 +272,60 @@ class _Listing:
     catalog: Catalog
     dataset_id: int
     known: Known
-    found: list[Found]
+    found: Listed
     replaced: ReplacedFiles
     tells: bool = False
     keep: Keep | None = None
     changes: dict[FileChange, dict[int, str]] = field(default_factory=dict)
     """What is to be told of all files."""
+    at: NDArray[np.int64] = field(init=False)
+    """(found,) the row of each in what is known; -1 of what is new."""
+
+    def __post_init__(self) -> None:
+        """Look up which files are known."""
+        self.at = self.known.rows_of(self.found.uris)
+
+    def _know(self) -> None:
+        """Load again what is known, which has changed."""
+        self.known = Known(self.catalog.load_videos(self.dataset_id))
+        self.at = self.known.rows_of(self.found.uris)
 
     def register(self, *, partly: bool = False) -> None:
         """Give the new files names and ids, and say which are gone; nothing of the latter if only part was listed."""
-        uris = {each.uri for each in self.found}
-        fresh = [each for each in self.found if each.uri not in self.known.row_of]
-        named = sorted(zip(self._names(fresh), fresh, strict=True), key=lambda each: each[0])
-        for first in range(0, len(named), LISTED_AT_ONCE):
-            self.catalog.upsert_videos(self.dataset_id, _new_rows(named[first : first + LISTED_AT_ONCE]))
-        if fresh:
-            self.known = Known(self.catalog.load_videos(self.dataset_id))
+        new = np.flatnonzero(self.at < 0)
+        if len(new):
+            fresh = self.found.taken(new)
+            names = Texts.of(names_for(fresh.paths, taken=self.known.names()))
+            order = in_order(names)
+            if order is not None:
+                fresh, names = fresh.taken(order), names.taken(order)
+            for first in range(0, len(fresh), LISTED_AT_ONCE):
+                part = np.arange(first, min(first + LISTED_AT_ONCE, len(fresh)))
+                self.catalog.upsert_videos(self.dataset_id, listed_rows(names.taken(part), fresh.taken(part)))
+            self._know()
         if self.tells and not partly:
-            self._tell_of_files(uris)
+            self._tell_of_files()
 
-    def _tell_of_files(self, uris: Collection[str]) -> None:
+    def _tell_of_files(self) -> None:
         """Note what came and went since the last time, and which files are gone; told first, so that it is told."""
         told_to = f"{TOLD}:{self.dataset_id}"
         until = int(self.catalog.setting(told_to) or 0)
-        gone = self.known.gone(uris)
-        rows = self.known.rows
+        known, here = self.known, self.known.is_there(self.at)
+        were_gone = known.statuses.are(VideoStatus.GONE)
         if until:
-            self._note(FileChange.ADDED, _names_of(rows.filter(pc.greater(rows["video_id"], until)), uris))
-        self._note(FileChange.RETURNED, _names_of(rows.filter(pc.equal(rows["status"], VideoStatus.GONE.value)), uris))
-        self._note(FileChange.REMOVED, {row["video_id"]: row["name"] for row in gone})
-        self.catalog.upsert_videos(self.dataset_id, [_gone_row(row) for row in gone])
-        if gone:
-            self.known = Known(self.catalog.load_videos(self.dataset_id))
+            self._note(FileChange.ADDED, self._names_of(here & (known.rows["video_id"].to_numpy() > until)))
+        self._note(FileChange.RETURNED, self._names_of(here & were_gone))
+        gone = ~here & ~were_gone
+        if gone.any():
+            self._note(FileChange.REMOVED, self._names_of(gone))
+            self.catalog.upsert_videos(self.dataset_id, gone_rows(known.rows.filter(pa.array(gone))))
+            self._know()
         self._told(told_to, until)
+
+    def _names_of(self, which: NDArray[np.bool_]) -> dict[int, str]:
+        """``video_id`` → name of some rows."""
+        rows = self.known.rows.select(["video_id", "name"]).filter(pa.array(which))
+        return dict(zip(rows["video_id"].to_pylist(), rows["name"].to_pylist(), strict=True))
 
     def _told(self, setting: str, until: int) -> None:
         """The videos that there are were told of; what comes later has larger ids."""
@@ -302,75 +341,72 @@ class _Listing:
             self.catalog.add_events([EventRow(f"videos_{change}", count=len(names), detail=detail)])
             self.catalog.flush()
 
-    def _names(self, fresh: Sequence[Found]) -> list[str]:
-        if not fresh:
-            return []
-        paths = [each.path for each in self.found]
-        given = {each.path: name for each in self.found if (name := self.known.name(each.uri)) is not None}
-        here = {each.uri for each in self.found}
-        taken = [name for uri in self.known.row_of if uri not in here and (name := self.known.name(uri)) is not None]
-        named = dict(zip(paths, names_for(paths, given, taken), strict=True))
-        return [named[each.path] for each in fresh]
-
     def look(self, workers: int, progress: Progress | None, *, whole: bool) -> None:
         """Look into what is new or changed; what is found is recorded as it comes.
 
         Unless that is to be the whole, most of what is new is left out where there is much of it.
         """
-        todo = [each for each in self.found if not self.known.holds(each, self.spec)]
-        known = len(self.found) - len(todo)
+        asked = ~self.known.holds(self.found, self.at, self.spec)
+        known = len(self.found) - int(asked.sum())
         if not whole:
-            new = [each for each in todo if not each.problem and self.known.is_new(each.uri)]
-            if len(new) > READ_AT_OPEN:
-                later = {each.uri for each in new[FIRST_READ:]}
-                todo = [each for each in todo if each.uri not in later]
+            new = asked & self.known.have(self.at, VideoStatus.LISTED)
+            new[list(self.found.problems)] = False
+            if new.sum() > READ_AT_OPEN:
+                asked[np.flatnonzero(new)[FIRST_READ:]] = False
         if progress is not None and known:
             progress(known, len(self.found), "")
-        with Batches(self._record, RECORD_EVERY_S) as batches:
-            for done, (file, found) in enumerate(self._looked(todo, workers), known + 1):
+        todo = np.flatnonzero(asked)
+        few = self.known.few(self.at[todo])
+        with Batches(partial(self._record, few), RECORD_EVERY_S) as batches:
+            for done, (file, found) in enumerate(self._looked(self.found.some(todo), few, workers), known + 1):
                 batches.add([(file, found)])
                 if progress is not None:
-                    progress(done, len(self.found), self.known.name(file.uri) or file.path)
-        if todo:
-            self.known = Known(self.catalog.load_videos(self.dataset_id))
+                    progress(done, len(self.found), few.of(file.uri, "name"))
+        if len(todo):
+            self._know()
         if self.replaced.versions and self.tells:  # these were told of as replaced
             self._told(f"{TOLD}:{self.dataset_id}", 0)
 
-    def _looked(self, todo: Sequence[Found], workers: int) -> Iterator[tuple[Found, Scanned]]:
+    def _looked(self, todo: Sequence[Found], few: KnownFiles, workers: int) -> Iterator[tuple[Found, Scanned]]:
         for each in todo:
             if each.problem:
                 yield each, Scanned(error=f"{each.uri}: {each.problem}")
         # What was indexed before may have been replaced: only the packets tell whether it was, so these come first.
-        seen = [each for each in todo if not each.problem and self.known.was_indexed(each.uri)]
+        seen = [each for each in todo if not each.problem and few.was_indexed(each.uri)]
         yield from scan(seen, self.spec.max_pixels, probe=ProbeMode.FULL, workers=workers, keep=self.keep)
-        fresh = [each for each in todo if not each.problem and not self.known.was_indexed(each.uri)]
+        fresh = [each for each in todo if not each.problem and not few.was_indexed(each.uri)]
         yield from scan(fresh, self.spec.max_pixels, probe=self.spec.probe, workers=workers, keep=self.keep)
 
-    def _record(self, part: Sequence[tuple[Found, Scanned]]) -> None:
-        changed = self.replaced.among(part, self.known)
-        ids = {file.uri: self.known.of(file.uri, "video_id") for file, _ in part}
-        versions = self.replaced.tell(changed, self.known)
+    def _record(self, few: KnownFiles, part: Sequence[tuple[Found, Scanned]]) -> None:
+        changed = self.replaced.among(part, few)
+        ids = {file.uri: few.of(file.uri, "video_id") for file, _ in part}
+        versions = self.replaced.tell(changed, few)
         if self.tells:
-            names = {ids[file.uri]: self.known.of(file.uri, "name") for file, _ in changed}
+            names = {ids[file.uri]: few.of(file.uri, "name") for file, _ in changed}
             self._note(FileChange.REPLACED, names)
-        ids |= self.replaced.add_versions(versions, self.known)
+        ids |= self.replaced.add_versions(versions, few, self.known.names)
         record_found(self.catalog, [ids[file.uri] for file, _ in part], part, write_found_indexes(self.catalog, part))
 
     def files(self, workers: int) -> Files:
         """The files that are there, by name."""
-        known, here = self.known, {each.uri: each for each in self.found}
-        ids = zip(known.rows["uri"].to_pylist(), known.rows["video_id"].to_pylist(), strict=True)
-        gone = {video_id: uri for uri, video_id in ids if uri not in here}
+        known = self.known
+        lost = known.rows.select(["video_id", "uri"]).filter(pa.array(~known.is_there(self.at)))
+        gone = dict(zip(lost["video_id"].to_pylist(), lost["uri"].to_pylist(), strict=True))
         held = self._still_needed(gone)
-        listed = here | held
-        rows = known.rows.filter(pa.array([uri in listed for uri in known.rows["uri"].to_pylist()], pa.bool_()))
-        rows = rows.take(pc.sort_indices(rows["name"]))  # ASCII, so bytes sort as characters do
+        listed, at = self.found, self.at
+        if held:
+            listed = listed.joined(Listed.of(held.values()))
+            at = np.concatenate([at, known.rows_of(Texts.of(held))])
+        order = in_order(Texts(known.rows["name"]).taken(at))
+        if order is not None:
+            listed, at = listed.taken(order), at[order]
+        rows = known.rows if np.array_equal(at, np.arange(len(known))) else known.rows.take(pa.array(at))
         return Files(
             self.catalog,
             self.spec.uri,
             self.dataset_id,
             rows,
-            [listed[uri] for uri in rows["uri"].to_pylist()],
+            listed,
             {video_id: uri for video_id, uri in gone.items() if uri not in held},
             self.replaced.warnings,
             max_pixels=self.spec.max_pixels,
@@ -384,29 +420,10 @@ class _Listing:
     def _still_needed(self, gone: Mapping[int, str]) -> dict[str, Found]:
         """Files that are gone, were drawn and are known well enough to say which clips were: their copies serve on."""
         drawn = self.catalog.drawn_among(list(gone)).to_pylist() if gone else []
-        found = {}
-        for uri in {gone[row["video_id"]] for row in drawn}:
-            name, size, mtime_ns, etag = (self.known.of(uri, each) for each in ("name", *STAMP))
-            if self.known.of(uri, "frames"):
+        uris = {gone[row["video_id"]] for row in drawn}
+        few, found = self.known.few(self.known.rows_of(Texts.of(uris))), {}
+        for uri in uris:
+            name, size, mtime_ns, etag = (few.of(uri, each) for each in ("name", *STAMP))
+            if few.of(uri, "frames"):
                 found[uri] = Found(uri, path_of(name, uri), Stamp(size or 0, mtime_ns or 0, etag or ""))
         return found
-
-
-def _names_of(rows: pa.Table, uris: Collection[str]) -> dict[int, str]:
-    """``video_id`` → name of those rows whose files are listed."""
-    named = zip(*(rows[name].to_pylist() for name in ("video_id", "name", "uri")), strict=True)
-    return {video_id: name for video_id, name, uri in named if uri in uris}
-
-
-def _new_rows(named: Sequence[tuple[str, Found]]) -> pa.Table:
-    """All that is known of files that nobody has looked into; at least one."""
-    rows = [
-        (file.uri, name, video_key(file.uri, file.stamp), *file.stamp, VideoStatus.LISTED.value) for name, file in named
-    ]
-    return column_table(rows, uri=str, name=str, key=str, size_bytes=int, mtime_ns=int, etag=str, status=str)
-
-
-def _gone_row(row: Mapping[str, Any]) -> VideoRow:
-    """What was known of a file stays known, so that it is recognized should it come back."""
-    known = VideoRow(**{each.name: row[each.name] for each in fields(VideoRow) if each.name in row})
-    return replace(known, status=VideoStatus.GONE, error_kind=None, error="the file is gone")

@@ -12,11 +12,21 @@ from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
 from viewcache.errors import BadVideo
 from viewcache.failpoints import failpoint
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.source import Stamp
 
-__all__ = ["Batches", "facts_table", "key_found", "record_found", "video_key", "write_found_indexes"]
+__all__ = [
+    "Batches",
+    "facts_table",
+    "gone_rows",
+    "key_found",
+    "listed_rows",
+    "record_found",
+    "video_key",
+    "write_found_indexes",
+]
 
 RECORDED_AT_ONCE = 1_000
 """Files of which it is recorded in one transaction what was found, at the most."""
@@ -126,6 +136,31 @@ def facts_table(
     columns |= {name: [None if each is None else getattr(each, name) for each in facts] for name in _AS_THEY_ARE}
     columns |= {name: [None if each is None else getattr(each, of) for each in times] for name, of in _TIMES.items()}
     return pa.table(columns, schema=schemas.FACTS)
+
+
+def listed_rows(names: Texts, files: Listed) -> pa.Table:
+    """All that is known of files that nobody has looked into, under the names that they are given."""
+    return pa.table(
+        {
+            "uri": files.uris.array,
+            "name": names.array,
+            "key": [video_key(file.uri, file.stamp) for file in files],
+            "size_bytes": files.sizes,
+            "mtime_ns": files.mtimes_ns,
+            "etag": files.etags.array,
+            "status": [VideoStatus.LISTED.value] * len(files),
+        }
+    )
+
+
+def gone_rows(rows: pa.Table) -> pa.Table:
+    """Rows of ``schemas.VIDEO`` once their files are gone: what was known stays, so that they are recognized."""
+    gone = {"status": VideoStatus.GONE.value, "error_kind": None, "error": "the file is gone"}
+    for name, value in gone.items():
+        at = rows.schema.get_field_index(name)
+        kind = rows.schema.field(at)
+        rows = rows.set_column(at, kind, pa.array([value] * len(rows), kind.type))
+    return rows
 
 
 def _stamp(file: Found, found: Scanned) -> Stamp:

@@ -1,7 +1,7 @@
 """Files that have other content than when their videos were drawn: told apart, refused, told of, or made versions."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,8 +10,8 @@ from viewcache.catalog.records import EventRow, VideoRow, VideoStatus
 from viewcache.errors import BadInput, CatalogDamaged
 from viewcache.failpoints import failpoint
 from viewcache.materializer.choices import OnChangedVideo
-from viewcache.materializer.dataset.discover import Found
-from viewcache.materializer.dataset.known import Known
+from viewcache.materializer.dataset.known import KnownFiles
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.recording import key_found
 from viewcache.materializer.dataset.versions import version_name
 from viewcache.materializer.media.facts import Scanned
@@ -37,11 +37,11 @@ class ReplacedFiles:
         self._policies = policies
         self._keeps_versions = OnChangedVideo.VERSION in policies.values()
 
-    def among(self, looked: Sequence[tuple[Found, Scanned]], known: Known) -> list[tuple[Found, Scanned]]:
+    def among(self, looked: Sequence[tuple[Found, Scanned]], known: KnownFiles) -> list[tuple[Found, Scanned]]:
         """Those of some files that were looked into that have other content than before."""
         return [each for each in looked if self._is_changed(*each, known)]
 
-    def tell(self, changed: Sequence[tuple[Found, Scanned]], known: Known) -> list[tuple[Found, Scanned]]:
+    def tell(self, changed: Sequence[tuple[Found, Scanned]], known: KnownFiles) -> list[tuple[Found, Scanned]]:
         """Say which of the replaced files were drawn, and by whom: a warning and a row for each task.
 
         Returns:
@@ -70,12 +70,23 @@ class ReplacedFiles:
         ids = {row["video_id"] for row in drawn} if self._keeps_versions else set()
         return [each for each in changed if known.of(each[0].uri, "video_id") in ids]
 
-    def add_versions(self, changed: Sequence[tuple[Found, Scanned]], known: Known) -> dict[str, int]:
-        """Let files with other content be new videos; the old ones are gone, under their names. URI → id."""
+    def add_versions(
+        self, changed: Sequence[tuple[Found, Scanned]], known: KnownFiles, names: Callable[[], set[str]]
+    ) -> dict[str, int]:
+        """Let files with other content be new videos; the old ones are gone, under their names.
+
+        Args:
+            changed: the files.
+            known: what is known of them.
+            names: gives all names that the dataset's files were given.
+
+        Returns:
+            URI → id.
+        """
         if not changed:
             return {}
         rows = known.rows.take([known.row_of[file.uri] for file, _ in changed]).to_pylist()
-        taken = set(known.rows["name"].to_pylist()) | self.versions
+        taken = names() | self.versions
         retired, fresh = [], []
         for row, (file, found) in zip(rows, changed, strict=True):
             name = version_name(file.path, taken)
@@ -89,7 +100,7 @@ class ReplacedFiles:
         failpoint("dataset.versions")
         return {file.uri: video_id for (file, _), video_id in zip(changed, ids, strict=True)}
 
-    def _is_changed(self, file: Found, new: Scanned, known: Known) -> bool:
+    def _is_changed(self, file: Found, new: Scanned, known: KnownFiles) -> bool:
         """Whether a file that was whole, and may have been seen, has other content.
 
         One that cannot be decoded now counts only where the old content shall stay.

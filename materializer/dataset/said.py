@@ -3,7 +3,6 @@
 Segments get their numbers once and keep them, so that a table may gain, lose and reorder rows: what was drawn stays.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,8 +40,8 @@ class Said:
     it."""
     gone: NDArray[np.bool_]
     """(m,) whether its file is gone: its labels are those on record, its further columns those of the table."""
-    recorded: Sequence[str | None]
-    """(m) labels on record, as text."""
+    recorded: pa.StringArray
+    """(m,) labels on record, as text."""
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -90,15 +89,14 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
     named[at] = True
     has_rows = np.zeros(len(files), bool)
     has_rows[table.video] = True
-    labels = dict(zip(recorded["item_id"].to_pylist(), recorded["label"].to_pylist(), strict=True))
-    labels |= dict(zip(files.ids.tolist(), files.labels, strict=True))
+    labels = pa.chunked_array([files.labels.array, *recorded["label"].take(pa.array(here)).chunks], pa.string())
     entry = np.full(count, -1, np.int64)
     entry[at] = np.arange(len(at))
     rows = np.full(count, -1, np.int64)
     rows[at] = table.rows
     rows[_places(items.ids, ids_of_gone)] = gone.rows
     is_gone = ~files.there[items.file]
-    roots = pa.array([files.roots[row] or None for row in items.file.tolist()]) if any(files.roots) else None
+    roots = pa.array([files.roots[row] or None for row in items.file.tolist()]) if any(files.roots.values) else None
     return items, Said(
         taken(table.label, entry),
         pa.table({}) if read is None else read,
@@ -108,7 +106,7 @@ def known_items(spec: DatasetSpec, files: Files, catalog: Catalog, *, by_time: b
         named,
         named | is_gone | (items.are_videos & ~has_rows[items.file]),
         is_gone,
-        [labels[each] for each in items.ids.tolist()],
+        labels.take(pa.array(items.given)).combine_chunks(),
     )
 
 
@@ -121,11 +119,11 @@ def _table_of(
     """
     rows = np.flatnonzero(which)
     table = labels_for(
-        [files.paths[row] for row in rows.tolist()],
+        files.paths.taken(rows),
         spec.labels if len(rows) else None,
         spec.label_video_column,
         spec.label_column,
-        [files.names[row] for row in rows.tolist()],
+        files.names.taken(rows),
         spec.label_start_column,
         spec.label_end_column,
         read=read,

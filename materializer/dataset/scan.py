@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import shown
 

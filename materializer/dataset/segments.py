@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.texts import IdPlaces
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.randomness import Words, hash_address
 
@@ -88,9 +89,9 @@ class Items:
         return Items(videos=self.videos.joined(more.videos.taken(fresh)), **columns)
 
     @cached_property
-    def row_of(self) -> dict[int, int]:
+    def row_of(self) -> IdPlaces:
         """``item_id`` → position in the arrays."""
-        return {item: row for row, item in enumerate(self.ids.tolist())}
+        return IdPlaces(self.ids)
 
     @cached_property
     def one_each(self) -> bool:
@@ -143,6 +144,8 @@ class KnownItems:
             if len(ids) == count
             else np.lexsort((ordinal, end_s, start_s, ids != files.ids[file], file))
         )
+        self.given = order
+        """Which of the files, or behind them of the items that were given, each is."""
         self.ids: NDArray[np.int64] = ids[order]
         self.file: NDArray[np.int64] = file[order]
         self.start_s, self.end_s, self._ordinal = start_s[order], end_s[order], ordinal[order]
@@ -162,18 +165,18 @@ class KnownItems:
         return len(self.ids)
 
     @cached_property
-    def row_of(self) -> dict[int, int]:
+    def row_of(self) -> IdPlaces:
         """``item_id`` → position in the arrays."""
-        return {item: row for row, item in enumerate(self.ids.tolist())}
+        return IdPlaces(self.ids)
 
-    @cached_property
-    def words(self) -> Words:
-        """Addresses of random numbers: a whole video's is that of its name, a segment's depends on its times too."""
-        words = self.files.words[self.file]
-        own = np.flatnonzero(~self.is_whole | (self._ordinal > 0))
+    def words(self, rows: NDArray[np.int64]) -> Words:
+        """Addresses of some items' random numbers: that of its name, of a segment one that depends on its times too."""
+        words = self.files.words(self.file[rows])
+        own = np.flatnonzero(~self.is_whole[rows] | (self._ordinal[rows] > 0))
         if len(own):
-            times = (times[own].view(np.uint64) for times in (self.start_s + 0.0, self.end_s + 0.0))
-            words[own] = hash_address(0, "item", words[own], *times, self._ordinal[own])
+            mine = rows[own]
+            times = (times[mine].view(np.uint64) for times in (self.start_s + 0.0, self.end_s + 0.0))
+            words[own] = hash_address(0, "item", words[own], *times, self._ordinal[mine])
         return words
 
     def units(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
@@ -240,7 +243,7 @@ class KnownItems:
             videos=self._videos(file),
             ids=self.ids[rows],
             video=video.reshape(-1),
-            words=self.words[rows],
+            words=self.words(rows),
             first=first,
             length=length,
             begin=begin,
@@ -251,15 +254,15 @@ class KnownItems:
 
     def _videos(self, rows: NDArray[np.int64]) -> Videos:
         """Some files, as a plan has them."""
-        files, at = self.files, rows.tolist()
+        files = self.files
         if self._by_time:
             files.time(rows)
         return Videos(
             ids=files.ids[rows],
-            names=tuple(files.names[row] for row in at),
-            uris=tuple(files.uris[row] for row in at),
-            keys=tuple(files.keys[row] for row in at),
-            words=files.words[rows],
+            names=files.names.taken(rows),
+            uris=files.uris.taken(rows),
+            keys=files.keys.taken(rows),
+            words=files.words(rows),
             frames=files.frames[rows],
             height=files.height[rows],
             width=files.width[rows],
@@ -280,7 +283,7 @@ class KnownItems:
         for name, column in columns.items():
             column[at] = getattr(self.files, name)[row]
         mine = np.flatnonzero(items.video == at)
-        units = self.units(np.array([self.row_of[each] for each in items.ids[mine].tolist()]))
+        units = self.units(self.row_of.of(items.ids[mine]))
         spans = {name: getattr(items, name).copy() for name in ("first", "length", "begin", "frames")}
         for column, values in zip(spans.values(), units, strict=True):
             column[mine] = values

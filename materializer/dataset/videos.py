@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.dataset.texts import IdPlaces, Keys, Places, Texts
 from viewcache.materializer.randomness import Words
 
 __all__ = ["Videos"]
@@ -18,10 +19,10 @@ class Videos:
 
     ids: NDArray[np.int64]
     """``video_id`` in the catalog."""
-    names: tuple[str, ...]
-    uris: tuple[str, ...]
-    keys: tuple[str, ...]
-    """Content keys of the files, 32 hex digits."""
+    names: Texts
+    uris: Texts
+    keys: Keys
+    """Content keys of the files."""
     words: Words
     """Addresses of their random numbers: of the name, so that a dataset that moves keeps its draws."""
     frames: NDArray[np.int64]
@@ -54,21 +55,21 @@ class Videos:
         return Videos(**{name: _chained(*both) for name, both in columns.items()})
 
     @cached_property
-    def row_of(self) -> dict[int, int]:
+    def row_of(self) -> IdPlaces:
         """``video_id`` → position in the arrays."""
-        return {video: row for row, video in enumerate(self.ids.tolist())}
+        return IdPlaces(self.ids)
 
     @cached_property
-    def row_of_key(self) -> dict[str, int]:
+    def row_of_key(self) -> Places[str]:
         """Content key → position in the arrays."""
-        return {key: row for row, key in enumerate(self.keys)}
+        return self.keys.places
 
 
 def _taken(column: Any, rows: NDArray[np.int64]) -> Any:
-    """Some values of a tuple or an array."""
-    return tuple(column[row] for row in rows.tolist()) if isinstance(column, tuple) else column[rows]
+    """Some values of a column of texts or an array."""
+    return column[rows] if isinstance(column, np.ndarray) else column.taken(rows)
 
 
 def _chained(one: Any, other: Any) -> Any:
-    """Two tuples, or two arrays, one behind the other."""
-    return one + other if isinstance(one, tuple) else np.concatenate([one, other])
+    """Two columns of texts, or two arrays, one behind the other."""
+    return np.concatenate([one, other]) if isinstance(one, np.ndarray) else one.joined(other)

@@ -4,13 +4,14 @@ Rows of objects count the clips of a plan first, n of them, and then the audio o
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.dataset.texts import Keys
 from viewcache.materializer.keys import digests, hash_of
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
@@ -44,7 +45,7 @@ def audio_bound(audio: AudioSpec) -> int:
 
 def audio_keys(
     audio: AudioSpec,
-    of_videos: Sequence[str],
+    of_videos: Keys,
     video: NDArray[np.int64],
     frames: Callable[[NDArray[np.int64]], NDArray[np.int32]],
 ) -> NDArray[np.void]:
@@ -52,13 +53,13 @@ def audio_keys(
 
     Args:
         audio: what is wanted.
-        of_videos: content keys of the videos, 32 hex digits each.
+        of_videos: content keys of the videos.
         video: (n,) the number of each clip's video among them.
         frames: source frames of some clips, by their numbers.
     """
     out = np.empty(len(video), "V16")
     head = np.frombuffer(json.dumps(asdict(audio), sort_keys=True).encode(), np.uint8)
-    video_keys = np.frombuffer(bytes.fromhex("".join(of_videos)), np.uint8).reshape(-1, 16)
+    video_keys = of_videos.packed
     for some in np.split(np.arange(len(video)), range(_BLOCK, len(video), _BLOCK)):
         parts = [
             video_keys[video[some]],

@@ -1,10 +1,11 @@
 """Content keys of clips: equal exactly when the pixels are made alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.dataset.texts import Keys
 from viewcache.materializer.keys import digests, hash_of
 from viewcache.materializer.planning.resolve import Resolved
 
@@ -15,7 +16,7 @@ _BLOCK = 1 << 16
 
 
 def clip_keys(
-    of_videos: Sequence[str],
+    of_videos: Keys,
     video: NDArray[np.int64],
     resolved: Resolved,
     frames: Callable[[NDArray[np.int64]], NDArray[np.int32]],
@@ -23,12 +24,12 @@ def clip_keys(
     """H(video's key, program, frames, what was drawn) of each clip: (n,) of 16 bytes.
 
     Args:
-        of_videos: content keys of the videos, 32 hex digits each.
+        of_videos: content keys of the videos.
         video: (n,) the number of each clip's video among them.
         resolved: what each clip chose and drew.
         frames: source frames of some clips, by their numbers.
     """
-    video_keys = np.frombuffer(bytes.fromhex("".join(of_videos)), np.uint8).reshape(-1, 16)
+    video_keys = of_videos.packed
     out = np.empty(len(video), "V16")
     for number, program in enumerate(resolved.programs):
         members = np.flatnonzero(resolved.program == number)

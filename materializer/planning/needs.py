@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.materializer.arrays import distinct
+from viewcache.materializer.dataset.texts import Keys
 from viewcache.materializer.keys import hash_of
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
@@ -59,13 +60,13 @@ class FrameNeeds:
         """The frames of each video as a column."""
         return pa.ListArray.from_arrays(self.bounds.astype(np.int32), self.frames)
 
-    def keys(self, videos: tuple[str, ...]) -> NDArray[np.void]:
+    def keys(self, videos: Keys) -> NDArray[np.void]:
         """(V,) of 16 bytes: content keys of the frames of each, from the content keys of the plan's videos."""
         base, data, edges = hash_of("frames"), memoryview(self.frames.tobytes()), (4 * self.bounds).tolist()
         found = bytearray()
         for row, start, end in zip(self.video.tolist(), edges[:-1], edges[1:], strict=True):
             one = base.copy()
-            for part in (bytes.fromhex(videos[row]), data[start:end]):
+            for part in (videos.packed[row].tobytes(), data[start:end]):
                 one.update(len(part).to_bytes(8, "little"))
                 one.update(part)
             found += one.digest()

@@ -64,4 +64,5 @@ def _are_same(items: Items, others: Items, task: TaskSpec) -> bool:
     deciding = "ids", "frames", "height", "width", *(("pace", "last") if task.sampling.by_time else ())
     columns = [(getattr(items.videos, name), getattr(others.videos, name)) for name in deciding]
     columns += [(getattr(items, name), getattr(others, name)) for name in ("ids", "first", "length")]
-    return items.videos.keys == others.videos.keys and all(np.array_equal(mine, theirs) for mine, theirs in columns)
+    columns.append((items.videos.keys.packed, others.videos.keys.packed))
+    return all(np.array_equal(mine, theirs) for mine, theirs in columns)

@@ -10,8 +10,10 @@ In the order of work:
 - ``needs``: what the clips of videos need: counts and frames, by epoch use
 - ``columns``: what the ways take, for a block of videos
 - ``options``: what each way of keeping a video takes and costs
+- ``spread``: equal items in no order of need, evenly over batches
 - ``choice``: choosing among them under the budget; the rival rules
 - ``balance``: the same where a disk is as scarce as cores; the rules by name
+- ``fixed_share``: a stated share of the videos is kept
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
 - ``intermediates``: recipes and rows of the intermediates that are kept

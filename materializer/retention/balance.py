@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.retention.choice import Options, WayChoice, collapse, leaves_until_full, prune, taken
+from viewcache.materializer.retention.spread import spread
 
 __all__ = ["CORES", "RULES", "Times", "balance", "times_of"]
 
@@ -28,6 +29,9 @@ NEARLY = 0.98
 
 CLOSE = 1e-6
 """Of an epoch's time: what is not worth another price."""
+
+ALIKE = 1e-3
+"""Of an epoch's time: what evenness over its batches may cost."""
 
 Ways = NDArray[np.int64]
 
@@ -109,7 +113,9 @@ def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> list[
         return found  # cores are waited for whatever is chosen, or the device is
     for _ in range(STEPS):
         (low_core, low_device), (high_core, high_device) = point(low), point(high)
-        price = (high_core - low_core) / (high_core - low_core + low_device - high_device)
+        # Below 0 or above 1 only where an end is an item off the best: the sum is of two positive gaps.
+        price = (high_core - low_core) / ((high_core - high_device) + (low_device - low_core))
+        price = min(max(price, 0.0), 1 - CLOSE)
         between = at(price)
         core, on_device = point(between)
         side = (1 - price) * low_core + price * low_device
@@ -125,7 +131,7 @@ def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> list[
 
 def _between(options: Options, budget: int, start: Ways, end: Ways) -> Ways:
     """The best of the choices on the way from one to another, item by item, none of which is over the budget."""
-    video = np.flatnonzero(start != end)
+    video = options.in_turn(np.flatnonzero(start != end))
     video = video[_in_room(options, budget, start, end, video)]
 
     def along(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,10 +144,23 @@ def _between(options: Options, budget: int, start: Ways, end: Ways) -> Ways:
     seconds = along(options.cost_s) / options.cores
     for each in options.device_s.values():
         seconds = np.maximum(seconds, along(each))
-    moved = video[: int(seconds.argmin())]
-    option = start.copy()
-    option[moved] = end[moved]
-    return option
+    count = int(seconds.argmin())
+    option = np.where(_among(len(start), video[:count]), end, start)
+    if options.batches is None:
+        return option
+    # Where the items are about as good as one another, as many of them that are spread over the batches do as well.
+    evenly = video[spread(options.batches[:, video], count, np.arange(len(video)))]
+    other = np.where(_among(len(start), evenly), end, start)
+    least = times_of(options, option).seconds
+    fits = not taken(options, other, budget).short_bytes
+    return other if fits and times_of(options, other).seconds <= least * (1 + ALIKE) else option
+
+
+def _among(count: int, items: Ways) -> NDArray[np.bool_]:
+    """(count,) whether each is one of some items."""
+    found = np.zeros(count, np.bool_)
+    found[items] = True
+    return found
 
 
 def _in_room(options: Options, budget: int, start: Ways, end: Ways, video: Ways) -> Ways:

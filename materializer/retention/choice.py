@@ -6,11 +6,13 @@ paper's Algorithm 1 with its exits repaired (docs/design/0011). All of it is pur
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from viewcache.materializer.retention.spread import spread
 
 __all__ = ["Options", "WayChoice", "collapse", "leaves_until_full", "prune", "taken"]
 
@@ -33,18 +35,26 @@ class Options:
     """Seconds for which each way has a device to itself, (V, options) by its name; a device that is missing is free."""
     cores: int = 1
     """Those that share the work."""
+    ties: NDArray[np.uint64] | None = None
+    """(V,) by what videos are sorted that are as good as one another, see `shuffled`; None = as they are needed."""
+    batches: NDArray[np.int32] | None = None
+    """(epochs, V) the batch of each video in each epoch, see `spread`; None = it does not matter."""
 
     def only(self, columns: Sequence[int]) -> "Options":
         """Some of the ways, ``leaf`` and ``nothing`` among them."""
-        return Options(
-            self.bytes[:, columns],
-            self.cost_s[:, columns],
-            self.work_s[:, columns],
-            columns.index(self.leaf),
-            columns.index(self.nothing),
-            {name: each[:, columns] for name, each in self.device_s.items()},
-            self.cores,
+        return replace(
+            self,
+            bytes=self.bytes[:, columns],
+            cost_s=self.cost_s[:, columns],
+            work_s=self.work_s[:, columns],
+            leaf=columns.index(self.leaf),
+            nothing=columns.index(self.nothing),
+            device_s={name: each[:, columns] for name, each in self.device_s.items()},
         )
+
+    def in_turn(self, video: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Some videos in the order in which they are taken where they are as good as one another."""
+        return video if self.ties is None else video[np.argsort(self.ties[video], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +92,13 @@ def _greedy(options: Options, budget: int) -> NDArray[np.int64]:
     option = _least(options)
     left = budget - int(np.take_along_axis(options.bytes, option[:, None], 1).sum())
     video, target, size, rate = _steps(options, option)
-    order = np.argsort(-rate, kind="stable")  # stable: a video's own steps stay in their order
+    order = _in_order(options, video, rate)
     fits = np.cumsum(size[order]) <= left
     sure = int(fits.argmin()) if not fits.all() else len(fits)
+    if options.batches is not None and 0 < sure < len(order):
+        order = _evenly(options.batches, video, rate, order, sure)
+        fits = np.cumsum(size[order]) <= left
+        sure = int(fits.argmin()) if not fits.all() else len(fits)
     # Later steps of a video overwrite earlier ones.
     option[video[order[:sure]]] = target[order[:sure]]
     left -= int(size[order[:sure]].sum())
@@ -101,6 +115,29 @@ def _greedy(options: Options, budget: int) -> NDArray[np.int64]:
         else:
             ended.add(v)
     return option
+
+
+def _in_order(options: Options, video: NDArray[Any], rate: NDArray[Any]) -> NDArray[np.int64]:
+    """Steps by their rates, the best first; a video's own stay in their order."""
+    if options.ties is None:
+        return np.argsort(-rate, kind="stable")
+    return np.lexsort((options.ties[video], _alike(-rate)))
+
+
+def _alike(rate: NDArray[Any]) -> NDArray[np.float32]:
+    """Rates of which those that differ by the rounding of sums are one."""
+    return rate.astype(np.float32)
+
+
+def _evenly(
+    batches: NDArray[np.int32], video: NDArray[Any], rate: NDArray[Any], order: NDArray[np.int64], sure: int
+) -> NDArray[np.int64]:
+    """The same order where the steps that are as good as the first that does not fit are spread over the batches."""
+    rates = _alike(-rate[order])
+    start, end = np.searchsorted(rates, rates[sure], "left"), np.searchsorted(rates, rates[sure], "right")
+    same = order[start:end]
+    first = spread(batches[:, video[same]], sure - int(start), np.arange(len(same)))
+    return np.concatenate([order[:start], same[first], same[~first], order[end:]])
 
 
 def _least(options: Options) -> NDArray[np.int64]:

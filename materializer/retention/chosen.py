@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.choices import KeepRule
@@ -18,6 +19,7 @@ from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.balance import RULES, Times, times_of
 from viewcache.materializer.retention.choice import Options, WayChoice
 from viewcache.materializer.retention.density import Densities
+from viewcache.materializer.retention.fixed_share import keep_share
 from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
@@ -68,6 +70,13 @@ class KeepSettings:
     """That share the work."""
     host: str = ""
     """The machine, as `devices.host_of` tells them apart."""
+    mix: float | None = None
+    """The share of videos of which something is kept; None = what is best."""
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether it is said what is kept, so that it is not every clip though there be room."""
+        return self.mix is not None
 
     @property
     def lets_last(self) -> bool:
@@ -99,7 +108,7 @@ class KeepSettings:
         most = job_bytes(cache.memory_bytes, cache.worker_count)
         remote = sum(tier.budget_bytes for tier in cache.tiers if tier.name == REMOTE)
         codec, host = cache.local.codec, host_of(cache.local.url)
-        return cls(cache.room_bytes, cache.keep, codec, most, remote, cache.worker_count, host)
+        return cls(cache.room_bytes, cache.keep, codec, most, remote, cache.worker_count, host, cache.mix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,12 @@ class Settled:
             for each in (cost_s, *device_s.values()):
                 each[video, stays] *= np.where(lasting[stays], STAYS, 1.0)
         return replace(options, cost_s=cost_s, device_s=device_s)
+
+    def stays_in(self, weighed: Weighed) -> NDArray[np.bool_]:
+        """(V,) of which videos something was kept before, or lies in the store."""
+        kept = {key for key, way in self.ways.items() if way.keeps}
+        kept |= {key for key, each in weighed.lying.items() if any(lies.made for lies in each)}
+        return np.array([key in kept for key in weighed.videos], np.bool_)
 
 
 _UNSETTLED = Settled()
@@ -299,8 +314,9 @@ def choose(
     # A block of images is made by itself, so what is kept for the next one is weighed also where all blocks fit.
     of_images = any(each.plan.blocks is not None and each.rows.any() for each in plans)
     # Where a device has a price, a clip that is made ahead may cost more than one that is not.
-    priced = bool(cost.devices.bytes_per_s) and any(each.rows.any() for each in plans)
-    if total <= budget and not lasts and not of_images and not priced:
+    priced = bool(cost.devices.bytes_per_s)
+    asked = (priced or settings.is_stated) and any(each.rows.any() for each in plans)
+    if total <= budget and not lasts and not of_images and not asked:
         return None
     parts = settings.part_bytes if lasts else 0
     weighed = weigh(
@@ -329,12 +345,16 @@ def choose(
     if files:
         weighed = with_files(weighed, plans, behind, cost, files, has)
     weighed = replace(weighed, options=replace(weighed.options, cores=settings.cores))
-    choice = RULES[settings.rule](settled.seen_in(weighed), budget)
+    if settings.mix is None:
+        choice = RULES[settings.rule](settled.seen_in(weighed), budget)
+    else:
+        keeps = np.array([way.keeps for way in weighed.ways])
+        choice = keep_share(settled.seen_in(weighed), budget, settings.mix, keeps, settled.stays_in(weighed))
     cost_s = weighed.options.cost_s[np.arange(len(choice.option)), choice.option].sum()
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
-    if priced and (choice.option != weighed.options.leaf).any():
+    if asked and (choice.option != weighed.options.leaf).any():
         return chosen
     return None if total <= budget and not chosen.lasts and not tells and not of_images else chosen
 

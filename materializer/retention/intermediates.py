@@ -1,7 +1,9 @@
 """Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +15,12 @@ from viewcache.materializer.arrays import by_class
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
-from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.ways import How
 
-__all__ = ["intermediate_recipe", "intermediate_rows", "picture_order"]
+__all__ = ["intermediate_recipe", "intermediate_rows", "picture_order", "recipe_in"]
 
 
 def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: MediaIndex, codec: str = "") -> Recipe:
@@ -44,19 +46,28 @@ def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: 
         op = get(first.name)
         assert isinstance(op, NativeOp)  # `ClipKind.resize` is one
         shape = (len(frames), 3, *op.target(first.params, row)[:2])
-        program = Program(
-            tuple(replace(step, sources=(k,), target=k + 1, column=k * first.width) for k, step in enumerate(steps))
-        )
+        program = _program(steps)
         key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
         kind = ObjectKind.AUG
-    bound = clip_bound(int(np.prod(shape)), len(frames))
+    bound = clip_bound(math.prod(shape), len(frames))
     recipe = Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
-    if not codec:
-        return recipe
-    # The same pictures may be kept in two ways for a while: when the budget was changed, one is made from the other.
-    return replace(
-        recipe, key=content_key("kept", bytes.fromhex(key), codec.encode()), codec=codec, codec_is_chosen=True
-    )
+    return recipe_in(codec, recipe) if codec else recipe
+
+
+def recipe_in(codec: str, recipe: Recipe) -> Recipe:
+    """The same pictures in a codec that was decided with them.
+
+    They may be kept in two ways for a while: when the budget was changed, one is made from the other.
+    """
+    key = content_key("kept", bytes.fromhex(recipe.key), codec.encode())
+    return replace(recipe, key=key, codec=codec, codec_is_chosen=True)
+
+
+@lru_cache
+def _program(steps: tuple[Instruction, ...]) -> Program:
+    """What pictures have been through, for all videos alike: its signature is worked out once."""
+    width = steps[0].width
+    return Program(tuple(replace(step, sources=(k,), target=k + 1, column=k * width) for k, step in enumerate(steps)))
 
 
 def picture_order(frames: NDArray[np.int32], stride: int) -> NDArray[np.int32]:

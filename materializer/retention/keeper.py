@@ -157,7 +157,7 @@ class Keeper:
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
-        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes
+        tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes or self._settings.is_stated
         return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
 
     def chosen(self, group_generation: int) -> Chosen | None:
@@ -376,8 +376,9 @@ class Keeper:
                         row = int(plan.video[rows[0]])
                         video_id, index = int(plan.videos.ids[row]), each.index_of(row)
                         sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
-                        how = kind.how(plan, int(rows[0]), way.intermediate)
-                        wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+                        if not way.lasts:
+                            how = kind.how(plan, int(rows[0]), way.intermediate)
+                            wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:
                 assert chosen.weighed.lasting is not None
                 whole = chosen.weighed.lasting.recipes(video, way)

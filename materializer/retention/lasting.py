@@ -5,6 +5,7 @@ videos have several, one behind the other: a worker holds one while it makes it,
 before it is known how well they pack.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.density import DensityOf
 from viewcache.materializer.retention.horizon import Reach
-from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
+from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order, recipe_in
 from viewcache.materializer.retention.needs import VideoRows
 from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way
 
@@ -102,16 +103,20 @@ class Lasting:
                 assert how is not None  # there is a loss behind the resize only
                 frames = whole_groups(frames, encoding_order(index.frames, stride_of(how[0][-1].params)))
             one = intermediate_recipe(key, how, frames[:1], index)
-            picture = int(np.prod(one.shape))
+            picture = math.prod(one.shape)
             size = part_pictures(picture, part_of(codec, self._part_bytes))
             promised = self._density(key, codec, picture).of(self._ladder.rung(codec, picture)).promised
             parts = (frames[start : start + size] for start in range(0, len(frames), size))
             ordered = (
                 part if codec == LOSSY else picture_order(part, int(self.reach.strides[place])) for part in parts
             )
-            made = (intermediate_recipe(key, how, part, index, codec) for part in ordered)
+            if len(frames) == 1:
+                made = [recipe_in(codec, one)]
+            else:
+                made = [intermediate_recipe(key, how, part, index, codec) for part in ordered]
             found = tuple(
-                replace(each, bound=clip_bound(int(np.prod(each.shape) * promised), len(each.frames))) for each in made
+                replace(each, bound=clip_bound(int(math.prod(each.shape) * promised), len(each.frames)))
+                for each in made
             )
             self._known[place, how, codec] = found
         return found

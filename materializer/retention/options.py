@@ -11,6 +11,7 @@ from functools import cache, partial
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.planning.cost import CostModel
@@ -22,6 +23,7 @@ from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import Floats, VideoRows
 from viewcache.materializer.retention.sources import Indexes, sketches_of
+from viewcache.materializer.retention.spread import NOWHERE, shuffled
 from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
 from viewcache.store.tier import LOCAL
 
@@ -130,9 +132,24 @@ def weigh(
         source_bytes *= np.array(on_disk, np.float64)[:, None]
     device_s = cost.devices.seconds({SOURCE: source_bytes, LOCAL: kept_bytes})
     leaf, nothing = ways.index(Way(len(kinds), None)), ways.index(Way(0, None))
-    options = Options(now.size, cost_s, work_s, leaf, nothing, device_s)
+    taken = now.size, cost_s, work_s
+    options = Options(*taken, leaf, nothing, device_s, ties=shuffled(names), batches=_batches(plans, place))
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
     return Weighed(options, ways, kinds, names, whole, lasting, there, again_s)
+
+
+def _batches(plans: Sequence[ToCome], place: Mapping[str, int]) -> NDArray[np.int32]:
+    """(epochs, V) the batch of each video in each epoch of each plan that is still to be read; see `spread`."""
+    found = [np.zeros((0, len(place)), np.int32)]
+    for each in plans:
+        plan, rows = each.plan, np.flatnonzero(each.rows)
+        of_video = np.array([place.get(key, NOWHERE) for key in plan.videos.keys], np.int64)
+        epochs = np.full((plan.context.epochs, len(place)), NOWHERE, np.int32)
+        # Of a video that comes several times in an epoch the first batch counts: later rows are written before.
+        rows = rows[::-1]
+        epochs[plan.epoch[rows] - plan.first_epoch, of_video[plan.video[rows]]] = plan.iteration[rows]
+        found.append(epochs[(epochs != NOWHERE).any(axis=1)])
+    return np.concatenate(found)
 
 
 def _indexes(plans: Sequence[ToCome], places: Iterable[tuple[int, int]]) -> Indexes:

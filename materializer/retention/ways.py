@@ -46,6 +46,11 @@ class Way:
         """Whether what it keeps is of use behind the generation."""
         return self.codec != ""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps clips or pictures."""
+        return self.kept > 0 or self.intermediate is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ClipKind:

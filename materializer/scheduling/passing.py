@@ -92,6 +92,7 @@ class Passing:
         works, asked = self._works(), {choice.work.key(row) for row in choice.rows}
         ahead = not self._is_short()
         tight = self._free_bytes() < sum(each.bytes_to_come() for each in works)
+        beside = {other.video(row) for _, other, row, _ in candidates if other.rides}
         stays: list[Candidate[str]] = []
         places: dict[str, Reservation | Passage] = {}
         for candidate in candidates:
@@ -99,7 +100,8 @@ class Passing:
             key = work.key(row)
             way = Handling.STORE
             if key not in places and work.is_unkept(row) and self._board.objects.is_planned(key):
-                way = handling(self._one_use(work, row, works, choice, tight=tight), self._cost)
+                clip = self._one_use(work, row, works, choice, tight=tight)
+                way = handling(replace(clip, kept_beside=work.video(row) in beside), self._cost)
             if way is Handling.LATER and key not in asked:
                 continue
             stays.append(candidate)

@@ -48,6 +48,8 @@ class OneUse:
     """Bytes of the kept pictures that it can be made from; None = it must be decoded."""
     tight: bool = True
     """Whether the folder lacks room for all that its task has to come: what is stored takes the room of something."""
+    kept_beside: bool = False
+    """Whether the job that makes it is to make the kept pictures too, from which it could be made again."""
 
 
 def passing_bytes(memory_bytes: int) -> int:
@@ -68,7 +70,7 @@ def handling(clip: OneUse, cost: CostModel) -> Handling:
     passing_s = clip.bytes * cost.pass_s_per_byte
     if clip.soon:
         # To decode again for a path that is read again costs much: where there is room to spare, that is stored.
-        worthless = clip.tight or clip.pictures_bytes is not None
+        worthless = clip.tight or clip.pictures_bytes is not None or clip.kept_beside
         return Handling.PASS if clip.read and worthless and passing_s < stored_s else Handling.STORE
     if clip.pictures_bytes is None:
         return Handling.STORE  # while its video is being decoded it costs least

@@ -166,9 +166,12 @@ class Early:
         """Say at once what is known to be bad or gone of what was drawn, where the policy is to raise it."""
         task = self._task
         if task.dataset.spec.refuses(missing=True) or task.dataset.spec.refuses(missing=False):
-            ids = np.stack([drawn.ids(epoch) for epoch in drawn.epochs])
+            ids, stood_in = np.stack([drawn.ids(epoch) for epoch in drawn.epochs]), stand_ins(drawn.known)
+            videos = np.unique(ids)
+            if not stood_in and task.dataset.may_stand_in(videos, task.spec.sampling.span).sum() == len(videos):
+                return  # all that was drawn is there and good; what follows looks at each
             task.dataset.resolve_draws(
-                task.spec, task.seed, drawn.first_epoch, ids, stand_ins(drawn.known), by_video=task.draws_together
+                task.spec, task.seed, drawn.first_epoch, ids, stood_in, by_video=task.draws_together
             )
 
     def _readable(self, ids: NDArray[np.int64]) -> list[int]:

@@ -67,8 +67,9 @@ def filled(
         BadVideo: a clip is not stored and the policy is ``raise``, or no other video can stand in.
     """
     ids = plan.items.ids
-    missing = [each for each in ids[np.unique(plan.item)].tolist() if dataset.is_missing(each)]
-    if not missing:
+    missing = ids[np.unique(plan.item)]
+    missing = missing[dataset.missing(missing)]
+    if not len(missing):
         return {}, []
     rows = np.flatnonzero(np.isin(ids[plan.item], missing)).tolist()
     stored = _served(catalog, dataset, most_bytes)

@@ -11,7 +11,7 @@ import numpy as np
 from viewcache.catalog import Catalog
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.choices import Durability
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.recording import key_found
 from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.media.facts import Scanned

@@ -137,6 +137,24 @@ def test_sizes(written: object, size: int | None) -> None:
         assert load(source).budget_given
 
 
+@pytest.mark.parametrize(
+    ("written", "mix"),
+    [("auto", None), (None, None), (0, 0.0), (0.3, 0.3), (1, 1.0), ("0.3", "got"), (1.5, "three of ten")],
+)
+def test_the_share_that_is_kept(written: object, mix: float | str | None) -> None:
+    """A number from 0 to 1, or `auto`; what a rule chooses by itself has no share."""
+    source = {"cache": {"mix": written}, "dataset": task()}
+    if isinstance(mix, str):
+        assert mix in str(refused(source))
+        return
+    assert load(source).cache.mix == mix
+    source["cache"] = {"mix": written, "keep": "leaves"}
+    if mix is None:
+        assert load(source).cache.mix is None
+    else:
+        assert "cache.keep: leaves chooses that by itself" in str(refused(source))
+
+
 def test_a_default_budget_does_not_shrink_with_every_start(tmp_path: Path) -> None:
     """What the store has taken counts as free for its own budget; a budget that was given never changes."""
     config = load({"cache": {"store": str(tmp_path / "new" / "deep")}, "dataset": task()})

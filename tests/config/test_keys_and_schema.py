@@ -82,6 +82,7 @@ def wrong_values(key: Key) -> list[Any]:
         "flag": ["yes", "true", 0, 1],
         "decibels": ["45", "dB", True, [45], "-45dB"],
         "flag_or_auto": ["yes", "true", 0, 1, "Auto"],
+        "share_or_auto": ["0.3", "Auto", True, [0.3], -0.1, 1.5, {"a": 1}],
         "size": ["200G", "GB", -1, 0, 1.5, True],
         "size_or_auto": ["200G", "Auto", -1, 1.5, True, False, ["auto"], {"a": 1}],
         "url": [5, True, "", "~/x", "a\tb"],

@@ -10,7 +10,7 @@ from viewcache.catalog import Catalog
 from viewcache.errors import Full
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import listing
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.listing import list_files
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
@@ -56,7 +56,7 @@ def test_each_file_is_looked_into_once(catalog: Catalog, spec: DatasetSpec, monk
         looked.clear()
         files = list_files(each, catalog)
         assert looked == ([] if expected is None else [(f"{name}.mp4", expected) for name in NAMES])
-        assert files.names == NAMES
+        assert tuple(files.names) == NAMES
         assert files.frames.tolist() == [60] * 3
 
 

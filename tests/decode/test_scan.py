@@ -13,7 +13,8 @@ import pytest
 from tests.clips import FAMILIES, rotate_mp4
 from viewcache.errors import Full
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.discover import Found, discover
+from viewcache.materializer.dataset.discover import discover
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.recording import video_key
 from viewcache.materializer.dataset.scan import ScanProcess, scan
 from viewcache.materializer.media.facts import Scanned

@@ -89,6 +89,8 @@ def truth(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Read:
     [
         {"budget": "100kB"},
         {"keep": "leaves"},
+        {"mix": 0.5},
+        {"mix": 0.0},
         {"epochs_per_generation": 2, "workers": 2, "worker_kind": "threads"},
         {"store": [{"url": "memory://", "budget": "1MB"}, {"url": "STORE", "budget": "20MB", "codec": "zstd1"}]},
     ],
@@ -102,6 +104,15 @@ def test_the_same_bytes_whatever_is_kept(tmp_path: Path, images: Path, truth: Re
     with viewcache.open(config(tmp_path, images, cache=settings)) as cache:
         assert same(read(cache), truth)
         assert same(read(cache), truth)
+
+
+@pytest.mark.parametrize(("mix", "kept"), [(0.0, 0), (0.5, 2), (1.0, 4)])
+def test_a_share_of_the_images_is_kept(tmp_path: Path, images: Path, mix: float, kept: int) -> None:
+    """So many of the four, in every generation the same, and the others are decoded in each epoch."""
+    with viewcache.open(config(tmp_path, images, cache={"mix": mix}, epochs=6)) as cache:
+        read(cache)
+        found = sql(cache, "select count(distinct image) from packs where state = 'ready'")
+        assert found == [(kept,)]
 
 
 def test_a_restart_and_damage_change_nothing(tmp_path: Path, images: Path, truth: Read) -> None:

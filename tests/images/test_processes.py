@@ -14,6 +14,8 @@ import viewcache
 from tests import forked
 from tests.images.small import config, save_folder
 from tests.images.test_images import Read, read, same
+from tests.tiny import sql
+from viewcache.failpoints import VARIABLE
 
 EPOCHS = 3
 CHILD = """
@@ -72,3 +74,22 @@ def test_clients_of_a_service(tmp_path: Path, images: Path, truth: Read) -> None
             share = next(iter(cache.loader("train", framework="numpy", rank=rank, world=3)))
             whole = truth[0, 0]["image"]
             np.testing.assert_array_equal(share["image"], whole[rank * 4 // 3 : (rank + 1) * 4 // 3])
+
+
+@pytest.mark.parametrize("place", ["dataset.listed:1", "dataset.found:1"])
+def test_killed_while_images_are_listed(tmp_path: Path, images: Path, truth: Read, place: str) -> None:
+    """Kill -9 between listing and recording: the next opening gives the same ids and batches."""
+    given = config(tmp_path / "store", images, sampling={"images_per_batch": 4})
+    root = Path(__file__).resolve().parents[2]
+    killed = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(given)],
+        env=os.environ | {VARIABLE: f"{place}:kill", "PYTHONPATH": f"{root}{os.pathsep}{root / 'src'}"},
+        stdout=subprocess.DEVNULL,
+        check=False,
+        timeout=60,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    with viewcache.open(given) as cache:
+        names = [str(name) for (name,) in sql(cache, "select image from images order by image_id")]
+        assert names == sorted(names)
+        assert same(read(cache), truth)

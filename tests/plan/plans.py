@@ -9,6 +9,7 @@ from tests.tiny import AUGMENTATION
 from viewcache.api.config.load import load
 from viewcache.materializer import randomness
 from viewcache.materializer.dataset.segments import Items
+from viewcache.materializer.dataset.texts import Keys, Texts
 from viewcache.materializer.dataset.videos import Videos
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import draw_epoch
@@ -66,9 +67,9 @@ def videos_of(
     names = tuple(f"{prefix}{k:04}" for k in range(count))
     return Videos(
         ids=np.arange(count, dtype=np.int64) + 1,
-        names=names,
-        uris=tuple(f"/videos/{name}.mp4" for name in names),
-        keys=tuple(f"{randomness.address_word(name):016x}" * 2 for name in names),
+        names=Texts.of(names),
+        uris=Texts.of(f"/videos/{name}.mp4" for name in names),
+        keys=Keys.of(f"{randomness.address_word(name):016x}" * 2 for name in names),
         words=np.array([randomness.address_word(name) for name in names], np.uint64),
         frames=np.broadcast_to(np.asarray(frames, np.int64), (count,)).copy(),
         height=np.broadcast_to(np.asarray(height, np.int64), (count,)).copy(),

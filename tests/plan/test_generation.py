@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import single
 from viewcache.errors import BadInput
+from viewcache.materializer.dataset.texts import Keys, Texts
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.resolve import resolve_stream
 
@@ -85,7 +86,7 @@ def test_keys_tell_clips_apart() -> None:
 def test_a_changed_video_changes_its_own_keys_only() -> None:
     """Keys depend on the video's content key: one new version leaves the clips of all other videos alone."""
     task, videos = task_of(), videos_of(6)
-    changed = replace(videos, keys=(*videos.keys[:2], "0" * 32, *videos.keys[3:]))
+    changed = replace(videos, keys=Keys.of([*videos.keys[:2], "0" * 32, *videos.keys[3:]]))
     before, after = keys(plan_of(task, videos)), keys(plan_of(task, changed))
     assert {at for at in before if before[at] != after[at]} == {at for at in before if at[1] == 2}
 
@@ -93,7 +94,8 @@ def test_a_changed_video_changes_its_own_keys_only() -> None:
 def test_a_moved_dataset_keeps_its_draws() -> None:
     """Random numbers hang on names: under another path the same frames are drawn, in other objects."""
     task, videos = task_of(), videos_of(6)
-    moved = replace(videos, uris=tuple("/else" + uri for uri in videos.uris), keys=tuple(k[::-1] for k in videos.keys))
+    uris, keys = Texts.of("/else" + uri for uri in videos.uris), Keys.of(key[::-1] for key in videos.keys)
+    moved = replace(videos, uris=uris, keys=keys)
     before, after = plan_of(task, videos), plan_of(task, moved)
     assert np.array_equal(before.start, after.start)
     assert np.array_equal(before.resolved.rows, after.resolved.rows)

@@ -274,7 +274,7 @@ class Harness:
     @property
     def videos(self) -> tuple[str, ...]:
         """Content keys of all videos, by name."""
-        return self.active.plan.videos.keys
+        return tuple(self.active.plan.videos.keys)
 
     def rows_of(self, video: str) -> list[int]:
         """All rows of a video."""

@@ -9,7 +9,10 @@ import pytest
 import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session.cache import Cache
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
 
 EPOCHS, SAMPLES = 12, 2
 
@@ -23,8 +26,11 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small videos decide by their metadata otherwise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+
+    def measured(kind: type[CostModel], samples: object, codec: str = "auto", devices: Devices = FREE) -> CostModel:
+        return kind(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6, devices=devices)
+
+    monkeypatch.setattr(CostModel, "measured", classmethod(measured))
 
 
 def opened(store: Path, videos: Path, epochs: int = EPOCHS, budget: int = 3_000_000, **cache: Any) -> Cache:
@@ -83,6 +89,36 @@ def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -
         got |= read_epochs(cache, range(5, EPOCHS))
         assert packets(cache) == 0
         assert same(got, plenty)
+
+
+@pytest.mark.parametrize(("bytes_per_s", "kept"), [(10**9, 4), (10**4, 0)])
+def test_a_disk_that_was_profiled_changes_no_byte(
+    tmp_path: Path, videos: Path, plenty: Any, bytes_per_s: int, kept: int
+) -> None:
+    """Law 3: on one that is fast as much lasts as ever, on one that is slower than decoding nothing does."""
+    with Catalog.open(tmp_path) as catalog:
+        rows = [IoSampleRow("read", 20, "", "local", 100, 1e8 / bytes_per_s, 10**8)]
+        record_devices(catalog, rows, host_of(tmp_path), 1.0)
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(4))
+        lasting = sql(cache, "select o.object_id from objects o join copies using (object_id) where o.kind <> 'clip'")
+        assert len(lasting) == kept
+        assert same(got | read_epochs(cache, range(4, EPOCHS)), plenty)
+
+
+@pytest.mark.parametrize("mix", [0.0, 0.5])
+def test_a_stated_share_changes_no_byte(tmp_path: Path, videos: Path, plenty: Any, mix: float) -> None:
+    """Of that share of the videos something lasts, of the same ones after a restart; the others are decoded again."""
+    query = "select distinct o.video_id from objects o join copies using (object_id) where o.kind <> 'clip' order by 1"
+    with opened(tmp_path, videos, mix=mix) as cache:
+        got = read_epochs(cache, range(4))
+        lasting = sql(cache, query)
+        assert len(lasting) == 4 * mix
+    with opened(tmp_path, videos, mix=mix) as cache:
+        got |= read_epochs(cache, range(4, 8))
+        assert sql(cache, query) == lasting
+        assert packets(cache) > 0
+        assert same(got | read_epochs(cache, range(8, EPOCHS)), plenty)
 
 
 def test_pictures_are_of_their_video_whatever_stands_in(tmp_path: Path, videos: Path) -> None:

@@ -30,6 +30,8 @@ def test_room_to_spare_keeps_what_was_decoded() -> None:
     """Where the folder has room for all to come, decoded clips are stored; those of kept pictures pass all the same."""
     assert handling(OneUse(5_000_000, True, 1, True, True, None, tight=False), COST) is Handling.STORE
     assert handling(OneUse(5_000_000, True, 1, True, True, 1_000_000, tight=False), COST) is Handling.PASS
+    beside = OneUse(5_000_000, True, 1, True, True, None, tight=False, kept_beside=True)
+    assert handling(beside, COST) is Handling.PASS, "its pictures will be there"
 
 
 def test_what_passes_cheaply_later_is_not_made_yet() -> None:

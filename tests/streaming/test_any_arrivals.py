@@ -16,7 +16,7 @@ from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import arrivals, listing
-from viewcache.materializer.dataset.discover import Found
+from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.scan_worker import look
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.tasks.group import Group

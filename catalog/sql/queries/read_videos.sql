@@ -1,4 +1,4 @@
--- A dataset's files by video_id.
+-- A dataset's files, in any order: the database would hold all of them once more to sort what mostly is in order.
 -- Parameters: dataset_id bigint
 -- Columns: video_id bigint, dataset_id bigint, name text, uri text, size_bytes bigint, mtime_ns bigint, etag text,
 --   key text, frames bigint, fps double, duration_s double, width integer, height integer, rotation integer,
@@ -11,4 +11,3 @@ select
     time_denominator, status, error_kind, error, label
 from video
 where dataset_id = :dataset_id
-order by video_id
