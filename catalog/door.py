@@ -191,7 +191,7 @@ class Catalog(Leaving, Measures, Videos):
         Raises:
             Misuse: a position is settled with another video; nothing of ``draws`` is recorded then.
         """
-        self._call(lambda session: tasks.record_draws(session, draws, settled))
+        self._plan(lambda session: tasks.record_draws(session, draws, settled))
 
     def settle_draws(self, draws: pa.Table, uses: pa.Table, settled: pa.Table) -> None:
         """Draw planned epochs further, in one transaction: what is settled never changes.
@@ -204,12 +204,12 @@ class Catalog(Leaving, Measures, Videos):
         Raises:
             Misuse: a position is settled with another video; nothing is recorded then.
         """
-        self._call(lambda session: tasks.settle_draws(session, draws, uses, settled))
+        self._plan(lambda session: tasks.settle_draws(session, draws, uses, settled))
 
     def move_uses(self, uses: pa.Table) -> None:
         """Give clips other objects, ``schemas.MOVE``, since another video gives them; uses on record only."""
         table = schemas.conform(uses, schemas.MOVE, "moved uses")
-        self._call(lambda session: session.run("move_uses", given=table))
+        self._plan(lambda session: session.run("move_uses", given=table))
 
     def load_draws(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
         """The order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position), settled or planned."""
@@ -237,7 +237,7 @@ class Catalog(Leaving, Measures, Videos):
 
     def next_object_id(self, n: int) -> int:
         """The first of ``n`` consecutive object ids that are the caller's from now on."""
-        return self._call(lambda session: tasks.claim_ids(session, "object", n))
+        return self._plan(lambda session: tasks.claim_ids(session, "object", n))
 
     def record_plan(self, plan: PlanTables) -> GenerationRow:
         """Record a generation in one transaction, in place of an earlier plan of the same task and number.
@@ -248,7 +248,7 @@ class Catalog(Leaving, Measures, Videos):
             BadInput: the tables do not have the columns of ``schemas``, or the task is not known.
         """
         prepared = plans.prepare(plan)
-        return self._call(lambda session: plans.record(session, prepared))
+        return self._plan(lambda session: plans.record(session, prepared))
 
     def begin_generation(self, generation: GenerationRow) -> None:
         """Record what clips of a generation depend on before it is planned; nothing changes if it is recorded.
@@ -256,12 +256,12 @@ class Catalog(Leaving, Measures, Videos):
         Raises:
             BadInput: the task is not known.
         """
-        self._call(lambda session: plans.begin(session, generation))
+        self._plan(lambda session: plans.begin(session, generation))
 
     def record_objects(self, objects: pa.Table) -> None:
         """Record objects outside any generation, ``schemas.OBJECT``: single frames, and clips that replace bad ones."""
         table = schemas.conform(objects, schemas.OBJECT, "objects")
-        self._call(lambda session: plans.objects(session, table, 0))
+        self._plan(lambda session: plans.objects(session, table, 0))
 
     def adopt_objects(self, found: pa.Table) -> None:
         """Record what the store has and nobody knows, ``schemas.FOUND``; a plan that names one replaces its row."""
@@ -271,7 +271,7 @@ class Catalog(Leaving, Measures, Videos):
         """Say what is kept, ``schemas.KEEP``, and made from what, ``schemas.EDGE``; nothing more from ``given_up``."""
         prepared = schemas.conform(keep, schemas.KEEP, "what is kept"), schemas.conform(edges, schemas.EDGE, "edges")
         gone = pa.table({"object_id": pa.array(given_up, pa.int64())})
-        self._call(lambda session: plans.keep(session, *prepared, gone))
+        self._plan(lambda session: plans.keep(session, *prepared, gone))
 
     def record_packs(self, parts: pa.Table) -> None:
         """Say which pictures of images some packs have, ``schemas.PACK_PART``; they stand in place of what was said."""
@@ -286,12 +286,12 @@ class Catalog(Leaving, Measures, Videos):
         """Say which objects are kept for epochs that are not planned, and for how many uses; of all others none is."""
         columns = {"object_id": pa.array(list(refs), pa.int64()), "refs": pa.array(list(refs.values()), pa.int64())}
         expected = schemas.conform(pa.table(columns), schemas.EXPECTED, "expected uses")
-        self._call(lambda session: plans.expect(session, expected))
+        self._plan(lambda session: plans.expect(session, expected))
 
     def keep_all(self, task_id: int, first_epoch: int, last_epoch: int) -> None:
         """Say that every clip of epochs first…last (inclusive) is kept."""
         span = {"task_id": task_id, "first_epoch": first_epoch, "last_epoch": last_epoch}
-        self._call(lambda session: session.run("keep_all", span))
+        self._plan(lambda session: session.run("keep_all", span))
 
     def load_use_ids(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
         """(object_id) of each clip of epochs first…last (inclusive) in reading order."""
@@ -440,6 +440,10 @@ class Catalog(Leaving, Measures, Videos):
 
     def _call(self, work: Callable[[Session], T]) -> T:
         return self._own().call(work)
+
+    def _plan(self, work: Callable[[Session], T]) -> T:
+        """The same of what is planned and kept."""
+        return self._own().call(work, after_statistics=False)
 
     def _query(self, name: str, /, given: pa.Table | None = None, **parameters: object) -> pa.Table:
         self._check()

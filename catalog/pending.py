@@ -62,6 +62,14 @@ class Pending:
             return False
         return not any(event.kind == "error" for event in self.events.values())
 
+    def without_statistics(self) -> "Pending":
+        """Take out all but what `only_statistics` speaks of; that stays here."""
+        taken = Pending(self.copies, self.gone, worlds=self.worlds, leases=self.leases, facts=self.facts)
+        taken.events = {key: event for key, event in self.events.items() if event.kind == "error"}
+        self.events = {key: event for key, event in self.events.items() if event.kind != "error"}
+        self.copies, self.gone, self.worlds, self.leases, self.facts = {}, [], {}, {}, []
+        return taken
+
     @property
     def rows(self) -> int:
         """How many rows the next commit will write."""

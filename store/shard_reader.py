@@ -62,6 +62,12 @@ class Stored:
         if len(self.table.offsets) != chunks:
             raise ChunkDamaged(f"the chunk table of {self.physical} has {len(self.table.offsets)} chunks, not {chunks}")
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """From which byte of the shard to which its chunks lie."""
+        ends = (offset + size for offset, size in zip(self.table.offsets, self.table.sizes, strict=True))
+        return min(self.table.offsets), max(ends)
+
     def chunk(self, number: int) -> "Stored":
         """One inner chunk as an object of its own, which lies where it is."""
         rows = min(self.chunk_rows, self.shape[0] - number * self.chunk_rows)

@@ -8,6 +8,7 @@ In the order of work:
 - ``arguments``: arguments that several commands take
 - ``init``: init
 - ``make``: plan, run
+- ``profile``: profile
 - ``demo``: demo
 - ``look``: status, sql, lint
 - ``show``: show

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from viewcache import __version__
-from viewcache.api.cli import care, demo, evict, init, look, make, mount, page, serve, show
+from viewcache.api.cli import care, demo, evict, init, look, make, mount, page, profile, serve, show
 from viewcache.api.cli.terminal import Terminal
 from viewcache.errors import BadInput, BadVideo, Broken, Busy, CatalogBusy, ConfigError, NotFound, ViewcacheError
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"viewcache {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (init, make, demo, look, show, page, care, evict, serve, mount):
+    for group in (init, make, profile, demo, look, show, page, care, evict, serve, mount):
         group.add_commands(commands)
     return top
 

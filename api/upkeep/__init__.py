@@ -7,6 +7,7 @@ In the order of work:
 - ``gc``: `viewcache gc`: a cache that nobody has open, without what nothing needs
 - ``scan``: `viewcache scan`: every packet of the datasets, ahead of training
 - ``doctor_cache``: of that the cache's own files: catalog, journal, objects, failures
+- ``doctor_devices``: of what devices were measured to give
 - ``doctor``: the machine and the cache, line by line
 """
 

@@ -26,6 +26,7 @@ from viewcache.api.upkeep.doctor_cache import (
     moved_aside,
     objects,
 )
+from viewcache.api.upkeep.doctor_devices import devices
 from viewcache.errors import NotFound, ViewcacheError
 from viewcache.store.tier import LOCAL
 
@@ -69,6 +70,7 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
             ("objects", lambda: objects(located, recorded)),
             ("bucket", lambda: bucket(recorded)),
             ("disk", lambda: _disk(located, recorded)),
+            ("devices", lambda: devices(located)),
             ("errors", lambda: failures(recorded)),
             ("clock", lambda: clock(located)),
         ]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from viewcache.materializer.media.h264 import (
 )
 from viewcache.materializer.media.loss import Loss
 
+if TYPE_CHECKING:
+    from av import VideoFrame
+
 __all__ = ["Group", "LossyDecoder", "encode", "encoder_version", "luma_psnr_db"]
 
 Bytes = NDArray[np.uint8]
@@ -37,7 +41,7 @@ _OPTIONS = {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "cpu-in
 """The cheapest to encode and to decode; the same bits on every kind of CPU."""
 _NEAR = 18.0, 46.0
 """At this factor real clips have so many decibels, and about half a decibel more for each less (docs/design/0047)."""
-_LUMA = np.array([2126, 7152, 722], np.float64)
+_LUMA = 2126, 7152, 722
 """BT.709, of ten thousand: sums of squares are whole numbers, so that every machine finds the same."""
 
 
@@ -96,12 +100,13 @@ def encode(pictures: Bytes, loss: Loss) -> Group:
     """
     if loss.quality_db is None:
         assert loss.crf is not None  # one of them is given
-        return _encode(pictures, loss.crf)
+        return _encode(pictures, _yuv(pictures), loss.crf)
     begun = time.thread_time()
     factor, usual_db = _NEAR
     crf = int(np.clip(round(factor - 2 * (loss.quality_db - usual_db)), 0, 40))
+    frames = _yuv(pictures)
     while True:
-        group = _encode(pictures, crf)
+        group = _encode(pictures, frames, crf)
         missing_db = loss.quality_db - float(group.psnr_db.min())
         if missing_db <= 0:
             return replace(group, pack_s=time.thread_time() - begun - group.unpack_s)
@@ -118,9 +123,18 @@ def luma_psnr_db(pictures: Bytes, exact: Bytes) -> NDArray[np.float64]:
         exact: the same.
     """
     found = np.full(len(pictures), EXACT_DB)
+    change = np.empty(exact.shape[1:], np.int16)
+    luma, part = np.empty((2, *exact.shape[2:]), np.int32)
+    square = np.empty(luma.shape, np.float64)
     for k, (one, other) in enumerate(zip(pictures, exact, strict=True)):
-        change = np.tensordot(_LUMA, one.astype(np.float64) - other, 1).reshape(-1)
-        error = float(change @ change) / change.size / _LUMA.sum() ** 2
+        np.subtract(one, other, out=change, dtype=np.int16)
+        luma[:] = 0
+        for weight, channel in zip(_LUMA, change, strict=True):
+            np.multiply(channel, weight, out=part, dtype=np.int32)
+            luma += part
+        square[:] = luma
+        square *= square
+        error = float(square.sum()) / square.size / sum(_LUMA) ** 2
         if error:
             found[k] = min(EXACT_DB, 10 * np.log10(255**2 / error))
     return found
@@ -133,14 +147,20 @@ def encoder_version() -> str:
     Raises:
         Broken: there is none.
     """
-    return version_of(_encode(np.zeros((1, 3, 16, 16), np.uint8), 18).packets[0])
+    nothing = np.zeros((1, 3, 16, 16), np.uint8)
+    return version_of(_encode(nothing, _yuv(nothing), 18).packets[0])
 
 
-def _encode(pictures: Bytes, crf: int) -> Group:
+def _yuv(pictures: Bytes) -> list["VideoFrame"]:
+    """What the encoder is given, the same in each try."""
+    from viewcache.materializer.media.pixels import yuv_of  # loads the decoder's libraries
+
+    return [yuv_of(each, _FORMAT) for each in pictures]
+
+
+def _encode(pictures: Bytes, frames: Sequence["VideoFrame"], crf: int) -> Group:
     import av
     from av.video.frame import PictureType
-
-    from viewcache.materializer.media.pixels import yuv_of
 
     height, width = pictures.shape[2:]
     begun = time.thread_time()
@@ -150,8 +170,7 @@ def _encode(pictures: Bytes, crf: int) -> Group:
         raise Broken(f"pictures cannot be encoded with a loss: {missing}; PyAV's own wheels have it") from missing
     packets: list[bytes] = []
     try:
-        for number, each in enumerate(pictures):
-            frame = yuv_of(each, _FORMAT)
+        for number, frame in enumerate(frames):
             frame.pts, frame.pict_type = number, PictureType.NONE if number else PictureType.I
             packets += map(bytes, context.encode(frame))
         packets += map(bytes, context.encode(None))

@@ -21,9 +21,9 @@ In the order of work:
 - ``packs``: which kept pictures of images lie together
 - ``lying``: what lasts and lies in the store
 - ``decided``: what was decided for one generation, and what became of it
+- ``told``: what the catalog was told of it
 - ``near``: the encoded files of videos that lie far away, beside each way
 - ``near_files``: which of them are kept
-- ``recording``: what was decided, as rows of the catalog
 - ``keeper``: what is kept of a generation, decided again when that changes
 """
 

@@ -1,7 +1,7 @@
 """Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.materializer.arrays import by_class
@@ -16,11 +17,12 @@ from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.program import Instruction, Program
-from viewcache.materializer.planning.recipe import Recipe
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
+from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.ways import How
 
-__all__ = ["intermediate_recipe", "intermediate_rows", "picture_order", "recipe_in"]
+__all__ = ["intermediate_recipe", "intermediate_rows", "named", "picture_order", "recipe_in"]
 
 
 def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: MediaIndex, codec: str = "") -> Recipe:
@@ -102,3 +104,17 @@ def intermediate_rows(fresh: Mapping[int, tuple[str, int | None, Recipe]]) -> pa
             for object_id, (_, video_id, recipe) in fresh.items()
         ]
     )
+
+
+def named(catalog: Catalog, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
+    """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""
+    if not recipes:
+        return []
+    keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
+    with catalog.naming:
+        ids, known = ids_of(catalog, keys)
+        fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
+        if fresh:
+            catalog.record_objects(intermediate_rows(fresh))
+    found = zip(ids.tolist(), recipes, strict=True)
+    return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in found]

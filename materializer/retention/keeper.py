@@ -34,11 +34,11 @@ from viewcache.materializer.retention.chosen import (
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
-from viewcache.materializer.retention.intermediates import intermediate_recipe
+from viewcache.materializer.retention.intermediates import intermediate_recipe, named
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.packs import Packs, first_blocks
-from viewcache.materializer.retention.recording import foretell, named, record
+from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import How, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, PackWork
@@ -86,6 +86,8 @@ class Keeper:
         self._settings = settings
         self.files = NearFiles(catalog, settings, self._has, self._named)
         """The encoded files that are kept near."""
+        self.told = Told(catalog)
+        """What the catalog knows of it."""
         self._deciding = threading.Lock()
         self._decided: dict[int, Decided] = {}
         """By generation of the group."""
@@ -140,6 +142,7 @@ class Keeper:
                 self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
+                self.told.forget(group_generation)
                 self.files.forget(group_generation)
                 self.packs.forget(group_generation)
             self._expect()
@@ -251,7 +254,7 @@ class Keeper:
             self._keep(works, None, free, guard)
             if old is None or old.chosen is not None:
                 for work in works:
-                    self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
+                    self.told.keep_all(group_generation, work)
             return Decided(place, cost, failed=refused)
         ways = chosen.way_of()
         if not settled.later:
@@ -283,7 +286,7 @@ class Keeper:
         others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}
         others |= ids_in(flat)
         stale = [each for many in there.values() for each in many if each.object_id not in others]
-        record(self._catalog, chosen, works, objects, stale, group_generation)
+        self.told.keep(group_generation, chosen, works, objects, stale)
         if old is None and all(each.rows.all() for each in plans):
             foretell(self._catalog, chosen, works)
         _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})

@@ -198,7 +198,8 @@ class Packs:
         with self._catalog.naming:
             ids, known = ids_of(self._catalog, keys)
             fresh = {int(ids[k]): ("", None, recipes[k]) for k in np.flatnonzero(~known).tolist()}
-            self._catalog.record_objects(intermediate_rows(fresh))
+            if fresh:
+                self._catalog.record_objects(intermediate_rows(fresh))
         objects: list[IntermediateObject] = []
         rows: list[dict[str, object]] = []
         for object_id, recipe, (block, pictures) in zip(ids.tolist(), recipes, packs, strict=True):

@@ -37,7 +37,7 @@ GUESSED_LOAD = {MEMORY: 0.12e-9, LOCAL: 0.3e-9, REMOTE: 10e-9}
 TRIAL_EVERY = 16
 """Of so many jobs one tries all codecs on an object, which takes as long as to make three clips of kept pictures."""
 
-TRIALS = 32
+TRIALS = 16
 """After so many, most is known: one job in `LATER_EVERY` goes on."""
 
 LATER_EVERY = 256

@@ -25,6 +25,9 @@ _log = logging.getLogger("viewcache")
 DECIDE_S = 1.0
 """How long the first read of a generation waits at most until it is decided what is kept of it."""
 
+TURNS = 2
+"""How often it is looked for what is over, while readers stay in a generation and the same is kept of it."""
+
 
 class LookAhead:
     """Plans in a thread of its own what readers will need, and tells the dispatcher. Thread-safe."""
@@ -50,8 +53,11 @@ class LookAhead:
         """Task → the epochs that its readers are in."""
         self._ahead: dict[int, list[Planned]] = {}
         """What is made whoever reads it, until it is made or given up; by the identity of what was asked for."""
-        self._queued: set[int] = set()
-        """Tasks that the planner will come to: who reads here and there asks once, not for each batch."""
+        self._queued: dict[int, threading.Event] = {}
+        """Tasks that the planner will come to, and what is set when it was decided what is kept of what their readers
+        are in: who reads here and there asks once, not for each batch."""
+        self._turns: dict[int, tuple[object, int]] = {}
+        """Task → where its readers were when it was told last that they turned, and how often it was told there."""
         self._gone: set[int] = set()
         """Tasks that left; the planner may be at one of them just then."""
         self.closed = False
@@ -68,17 +74,16 @@ class LookAhead:
             self._epochs[task.task_id] = epochs  # what work costs was measured meanwhile: what is kept is asked again
             self._current[task.task_id] = task, _generations(task, epochs) or (number,)
             self._gone.discard(task.task_id)
-            queued = task.task_id in self._queued
-            self._queued.add(task.task_id)
+            queued = self._queued.get(task.task_id)
+            decided = self._queued.setdefault(task.task_id, queued or threading.Event())
         self.announce()
-        if queued:
-            return
-        decided = threading.Event()
         try:
-            self._submit(self._plan, task, decided)
+            if queued is None:
+                self._submit(self._plan, task, decided)
         except BaseException:
             with self._lock:
-                self._queued.discard(task.task_id)
+                self._queued.pop(task.task_id, None)
+            decided.set()
             raise
         if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
@@ -171,7 +176,7 @@ class LookAhead:
         """Plan the generation that is read, then the next one, of all tasks that share clips with it; announce them."""
         try:
             with self._lock:
-                self._queued.discard(task.task_id)
+                self._queued.pop(task.task_id, None)
                 if task.task_id not in self._current:
                     return  # it has left
                 numbers = self._current[task.task_id][1]
@@ -189,7 +194,7 @@ class LookAhead:
                 self._decide()
                 decided.set()
                 self.announce()
-            if max(numbers) > 0:  # a task in its first one, as most trials are, has left nothing behind
+            if max(numbers) > 0 and self._may_be_over(task, numbers):
                 self._turned()
         except Closed:
             pass  # nobody will read it
@@ -197,6 +202,17 @@ class LookAhead:
             _log.warning("look-ahead of %s: %s", task.spec.name, error, extra={"action": "plan_failed"})
         finally:
             decided.set()
+
+    def _may_be_over(self, task: Task, numbers: tuple[int, ...]) -> bool:
+        """Whether readers of a task that is behind its first generation may have left something behind them.
+
+        That is looked for once more in the epoch after: a batch of the last generation may have been read just then.
+        """
+        with self._lock:
+            place = numbers, tuple(self._current), self._keeper.told.given_up
+            before, times = self._turns.get(task.task_id, (None, 0))
+            self._turns[task.task_id] = place, times + 1 if before == place else 1
+            return before != place or times < TURNS
 
     def _decide_again(self) -> None:
         with suppress(Closed):

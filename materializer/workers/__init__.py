@@ -12,6 +12,7 @@ In the order of work:
 - ``remote_steps``: what op workers do of a job, several frames to a call
 - ``frame``: one frame and what has been made of it
 - ``make``: decode once, give every frame to all that need it
+- ``ahead``: the device reads what a job will need while the worker decodes
 - ``blocks``: what is wanted of several images: pictures to be kept, and blocks
 - ``post``: a socket with messages on it
 - ``worker``: the body of a worker, process or thread

@@ -17,9 +17,10 @@ from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.head import Seen
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
-from viewcache.materializer.media.source import is_local, open_source
+from viewcache.materializer.media.source import is_local, local_path, open_source
 from viewcache.materializer.planning.program import finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
+from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report, Target
@@ -103,6 +104,10 @@ class _PartTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is kept."""
         self._target.read_into(stored, out, chunks)
+
+    def extent_of(self, stored: Stored) -> Extent:
+        """Of what is kept."""
+        return self._target.extent_of(stored)
 
 
 @dataclass(slots=True)
@@ -206,8 +211,17 @@ class _Images:
             self._memory.close()
         yield self._report()
 
+    def _announce(self) -> None:
+        """Have the device read ahead: what pictures are kept of, and the files of the others."""
+        target, kept = self._job.target, self._job.intermediates
+        files = (image.source.uri for image in self._images if image.source.key not in self._intermediates)
+        announce([Extent(local_path(uri)) for uri in files if is_local(uri)])
+        announce([target.extent_of(each.stored) for each in kept])
+        self._clock.lap("load" if kept else "decode")
+
     def _run(self, pause: Callable[[], bool]) -> Iterator[Made]:
         span = UNKNOWN
+        self._announce()
         for image in self._images:
             if self._is_cropped(image):
                 if pause():

@@ -13,7 +13,25 @@ from viewcache.materializer.planning.program import FrameStep
 if TYPE_CHECKING:
     from av import VideoFrame
 
-__all__ = ["Frame", "PhaseClock"]
+__all__ = ["Frame", "PhaseClock", "copy_picture"]
+
+
+def copy_picture(out: np.ndarray, picture: np.ndarray) -> None:
+    """Copy a picture, or a view of one, into its place in a clip.
+
+    NumPy copies a view that is mirrored left to right byte by byte. Words whose bytes are exchanged on the way have the
+    same result in a quarter of the time.
+
+    Args:
+        out: uint8 (3,h,w), contiguous.
+        picture: uint8 (3,h,w), with any strides.
+    """
+    word = next((size for size in (8, 4, 2) if picture.shape[-1] % size == 0), 0)
+    if word and picture.strides[-1] == -1:
+        forward = np.ascontiguousarray(picture[..., ::-1])
+        out.view(f"<u{word}")[:] = forward.view(f">u{word}")[..., ::-1]
+    else:
+        out[:] = picture
 
 
 class PhaseClock(Clock):

@@ -15,9 +15,10 @@ from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.workers.ahead import Extent
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
-from viewcache.store.format import ChunkTable
+from viewcache.store.format import ChunkTable, shard_name
 from viewcache.store.passing import Place
 from viewcache.store.tier import LOCAL
 
@@ -43,6 +44,10 @@ class Target(Protocol):
         """Read chunks of an object that lies there; see `viewcache.store.read_into`."""
         ...
 
+    def extent_of(self, stored: Stored) -> Extent:
+        """Where the bytes of an object that lies there are."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FolderTarget:
@@ -61,6 +66,11 @@ class FolderTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read from the folder; raises as `viewcache.store.read_into` does."""
         read_into(self.root, stored, out, chunks)
+
+    def extent_of(self, stored: Stored) -> Extent:
+        """Of the object's shard the part with its chunks."""
+        start, end = stored.span
+        return Extent(f"{self.root}/{stored.physical}/{shard_name(len(stored.shape))}", start, end - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,10 @@ class PassingTarget:
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is stored; raises as `viewcache.store.read_into` does."""
         self.folder.read_into(stored, out, chunks)
+
+    def extent_of(self, stored: Stored) -> Extent:
+        """Of what is stored."""
+        return self.folder.extent_of(stored)
 
 
 @dataclass(frozen=True, slots=True)

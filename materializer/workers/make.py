@@ -23,7 +23,7 @@ from viewcache.materializer.planning.program import FrameStep, FrameTree, finish
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.audio import AudioMaker
 from viewcache.materializer.workers.encoding import Encoding, pictures_of, try_pictures
-from viewcache.materializer.workers.frame import Frame, PhaseClock
+from viewcache.materializer.workers.frame import Frame, PhaseClock, copy_picture
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
@@ -269,7 +269,7 @@ class _Maker:
                     leaf.array = np.empty((len(leaf.tree.frames), *picture.shape), np.uint8)
                 if picture.shape != leaf.array.shape[1:]:
                     raise self._misshapen(clip, f"frames of {leaf.array.shape[1:]} and {picture.shape} in one clip")
-                leaf.array[t] = picture
+                copy_picture(leaf.array[t], picture)
         self.clock.lap("augment")
         clip.missing.discard(number)
 

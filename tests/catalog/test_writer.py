@@ -96,6 +96,38 @@ def test_later_changes_see_earlier_ones(catalog: Catalog) -> None:
     assert catalog.load_copies().num_rows == 1
 
 
+def test_plans_do_not_wait_for_statistics(database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each read changes is committed once for many changes of plans; other small changes come before these."""
+    monkeypatch.setattr("viewcache.catalog.writer.STATISTICS_S", 3600.0)
+    commits = Commits(database, monkeypatch)
+    for i in range(10):
+        catalog.advance(ProgressRow(1, 0, 0, i, i, 0.1))
+        catalog.add_io_samples([IoSampleRow("load", 20, "raw", "local", 1, 0.1, 100)])
+        catalog.next_object_id(1)
+    assert commits.count == 10
+    assert not catalog.load_progress(1)
+    assert not catalog.load_io_samples()
+    catalog.mark_ready([copy(1)])
+    catalog.next_object_id(1)
+    assert catalog.load_copies().num_rows == 1
+    assert not catalog.load_progress(1)
+    catalog.flush()
+    assert [row.iteration for row in catalog.load_progress(1)] == [9]
+    assert [row.n for row in catalog.load_io_samples()] == [10]
+
+
+def test_statistics_do_not_wait_for_ever(database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often plans and copies change, they are committed when their time has come."""
+    monkeypatch.setattr("viewcache.catalog.writer.STATISTICS_S", 0.0)
+    catalog.add_io_samples([IoSampleRow("load", 20, "raw", "local", 1, 0.1, 100)])
+    for i in range(1000):
+        if catalog.load_io_samples():
+            break
+        catalog.mark_ready([copy(i)])
+        catalog.next_object_id(1)
+    assert catalog.load_io_samples()
+
+
 def test_threads_may_write_at_once(catalog: Catalog) -> None:
     """Eight threads, every change kept, every block of ids its own."""
     with ThreadPoolExecutor(8) as pool:

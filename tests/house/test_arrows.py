@@ -52,6 +52,7 @@ FOLDERS = {
             "ops",
             "media",
         },
+        "profiling": {"tasks", "retention", "workers", "planning", "media"},
         "simulation": {"retention", "scheduling", "workers", "planning", "media"},
     },
     "api": {
@@ -65,6 +66,7 @@ FOLDERS = {
         "mount": {"views", "service", "config"},
         "metrics": set[str](),
         "preview": {"config", "queries"},
+        "profile": {"config", "preview"},
         "upkeep": {"config", "queries"},
         "audit": {"upkeep", "config"},
         "init": set[str](),
@@ -86,6 +88,7 @@ FOLDERS = {
             "init",
             "demo",
             "page",
+            "profile",
         },
     },
 }

@@ -1,5 +1,6 @@
 """Loss that a task allows: a path has one meaning, cold or warm, kept or not; every picture has what was promised."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -171,6 +172,21 @@ def test_every_picture_has_its_quality(quality_db: float) -> None:
         assert (luma_psnr_db(made.pictures, planar) >= quality_db).all()
         decoded = [each.copy() for each in LossyDecoder(51, 37).group(made.packets)]
         assert np.array_equal(np.stack(decoded).reshape(planar.shape), made.pictures)
+
+
+def test_what_a_decibel_is() -> None:
+    """The luma of BT.709, of all samples of a picture, against its definition in whole numbers."""
+    rng = np.random.default_rng(1)
+    exact = rng.integers(0, 256, (5, 3, 17, 23), np.uint8)
+    made = exact.copy()
+    made[1] = np.clip(made[1].astype(int) + rng.integers(-9, 10, made[1].shape), 0, 255)
+    made[2], made[3] = 255 - made[2], 0
+    made[4, 1, 16, 22] ^= 1
+    for got, one, other in zip(luma_psnr_db(made, exact), made, exact, strict=True):
+        change = one.astype(object) - other
+        square = ((2126 * change[0] + 7152 * change[1] + 722 * change[2]) ** 2).sum()
+        expected = 10 * math.log10(255**2 * 10_000**2 * 17 * 23 / square) if square else 99.0
+        assert got == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("path", real_clips("train"), ids=lambda path: path.name[:12])

@@ -1,6 +1,7 @@
 """Pictures that last behind their generation: found again by each later one, the same bytes, nothing decoded again."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
+from viewcache.materializer.retention.told import Told, kept_tables
 
 EPOCHS, SAMPLES = 12, 2
 
@@ -79,6 +81,67 @@ def test_later_generations_decode_nothing(tmp_path: Path, videos: Path, plenty: 
         got |= read_epochs(cache, range(4, EPOCHS))
         assert packets(cache) == fed, "nothing is decoded any more"
         assert same(got, plenty)
+
+
+def test_who_reads_as_fast_as_he_can_decodes_nothing(
+    tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He comes to a generation before it is decided what its clips are made from, again and again, and waits for it."""
+    monkeypatch.setattr("viewcache.materializer.tasks.look_ahead.DECIDE_S", 60.0)
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(4))
+        fed = packets(cache)
+        decide, deciding = cache.owner.keeper.decide, threading.Event()
+
+        def slowly(*given: Any) -> Any:
+            deciding.wait(0.05)  # a planner that is behind
+            return decide(*given)
+
+        monkeypatch.setattr(cache.owner.keeper, "decide", slowly)
+        for epoch in range(4, EPOCHS):
+            for iteration in range(cache.task("train").iterations(epoch)):
+                got[epoch, iteration] = cache.read("train", epoch, iteration)
+        assert packets(cache) == fed
+        assert same(got, plenty)
+
+
+def test_the_catalog_is_told_once(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decided again after each epoch is recorded where it differs, and is there as if it had been each time."""
+    keep, keep_all, recorded = Told.keep, Told.keep_all, Catalog.record_keeping
+    flags: dict[int, bool] = {}
+    edges, given_up = set[tuple[int, int]](), set[int]()
+    asked: list[object] = []
+    told: list[object] = []
+
+    def keeps(mine: Told, number: int, chosen: Any, works: Any, objects: Any, stale: Any) -> None:
+        kept, made_of = kept_tables(works, objects, stale)
+        flags.update(zip(*(kept[name].to_pylist() for name in ("object_id", "keep")), strict=True))
+        gone = {each.object_id for each in stale}
+        edges.difference_update({edge for edge in edges if edge[0] in gone})
+        given_up.update(gone)
+        edges.update(zip(*(made_of[name].to_pylist() for name in ("parent_id", "child_id")), strict=True))
+        asked.append(number)
+        keep(mine, number, chosen, works, objects, stale)
+
+    def records(*given: Any) -> None:
+        told.append(given)
+        recorded(*given)
+
+    def keeps_all(mine: Told, number: int, work: Any) -> None:
+        flags.update(dict.fromkeys(work.object_ids.tolist(), True))
+        keep_all(mine, number, work)
+
+    monkeypatch.setattr(Told, "keep", keeps)
+    monkeypatch.setattr(Told, "keep_all", keeps_all)
+    monkeypatch.setattr(Catalog, "record_keeping", records)
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(EPOCHS))
+        rows = {row[0]: row[1] for row in sql(cache, "select object_id, keep from objects")}
+        assert {object_id: rows[object_id] for object_id in flags} == flags
+        there = set(sql(cache, "select parent_id, child_id from edge"))
+        assert edges <= there, "beside those of the plans"
+        assert given_up.isdisjoint(parent for parent, _ in there - edges)
+    assert 0 < len(told) < len(asked)
 
 
 def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:

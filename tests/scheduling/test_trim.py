@@ -17,8 +17,10 @@ from tests import forked
 from tests.faults.caches import assert_at_rest
 from tests.tiny import config, encode_folder, pixels, same, single, sql
 from viewcache.api.session.cache import Cache
+from viewcache.catalog import Catalog
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.trim import REASON
+from viewcache.materializer.tasks.look_ahead import TURNS
 
 EPOCHS, K, SAMPLES = 8, 2, 2
 
@@ -110,6 +112,23 @@ def test_the_store_has_what_is_of_use(tmp_path: Path, videos: Path, whole: Any) 
         assert trimmed(cache) == cache.owner.ledger.gone["local", "evict"] > 0, "counted where evictions are"
         assert same(got, whole)
     assert_at_rest(tmp_path)
+
+
+def test_it_is_asked_when_something_may_be_over(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in each epoch of a long generation, of which nothing is over before its end."""
+    asked: list[object] = []
+    outlived = Catalog.outlived
+
+    def asks(*given: Any) -> Any:
+        asked.append(given)
+        return outlived(*given)
+
+    monkeypatch.setattr(Catalog, "outlived", asks)
+    settings = {"epochs_per_generation": 8, "keep": "leaves"}
+    with viewcache.open(given(tmp_path, videos, cache=settings, epochs=24)) as cache:
+        read(cache, range(24))
+        assert trimmed(cache) > 0
+    assert 0 < len(asked) <= 2 * (TURNS + 1)
 
 
 def test_the_last_generation_stays(tmp_path: Path, videos: Path) -> None:

@@ -1,0 +1,91 @@
+"""Some images of a task, drawn by its own plan, with all that workers need to make their pictures.
+
+The first images of the first epoch are a uniform sample, since their order is a keyed permutation; the same
+configuration gives the same ones. The trade-off: what only rare images have (a huge one, say) may be missed.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from viewcache.catalog.records import ObjectKind
+from viewcache.errors import BadInput
+from viewcache.materializer.media.source import is_local, shown
+from viewcache.materializer.planning.packs import MOST_BYTES, pieces
+from viewcache.materializer.planning.recipe import Part, Recipe, pack_recipe
+from viewcache.materializer.retention.intermediates import intermediate_recipe
+from viewcache.materializer.retention.ways import kinds_of
+from viewcache.materializer.tasks.task import Task
+
+__all__ = ["Sample", "pack_of", "sample_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Images of one task."""
+
+    task: str
+    parts: tuple[Part, ...]
+    """One of each image: where it lies, and how its picture is made."""
+    kept: Mapping[str, Recipe]
+    """How the picture is made that may be kept of an image, by the image's content key."""
+    together: int
+    """Pictures that are made as one block."""
+    images: int
+    """In an epoch of the task."""
+
+    @property
+    def packs(self) -> list[Recipe]:
+        """How kept pictures are made and lie together: those of a block, as the block's job makes them in training."""
+        parts = [Part(part.source, self.kept[part.source.key]) for part in self.parts]
+        blocks = (parts[at : at + self.together] for at in range(0, len(parts), self.together))
+        return [pack_of(block[at.start : at.stop]) for block in blocks for at in pieces(_sizes(block), MOST_BYTES)]
+
+
+def _sizes(parts: Sequence[Part]) -> list[int]:
+    return [math.prod(part.recipe.shape) for part in parts]
+
+
+def pack_of(parts: Sequence[Part]) -> Recipe:
+    """How a pack of some kept pictures is made."""
+    return replace(pack_recipe([part.recipe for part in parts]), parts=tuple(parts))
+
+
+def sample_of(task: Task, most: int) -> Sample:
+    """The first images of a task's first epoch.
+
+    Args:
+        task: of images; on a catalog that is thrown away, since its first epoch is drawn.
+        most: images.
+
+    Raises:
+        BadInput: its files lie far away, or no picture smaller than the image can be kept.
+    """
+    active = task.generation(0)
+    plan, name = active.plan, task.spec.name
+    assert plan.blocks is not None  # it is of images
+    first = np.flatnonzero(plan.epoch == plan.first_epoch)
+    rows = first[np.sort(np.unique(plan.video[first], return_index=True)[1])]
+    images = len(rows)
+    (kind,) = kinds_of([plan])
+    if kind.resize is None or kind.draws_its_size:
+        raise BadInput(
+            f"task {name!r}: nothing smaller than the images can be kept, since its augmentation begins with no "
+            "resize to one size; begin with `resize`, as docs/images.md says"
+        )
+    recipes = plan.recipes(rows[:most].tolist())
+    index_of = task.index_of(plan)
+    parts: list[Part] = []
+    kept: dict[str, Recipe] = {}
+    for row, recipe in recipes.items():
+        source = active.source_of(plan, row)
+        if not is_local(source.uri):
+            raise BadInput(
+                f"task {name!r}: {shown(source.uri)} lies far away; mixes are measured of files of this machine"
+            )
+        how = kind.how(plan, row, ObjectKind.AUG)
+        parts.append(Part(source, recipe))
+        kept[source.key] = intermediate_recipe(source.key, how, np.zeros(1, np.int32), index_of(int(plan.video[row])))
+    return Sample(name, tuple(parts), kept, int(np.diff(plan.blocks.first).max()), images)

@@ -1,0 +1,123 @@
+"""Telling the catalog what is kept of each generation, and only what it has not been told yet.
+
+It is decided again after each epoch, mostly with the same result, and to record it takes as long as to make two clips
+of kept pictures.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.catalog.records import EventRow
+from viewcache.materializer.planning.recipe import IntermediateObject
+from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+
+__all__ = ["Told", "foretell", "kept_tables"]
+
+
+class Told:
+    """What the catalog was told of each generation of the group. Not thread-safe: who decides has a lock."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        """Nothing was told yet."""
+        self._catalog = catalog
+        self._last: dict[int, tuple[pa.Table, pa.Table]] = {}
+        """Generation of the group → what is kept of it, and its edges."""
+        self.given_up = 0
+        """How often it was told that something is not kept any more."""
+
+    def keep(
+        self,
+        group_generation: int,
+        chosen: Chosen,
+        works: Sequence[ActiveGeneration],
+        objects: Mapping[str, Sequence[IntermediateObject]],
+        stale: Sequence[IntermediateObject],
+    ) -> None:
+        """Say what was chosen, and which clips are made from what.
+
+        Args:
+            group_generation: the group's generation.
+            chosen: what was chosen.
+            works: the generations of tasks, each with what is kept of it.
+            objects: the intermediates that are kept, by content key of the video.
+            stale: those that were kept before, and may leave.
+        """
+        keep, edges = kept_tables(works, objects, stale)
+        last = self._last.get(group_generation)
+        if stale or last is None or not (last[0].equals(keep) and last[1].equals(edges)):
+            if stale:  # with its edges, which another generation may have told
+                self._last.clear()
+            self._catalog.record_keeping(keep, edges, [each.object_id for each in stale])
+            self._last[group_generation] = keep, edges
+            self.given_up += bool(stale)
+        detail = f"generation {group_generation}: {chosen.describe()}"
+        event = EventRow("prune", None, count=keep.num_rows, bytes=chosen.choice.bytes, detail=detail)
+        self._catalog.add_events([event])
+
+    def keep_all(self, group_generation: int, work: ActiveGeneration) -> None:
+        """Say that every clip of a task's generation is kept."""
+        self.forget(group_generation)
+        self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
+
+    def forget(self, group_generation: int) -> None:
+        """A generation is over, or is told in another way."""
+        self._last.pop(group_generation, None)
+
+
+def kept_tables(
+    works: Sequence[ActiveGeneration],
+    objects: Mapping[str, Sequence[IntermediateObject]],
+    stale: Sequence[IntermediateObject],
+) -> tuple[pa.Table, pa.Table]:
+    """What is kept and its edges, ``schemas.KEEP`` and ``schemas.EDGE``; arguments as for `Told.keep`."""
+    parents, children, ids, kept = [], [], [], []
+    for work in works:
+        assert work.keeping is not None
+        ids.append(work.object_ids)
+        kept.append(np.tile(work.keeping.clips, len(work.object_ids) // len(work.plan)))  # audio as its clip
+        for video, of_video in objects.items():
+            rows = work.rows_of_video(video)
+            rows = rows[~work.keeping.clips[rows]]
+            mine = np.unique(work.object_ids[rows])
+            frames = work.plan.frames(rows) if len(of_video) > 1 else np.zeros((0, 1), np.int32)
+            for each in of_video:
+                if len(of_video) > 1:  # of a long video each has a part
+                    mine = np.unique(work.object_ids[rows[each.has_some_of(frames)]])
+                parents.append(np.full(len(mine), each.object_id))
+                children.append(mine)
+    unique, first = np.unique(np.concatenate(ids), return_index=True)
+    intermediates = _ids(each for of_video in objects.values() for each in of_video)
+    gone = _ids(stale)
+    flags = np.concatenate(kept)[first], np.ones(len(intermediates), bool), np.zeros(len(gone), bool)
+    keep = pa.table({"object_id": np.concatenate([unique, intermediates, gone]), "keep": np.concatenate(flags)})
+    nothing = np.zeros(0, np.int64)
+    # Images of one block may lie in one pack.
+    made_from = np.unique([np.concatenate([nothing, *parents]), np.concatenate([nothing, *children])], axis=1)
+    count = made_from.shape[1]
+    edges = pa.table(
+        {
+            "parent_id": made_from[0],
+            "child_id": made_from[1],
+            "op": pa.array(["augment"] * count, pa.string()),
+            "cost_s": np.zeros(count),
+        }
+    )
+    return keep, edges
+
+
+def _ids(objects: Iterable[IntermediateObject]) -> NDArray[np.int64]:
+    """The catalog's numbers of some; pictures of one pack have one."""
+    return np.unique(np.array([each.object_id for each in objects], np.int64))
+
+
+def foretell(catalog: Catalog, chosen: Chosen, works: Sequence[ActiveGeneration]) -> None:
+    """Let the catalog know what an epoch of a generation of which nothing was read will cost."""
+    costs = chosen.epoch_costs()
+    if costs is not None:
+        events = [EventRow("forecast", work.task_id, seconds=costs.now_s, detail=str(work.number)) for work in works]
+        catalog.add_events(events)

@@ -1,0 +1,178 @@
+"""Reading cold: what was dropped comes from the device, and files that lie in memory are known for it."""
+
+import mmap
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.images.pages import need_device, resident
+from tests.images.small import config, picture, save
+from tests.scheduling.harness import until
+from viewcache.api.config.load import load
+from viewcache.api.profile.profile import prepared
+from viewcache.errors import Broken
+from viewcache.materializer.planning.recipe import block_recipe
+from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
+from viewcache.materializer.profiling.mounts import mount_of
+from viewcache.materializer.workers.ahead import Extent, announce
+from viewcache.materializer.workers.blocks import make_job
+from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
+from viewcache.store import LocalTier
+
+SIZE = 300_000
+
+TABLE = """\
+21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+30 21 0:25 / /dev/shm rw,nosuid shared:4 - tmpfs tmpfs rw
+44 21 8:1 / /mnt/two\\040words ro,noatime - xfs /dev/sda1 ro
+45 44 8:2 / /mnt/two\\040words rw - ext4 /dev/sda2 rw
+46 21 0:50 / /mnt/far rw master:2 propagate_from:1 - nfs4 host:/x rw
+"""
+
+
+def whole(paths: Sequence[Path]) -> list[Extent]:
+    """All bytes of some files."""
+    return [Extent(str(path)) for path in paths]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Eight files on a disk, just written."""
+    need_device(tmp_path)
+    paths = [tmp_path / f"{number}.bin" for number in range(8)]
+    for path in paths:
+        path.write_bytes(os.urandom(SIZE))
+    return paths
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose files lie in memory."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small file system")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "viewcache-test", tmp_path], check=True)
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+def test_dropped_files_are_cold(files: list[Path]) -> None:
+    """Of files that were written a moment ago no page stays in memory, and their bytes stay what they were."""
+    before = [path.read_bytes() for path in files]
+    assert all(resident(path) == 1 for path in files)
+    drop(whole(files))
+    assert [resident(path) for path in files] == [0] * len(files)
+    assert not is_warm(Extent(str(files[0])))
+    assert [path.read_bytes() for path in files] == before
+    assert is_warm(Extent(str(files[0])))
+
+
+def test_warmed_files_are_in_memory(files: list[Path]) -> None:
+    """All of each file is."""
+    drop(whole(files))
+    warm(whole(files))
+    assert [resident(path) for path in files] == [1] * len(files)
+
+
+def test_what_is_read_cold_is_counted(files: list[Path]) -> None:
+    """All of each file, of the device; the first half, which it may give faster after a rest, does not count."""
+    groups = [whole(files[at : at + 2]) for at in range(0, len(files), 2)]
+    found = read_cold(groups, readers=3, seconds=0.0)
+    assert found.pictures == len(files) // 2
+    assert found.bytes == found.pictures * SIZE
+    assert found.is_of_device
+    assert found.bytes_per_s == found.bytes / found.seconds
+
+
+def test_files_in_memory_have_no_device(memory: Path) -> None:
+    """A file system in memory has its bytes whatever is dropped, and it is said that no device was read."""
+    path = memory / "a.bin"
+    path.write_bytes(bytes(SIZE))
+    found = read_cold([whole([path])], readers=1, seconds=0.0001)
+    assert found.warm == 1
+    assert not found.is_of_device
+    assert mount_of(str(memory)).is_memory
+
+
+def test_announced_files_come_by_themselves(files: list[Path]) -> None:
+    """The device reads all files that were announced, though nobody reads them."""
+    drop(whole(files))
+    announce(whole([files[0], files[0].with_name("gone"), *files[1:]]))
+    until(lambda: all(resident(path) == 1 for path in files), "the files to be read ahead")
+
+
+def test_what_is_in_memory_is_not_announced(files: list[Path]) -> None:
+    """If memory has the first file, none of the others is asked for: they lie alike."""
+    drop(whole(files[1:]))
+    assert resident(files[0]) == 1
+    announce(whole(files))
+    assert [resident(path) for path in files[1:]] == [0] * (len(files) - 1)
+
+
+def test_a_part_of_a_file_is_dropped_and_asked_for_alone(files: list[Path]) -> None:
+    """Of a picture in a pack all pages go, at the cost of its neighbours' first and last one; it comes back alone."""
+    path, page = files[0], mmap.PAGESIZE
+    part = Extent(str(path), 10 * page + 5, 4 * page)
+    drop(whole([path]))
+    announce(whole([path]))
+    until(lambda: resident(path) == 1, "the file to be read ahead")
+    drop([part])
+    pages = -(-SIZE // page)
+    assert resident(path) == pytest.approx((pages - 5) / pages)
+    drop(whole([path]))
+    announce([part])
+    until(lambda: resident(path) >= 5 / pages, "the part to be read ahead")
+    assert resident(path) < 1
+    drop(whole([path]))
+    assert read_cold([[part]], readers=1, seconds=0.0).bytes == part.length
+
+
+def test_a_worker_asks_for_a_whole_block(tmp_path: Path) -> None:
+    """Before the second image of a block is decoded, the device has been asked for all of them."""
+    need_device(tmp_path)
+    paths = [save(tmp_path / "images" / f"{k}.jpg", picture(64, 48, k)) for k in range(6)]
+    wanted = prepared(load(config(tmp_path / "store", tmp_path / "images", sampling={"images_per_batch": 6})))
+    parts, key = wanted.sample.parts, "0" * 32
+    bound = sum(part.recipe.bound for part in parts)
+    LocalTier(tmp_path / "made", bound)
+    target = FolderTarget(str(tmp_path / "made"), durable=False)
+    block = block_recipe(key, parts, 0, bound)
+    job = Job(1, parts[0].source.uri, parts[0].source.name, key, b"", (block,), target)
+    drop(whole(paths))
+    asked: list[bool] = []
+
+    def pause() -> bool:
+        """Called behind each image."""
+        if not asked:
+            until(lambda: all(resident(path) == 1 for path in paths), "the files of the block to be read ahead")
+        asked.append(True)
+        return False
+
+    made, report = make_job(job, pause)
+    assert len(asked) == len(paths)
+    assert isinstance(made, Made)
+    assert isinstance(report, Report)
+    assert not report.error
+
+
+def test_a_mount_is_found_by_its_longest_point(tmp_path: Path) -> None:
+    """Names with blanks, mounts on one folder of which the last is seen, and folders that only begin alike."""
+    table = tmp_path / "mountinfo"
+    table.write_text(TABLE)
+    found = {path: mount_of(path, str(table)) for path in ("/x", "/dev/shm/x", "/mnt/two words/x", "/mnt/farther")}
+    assert [(each.kind, each.device, each.options) for each in found.values()] == [
+        ("ext4", "254:0", "rw,relatime"),
+        ("tmpfs", "0:25", "rw,nosuid"),
+        ("ext4", "8:2", "rw"),
+        ("ext4", "254:0", "rw,relatime"),
+    ]
+    assert [each.is_memory for each in found.values()] == [False, True, False, False]
+    assert found["/x"].words == "ext4 254:0 (rw,relatime)"
+
+
+def test_a_system_without_mounts_is_told(tmp_path: Path) -> None:
+    """The error names the file that is not there."""
+    with pytest.raises(Broken, match="gone"):
+        mount_of("/", str(tmp_path / "gone"))
