@@ -37,8 +37,8 @@ from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import Position
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
-from viewcache.materializer.storage.ledger import Ledger, written_row
-from viewcache.materializer.storage.shelf import Copy, Shelf
+from viewcache.materializer.storage.ledger import Ledger
+from viewcache.materializer.storage.shelf import Copy, Shelf, written_row
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers import pool as pools

@@ -275,6 +275,9 @@ class TierSpec:
     """Seconds until a remote tier that does not answer is passed over for a while."""
     name: str = "local"
     """``memory``, ``local`` or ``remote``: its name in the catalog."""
+    residents: int | None = None
+    """Of the memory tier, most bytes for what stays there through a generation; None = what the window does not
+    need."""
 
 
 @dataclass(frozen=True, slots=True)

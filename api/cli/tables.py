@@ -189,6 +189,7 @@ def status_tables(found: Status) -> list[Table]:
         _status_epochs(found),
         _status_objects(found),
         _status_tiers(found),
+        _status_residents(found),
         _status_passing(found),
         _status_waiting(found),
         _status_changes(found),
@@ -272,6 +273,13 @@ def _status_tiers(found: Status) -> Table:
         used, budget = as_number(row["used_bytes"]), as_number(row["budget_bytes"])
         rows.append((row["tier"], row["url"], size(used), size(budget), f"{used / budget:.0%}" if budget else ""))
     return "store", ("tier", "where", "used", "budget", "full"), rows
+
+
+def _status_residents(found: Status) -> Table:
+    rows: list[tuple[object, ...]] = [
+        (row["kind"], row["residents"], size(as_number(row["bytes"]))) for row in found.parts["residents"]
+    ]
+    return "stay in memory, for every epoch", ("kind", "residents", "bytes"), rows
 
 
 def _status_passing(found: Status) -> Table:

@@ -207,6 +207,15 @@ _TIER = KeySection(
             least=0.1,
             most=3600,
         ),
+        Key(
+            "residents",
+            "size_or_auto",
+            "Of the memory tier: bytes for pictures that are read in every epoch; those that have a place there keep "
+            "it for as long as their generation is read, so that every part of an epoch finds as many. `auto`: all "
+            "but what the next batches need, which is at most half of the tier; `0`: none.",
+            None,
+            "`auto`",
+        ),
     ),
 )
 

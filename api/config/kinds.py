@@ -75,6 +75,16 @@ KINDS: dict[str, ValueKind] = {
         "a size such as 200GB, 1.5TiB or a number of bytes",
         {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": f"^{SIZE}$"}]},
     ),
+    "size_or_auto": ValueKind(
+        "auto, 0 or a size such as 4GB",
+        {
+            "oneOf": [
+                {"const": "auto"},
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": f"^{SIZE}$"},
+            ]
+        },
+    ),
     "decibels": ValueKind(
         "a number of decibels such as 45dB",
         {"oneOf": [{"type": "number"}, {"type": "string", "pattern": f"^{DECIBELS}$"}]},

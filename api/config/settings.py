@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from viewcache.api.config.load import Config
 from viewcache.api.text import size
 from viewcache.materializer.spec import CacheSpec, EvictionSpec
-from viewcache.store.tier import LOCAL
+from viewcache.store.tier import LOCAL, MEMORY
 
 __all__ = ["Differing", "differing", "settings_of"]
 
@@ -66,6 +66,8 @@ def _tiers(cache: CacheSpec) -> dict[str, str]:
         found |= {f"store.{tier.name}.codec": tier.codec, f"store.{tier.name}.timeout": f"{tier.timeout:g}"}
         if tier.name != LOCAL:
             found[f"store.{tier.name}.budget"] = str(tier.budget_bytes)
+        if tier.name == MEMORY:
+            found[f"store.{tier.name}.residents"] = "auto" if tier.residents is None else str(tier.residents)
     return found
 
 
@@ -95,4 +97,5 @@ def differing(given: Collection[str], more: Config, running: Mapping[str, str]) 
 
 
 def _shown(key: str, value: str) -> str:
-    return size(int(value)) if key == "memory" or key.endswith("budget") else value
+    is_size = key == "memory" or key.endswith(("budget", "residents"))
+    return size(int(value)) if is_size and value.isdecimal() else value

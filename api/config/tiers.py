@@ -80,9 +80,12 @@ def _tier(node: Node, label: str, folder: str, cache: Entries) -> tuple[Entries,
 
 
 def _tier_spec(tier: Entries, folder: str, cache: Entries) -> TierSpec:
-    read = tier.values("url", "budget", "codec", "timeout")
+    read = tier.values("url", "budget", "codec", "timeout", "residents")
     url, budget, codec, timeout = read["url"], read["budget"], str(read["codec"]), float(read["timeout"])
     kind = _kind(url, folder)
+    if kind != "memory" and tier.has("residents"):
+        message = f"residents are of the memory tier alone; remove the key from {url}"
+        raise error_at(tier.place("residents"), ConfigCode.STORE, message)
     if kind == "local":
         if tier.has("budget") and cache.has("budget"):
             message = "the budget is given here and as cache.budget; remove one"
@@ -93,7 +96,11 @@ def _tier_spec(tier: Entries, folder: str, cache: Entries) -> TierSpec:
     if budget is None:
         message = f"the {kind} tier {url} needs a budget of its own, such as budget: 16GB"
         raise error_at(tier.place("url"), ConfigCode.MISSING_KEY, message)
-    return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, timeout, kind)
+    residents = read["residents"]
+    if residents is not None and residents > budget:
+        message = f"residents of {residents} bytes are more than the tier's budget of {budget}; give them less of it"
+        raise error_at(tier.place("residents"), ConfigCode.OUT_OF_RANGE, message)
+    return TierSpec(url.rstrip("/") if kind == "remote" else MEMORY_URL, budget, codec, timeout, kind, residents)
 
 
 def _local(url: str, folder: str, budget: int | None, codec: str, node: Node) -> TierSpec:

@@ -227,6 +227,13 @@ def _size(node: Node, key: Key, label: str) -> int:
         raise wrong(code, node, key, label) from None
 
 
+def _size_or_auto(node: Node, key: Key, label: str) -> int | None:
+    if node.value == "auto":
+        return None
+    is_none = node.value == 0 and not isinstance(node.value, bool)
+    return 0 if is_none else _size(node, key, label)
+
+
 def read_url(node: Node, key: Key, label: str) -> str:
     """A path or URL without credentials; relative paths stay as written.
 
@@ -310,6 +317,7 @@ READERS = {
     "flag_or_auto": lambda node, *of: None if node.value == "auto" else _flag(node, *of),
     "share_or_auto": lambda node, *of: None if node.value == "auto" else _share(node, *of),
     "size": _size,
+    "size_or_auto": _size_or_auto,
     "decibels": _decibels,
     "url": read_url,
     "urls": _urls,

@@ -9,7 +9,19 @@ from viewcache.materializer.telemetry.usage import ESTIMATE, MACHINE, READER
 
 __all__ = ["PARTS", "Cost", "Status", "as_number", "status"]
 
-PARTS = ("tasks", "epochs", "objects", "tiers", "passing", "waiting", "usage", "on_demand", "changes", "errors")
+PARTS = (
+    "tasks",
+    "epochs",
+    "objects",
+    "tiers",
+    "residents",
+    "passing",
+    "waiting",
+    "usage",
+    "on_demand",
+    "changes",
+    "errors",
+)
 """Each is the question ``status_<part>``."""
 _NEWER = ("usage", "on_demand")
 """Of relations that catalogs of release 0009 of the schema did not have."""

@@ -361,11 +361,11 @@ class Owner:
             if self.dispatcher is None:
                 cache = self.config.cache
                 pool = start_pool(cache, self.observer)
-                target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE)
+                target = FolderTarget(self.tier.root, cache.durability == Durability.DURABLE, self.tiers.memory)
                 most, reserve = job_bytes(cache.memory_bytes, cache.worker_count), self._reserve()
                 known = self.keeper.cost, self.keeper.files.near_of, self.keeper.densities.note
                 settings = DispatcherSettings(target, self._codecs, most, reserve, cache.memory_bytes, *known)
-                watermarks = Watermarks(cache.eviction.high_water, cache.eviction.low_water)
+                watermarks = Watermarks.of(cache)
                 moves, on_bad, found = self._moves, self._on_bad, self._on_scanned
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)
                 going, lasts = (lambda: self.look_ahead.going(self.opened)), self.keeper.lying.may_last

@@ -18,6 +18,7 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
+from viewcache.store.tier import LOCAL
 
 __all__ = [
     "GROUP",
@@ -151,6 +152,8 @@ class Intermediate:
     """Content key of the video."""
     picture: tuple[int, ...] = ()
     """Shape of the one picture, whose bytes ``stored`` has with zeros behind them: it is one of a pack."""
+    tier: str = LOCAL
+    """Where it is read: the local tier, or memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,8 @@ class IntermediateObject:
         mine = self.recipe.frames
         return np.asarray((frames.min(axis=1) <= mine.max()) & (mine.min() <= frames.max(axis=1)))
 
-    def stored_as(self, stored: Stored) -> Intermediate:
-        """What a worker needs to read the copy that is stored there.
+    def stored_as(self, stored: Stored, tier: str = LOCAL) -> Intermediate:
+        """What a worker needs to read the copy that is stored there, in this tier.
 
         A plan that named these frames before them has recorded the size of their pictures, not that of their planes.
         """
@@ -187,7 +190,7 @@ class IntermediateObject:
             stored = stored.chunks(self.first // rows, -(-math.prod(picture) // rows))
         else:
             stored = replace(stored, shape=recipe.shape)
-        return Intermediate(self.key, stored, recipe.frames, recipe.program, recipe.row, self.video, picture)
+        return Intermediate(self.key, stored, recipe.frames, recipe.program, recipe.row, self.video, picture, tier)
 
 
 def block_recipe(key: str, parts: Sequence[Part], due: int, bound: int) -> Recipe:

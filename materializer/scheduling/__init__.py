@@ -20,6 +20,7 @@ In the order of work:
 - ``passing``: places in memory for those, and back again
 - ``moves``: what is on its way between tiers, for the dispatcher and the mover
 - ``trim``: what nothing wants any more leaves before room is short
+- ``residents``: what stays in memory through a generation, chosen by keys
 - ``migration``: objects move up before they are due, and down when a tier fills
 - ``dispatcher``: demand first, then what is due; what leaves
 """

@@ -394,7 +394,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         if not report.error:
             self._tries.pop(running.job.video_key, None)
         self.chooser.learn(running)
-        for copy in (each for each in running.held if each.key in report.damaged):
+        for copy in running.damaged(report):
             _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():

@@ -181,6 +181,11 @@ class Evictor:
         with self._board.changed:
             return self._board.next_needed(count)
 
+    def read_again(self) -> list[Work[str]]:
+        """Work whose objects are read again and again, that of generations which have begun first."""
+        with self._board.changed:
+            return self._board.read_again()
+
     def waiting(self) -> int:
         """How many readers wait now."""
         return self._board.waiting()

@@ -9,7 +9,7 @@ from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import Made
 from viewcache.materializer.workers.near import PIECE_BYTES
-from viewcache.store.tier import LOCAL
+from viewcache.store.tier import LOCAL, MEMORY
 
 __all__ = [
     "LATER_S",
@@ -96,6 +96,10 @@ class IntermediateSchedule(Work[Key]):
     def is_soon(self, row: int) -> bool:
         """An intermediate only takes room that nothing else needs."""
         return False
+
+    def read_again(self) -> Iterable[tuple[Key, int]]:
+        """The objects, as far as they can be made, and most bytes that each takes."""
+        return ((key, size) for key, _, size in self._objects if key not in self._failed)
 
     def failed(self) -> set[Hashable]:
         """The videos of which an object could not be made."""
@@ -271,6 +275,10 @@ class FileWork(IntermediateWork):
         """Nothing."""
         return None
 
+    def read_again(self) -> Iterable[tuple[str, int]]:
+        """Nothing: files are opened by their place in the folder."""
+        return ()
+
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """The file of a video, as long as it is not there."""
         rows = [row for row in self._of_video.get(video, ()) if self._is_open(row)]
@@ -290,7 +298,10 @@ def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -
     found: list[Intermediate] = []
     held: list[Copy] = []
     for key, mine in objects.items():
-        for copy in ledger.hold([key], LOCAL) or ():  # workers read the local tier only
-            found += [each.stored_as(copy.stored) for each in mine.values()]
-            held.append(copy)
+        for tier in (MEMORY, LOCAL):  # workers read no other; the second is for when the first turns out to be damaged
+            if not ledger.lies_in(key, tier):
+                continue
+            for copy in ledger.hold([key], tier) or ():
+                found += [each.stored_as(copy.stored, tier) for each in mine.values()]
+                held.append(copy)
     return found, held

@@ -1,16 +1,17 @@
 """Moving objects between tiers: up before they are due, down when the local tier fills (docs/design/0019).
 
-Memory holds a window on what comes next; the local tier what is needed first of the rest; the remote tier what the
-local one has no room for. The trade-off: what moves up stays below as well, since a second copy can be given up at
-once, while writing it down again would take time when room is short. Nothing moves up and down in turn: what is near
-in time stays up, and of the rest only what is needed later makes room for what is needed sooner.
+Memory holds residents, which are read in every epoch (docs/design/0054), and a window on what comes next; the local
+tier what is needed first of the rest; the remote tier what the local one has no room for. The trade-off: what moves up
+stays below as well, since a second copy can be given up at once, while writing it down again would take time when room
+is short. Nothing moves up and down in turn: what is near in time stays up, and of the rest only what is needed later
+makes room for what is needed sooner.
 """
 
 import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -18,8 +19,11 @@ from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheErro
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.moves import Moves
+from viewcache.materializer.scheduling.residents import Residents, room_for
 from viewcache.materializer.scheduling.rules import SHARE
 from viewcache.materializer.scheduling.trim import Trim
+from viewcache.materializer.scheduling.work import Work
+from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
@@ -40,16 +44,32 @@ AT_ONCE = 4
 WINDOW = 1024
 """How many objects each task's reader looks ahead for what moves into memory."""
 
+SOUGHT = 4096
+"""How many residents that are not in memory are looked for at a time: most of a first epoch they are not made yet."""
+
+LINGER_S = 10.0
+"""How long residents stay whose work is gone while nothing has come in its place: the next generation may still be
+decided, or a job may begin again."""
+
 NEAR = 64
 """How many for what is brought back into the local tier: reading a remote copy itself is no mistake, only slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """When the local tier is emptied in advance and how far, as fractions of its budget."""
+    """How full tiers are: when the local one is emptied in advance and how far, as fractions of its budget."""
 
     high: float = 0.95
     low: float = 0.90
+    """So far memory is filled, too."""
+    residents: int | None = None
+    """Bytes of memory for residents; None = what the window does not need."""
+
+    @classmethod
+    def of(cls, cache: CacheSpec) -> "Watermarks":
+        """As the settings have them."""
+        residents = next((tier.residents for tier in cache.tiers if tier.name == MEMORY), None)
+        return cls(cache.eviction.high_water, cache.eviction.low_water, residents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +121,17 @@ class Mover:
         self._durable = durable
         self._moves = moves
         self._closing = False
+        self.residents = Residents(self._size_in_memory)
+        """What stays in memory."""
+        ledger.residents = self.residents.keys
+        self._chosen_of: tuple[list[Work[str]], int] = [], 0
+        """Work whose objects residents were chosen of last, and the room for them."""
+        self._fewer_since: float | None = None
+        """Since when some of that work is gone, monotonic seconds."""
+        self._shown: set[str] = set()
+        """Keys of what was brought to memory because it came next."""
+        self._demoted: set[str] = set()
+        """Keys of what lies there and is no resident any more; it leaves when its place is needed."""
         self._paused_until = 0.0
         """Monotonic seconds; a move that failed would fail at once again."""
         self._movers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="viewcache-move")
@@ -153,12 +184,31 @@ class Mover:
     # What moves ----------------------------------------------------------------------------------------------------
 
     def _into_memory(self) -> Iterator[_Move]:
-        """What comes next, until memory is full."""
+        """Residents, and what comes next until memory is full."""
         memory = self._tiers.get(MEMORY)
         if memory is None:
             return
+        self._choose_residents(memory)
+        window = self._window(memory)
+        if memory.counted_bytes > self._filled(memory):
+            self._clear_memory(window)
+        for copies in (self._absent_residents(), (copy for copy in window.values() if copy.tier != MEMORY)):
+            for copy in copies:
+                if self._moves.is_under_way(copy.key, MEMORY):
+                    continue
+                if memory.free_bytes < _bound(copy):
+                    self._clear_memory(window)
+                move = self._begin(copy, memory, falls=False)
+                if move is None:
+                    break
+                if copy.key not in self.residents.keys:
+                    self._shown.add(copy.key)
+                yield move
+
+    def _window(self, memory: Tier) -> dict[str, Copy]:
+        """What comes next, as much of it as memory has room for beside residents."""
         window: dict[str, Copy] = {}
-        left = int(memory.budget_bytes * self._watermarks.low)
+        left = self._filled(memory) - self.residents.bytes
         for key in self._evictor.next_needed(WINDOW):
             copy = self._ledger.find(key, MEMORY) or self._lower(key)
             if copy is not None:
@@ -166,16 +216,53 @@ class Mover:
                 if left < 0:
                     break
                 window[key] = copy
-        for copy in window.values():
-            if copy.tier != MEMORY and not self._moves.is_under_way(copy.key, MEMORY):
-                if memory.free_bytes < _bound(copy):
-                    self._evictor.give_up(
-                        [each for each in self._ledger.copies(MEMORY).values() if each.key not in window]
-                    )
-                move = self._begin(copy, memory, falls=False)
-                if move is None:
-                    return
-                yield move
+        return window
+
+    def _choose_residents(self, memory: Tier) -> None:
+        """Choose anew where other objects are read again, or there is more or less room; others leave."""
+        works = self._evictor.read_again()
+        room = room_for(self._watermarks.residents, self._filled(memory), self._dispatcher.demand_reserve)
+        before, room_before = self._chosen_of
+        fewer_since, self._fewer_since = self._fewer_since, None
+        if (works, room) == (before, room_before):
+            return
+        if room == room_before and set(works) < set(before):
+            now = time.monotonic()
+            self._fewer_since = now if fewer_since is None else fewer_since
+            if now < self._fewer_since + LINGER_S:
+                return
+        self._chosen_of = works, room
+        self._demoted.update(self.residents.choose([work.read_again() for work in works], room))
+        self._demoted -= self.residents.keys
+
+    def _absent_residents(self) -> Iterator[Copy]:
+        """Copies of those that are not in memory, wherever these lie."""
+        for key in self.residents.absent(SOUGHT):
+            size = self._size_in_memory(key)
+            copy = self._lower(key)
+            if size is not None:
+                self.residents.arrived(key, size)
+            elif copy is not None:
+                yield copy
+
+    def _size_in_memory(self, key: str) -> int | None:
+        copy = self._ledger.find(key, MEMORY)
+        return None if copy is None else copy.bytes
+
+    def _filled(self, memory: Tier) -> int:
+        """Bytes of memory that are filled."""
+        return int(memory.budget_bytes * self._watermarks.low)
+
+    def _clear_memory(self, window: Container[str]) -> None:
+        """What is no resident and comes no more soon leaves memory; what is being read just now leaves later."""
+        shown, demoted = ({key for key in keys if key not in window} for keys in (self._shown, self._demoted))
+        copies = [copy for key in shown | demoted if (copy := self._ledger.find(key, MEMORY)) is not None]
+        if copies:
+            self._evictor.give_up(copies)
+        stays, comes = self._ledger.lies_in, self._moves.is_under_way
+        gone = {key for key in shown | demoted if not stays(key, MEMORY) and not comes(key, MEMORY)}
+        self._shown -= gone
+        self._demoted -= gone
 
     def _into_local(self) -> Iterator[_Move]:
         """What is about to be read and lies in the remote tier only, where there is no memory to bring it to."""
@@ -288,4 +375,7 @@ class Mover:
 def _bound(copy: Copy) -> int:
     """Most bytes that an object takes in any tier and codec."""
     stored = copy.stored
-    return clip_bound(math.prod(stored.shape), 4 * max(stored.shape[0], len(stored.table.offsets)))
+    chunks = len(stored.table.offsets)
+    # What is no array of frames is a file, or a pack, which says a few lines of each of its pictures.
+    frames = 4 * max(stored.shape[0], chunks) if len(stored.shape) > 1 else 64 * chunks
+    return clip_bound(math.prod(stored.shape), frames)

@@ -16,7 +16,7 @@ from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.workers.job import PassingTarget, Target
 from viewcache.store import Reservation, Written
 from viewcache.store.passing import Passage, PassingMemory
-from viewcache.store.tier import LOCAL, PASSING
+from viewcache.store.tier import LOCAL, MEMORY, PASSING
 
 __all__ = ["Passing"]
 
@@ -132,7 +132,7 @@ class Passing:
         if not isinstance(work, Makeable):
             return None
         for each in work.intermediates(row):
-            if self._ledger.find(each.key, LOCAL) is not None:
+            if any(self._ledger.lies_in(each.key, tier) for tier in (MEMORY, LOCAL)):
                 return each.recipe.bound // max(1, len(each.recipe.frames)) * work.pictures(row)
         return None
 

@@ -26,7 +26,7 @@ from viewcache.materializer.workers.job import Job, Made, Near, Report, Target
 from viewcache.store import LocalTier, Reservation, Written, find_written
 from viewcache.store.codec_trial import Trial
 from viewcache.store.passing import Passage
-from viewcache.store.tier import LOCAL
+from viewcache.store.tier import LOCAL, MEMORY
 
 __all__ = ["Running", "Tally", "begin", "by_work", "describe", "makeable", "no_room", "salvaged", "sweep"]
 
@@ -86,6 +86,10 @@ class Running:
             self.stretches.append(Stretch(made.span.begun, made.span.ended, made.seconds))
         return Arrival(self.given, self.fresh, tuple(self.stretches))
 
+    def damaged(self, report: Report) -> list[Copy]:
+        """Of what it started from, the copies that were not as they were written."""
+        return [each for each in self.held if each.key in (report.unread if each.tier == MEMORY else report.damaged)]
+
     def release(self, ledger: Ledger, *, certain: bool = True) -> None:
         """Give back what was promised to objects that it did not make, and the holds on what it started from.
 
@@ -116,6 +120,19 @@ def _fetched(frames: Mapping[str, int]) -> list[IoSampleRow]:
     return [IoSampleRow("fetch", size.bit_length() - 1, "raw", SOURCE, 1, frames["fetched_us"] / 1e6, size)]
 
 
+def _resident(frames: Mapping[str, int], intermediates: Iterable[Intermediate]) -> list[IoSampleRow]:
+    """What a job read in memory, as measured work."""
+    count, size, took_us = (frames.get(name, 0) for name in ("resident", "resident_bytes", "resident_us"))
+    codec = next((each.stored.codec for each in intermediates if each.tier == MEMORY), "raw")
+    bucket = (size // max(1, count)).bit_length() - 1
+    took_s = took_us / 1e6  # of a core: memory is waited for by nobody
+    return [IoSampleRow("load", bucket, codec, MEMORY, count, took_s, size, took_s)] if count else []
+
+
+COUNTED = ("packets", "decoded", "wanted", "converted", "loaded", "resident")
+"""Of what reports say of frames."""
+
+
 class Tally:
     """What workers have done since the start."""
 
@@ -127,7 +144,8 @@ class Tally:
         self.busy: Counter[str] = Counter()
         """Worker seconds by stage."""
         self.frames: Counter[str] = Counter()
-        """Packets fed, frames decoded and wanted, objects made and passed on, and their raw bytes."""
+        """Packets fed, frames decoded and wanted, pictures read, and of these from memory; objects made and passed on,
+        and their raw bytes."""
         self._lock = threading.Lock()
         self._read_s = self._told_s = 0.0
 
@@ -154,14 +172,21 @@ class Tally:
         """A job is over: note what its stages cost."""
         self.failure = "" if report.error_kind == BadVideo.kind else report.error
         self.busy.update(report.seconds)
-        self.frames.update({name: report.frames.get(name, 0) for name in ("packets", "decoded", "wanted", "converted")})
+        self.frames.update({name: report.frames.get(name, 0) for name in COUNTED})
         running.seconds.update(report.seconds)
         running.cpu_s.update(report.span.cpu_s)
         self._tried(running.job.video_key, report.trials)
-        trials = [*trial_rows(report.trials), *_fetched(report.frames)]
-        loads = running.job.loads
-        work = running.seconds, running.cpu_s
-        ledger.add_samples(work, report.frames, running.made, loads, trials, running.passed)
+        resident = _resident(report.frames, running.job.intermediates)
+        trials = [*trial_rows(report.trials), *_fetched(report.frames), *resident]
+        seconds: dict[str, float] = dict(running.seconds)
+        cpu_s: dict[str, float] = dict(running.cpu_s)
+        frames, loads = dict(report.frames), running.job.loads
+        for row in resident:  # the rest was read in the folder
+            seconds["load"] = max(0.0, seconds.get("load", 0.0) - row.seconds)
+            cpu_s["load"] = max(0.0, cpu_s.get("load", 0.0) - row.cpu_s)
+            frames["loaded"] -= row.n
+            frames["loaded_bytes"] -= row.bytes
+        ledger.add_samples((seconds, cpu_s), frames, running.made, loads, trials, running.passed)
 
 
 def by_work(wanted: Iterable[tuple[SomeWork, int]]) -> list[tuple[SomeWork, list[int]]]:

@@ -181,6 +181,10 @@ class Schedule(Work[Key]):
         done = min(position.iteration * self.batch, self.used)
         return (epoch * self.order.positions + done) * self.samples
 
+    def is_begun(self) -> bool:
+        """Whether the reader who is furthest behind is in this generation, or a later one."""
+        return self.position.epoch >= self.first_epoch
+
     def is_soon(self, row: int) -> bool:
         """Whether a reader is about to need a row; what is only kept evicts nothing that is needed."""
         return self.keeping is None or self._is_near(self._rank(row), self.keeping.window)

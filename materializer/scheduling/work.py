@@ -5,7 +5,7 @@ which is put right when its turn comes, so that a plan of a million rows need no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
@@ -176,6 +176,14 @@ class Work(ABC, Generic[Key]):
     def next_needed(self, count: int) -> list[tuple[float, Key]]:
         """(seconds until it is needed, key) of the next ``count`` objects of each reader, soonest first."""
         return []
+
+    def is_begun(self) -> bool:
+        """Whether a reader is in its generation, or behind it."""
+        return True
+
+    def read_again(self) -> Iterable[tuple[Key, int]]:
+        """Objects from which clips of each epoch are made, and most bytes that each takes on disk."""
+        return ()
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """Rows of one video that are worth making while it is being decoded, soonest first.

@@ -16,15 +16,15 @@ from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
 from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
-from viewcache.materializer.storage.shelf import Copy, Shelf
+from viewcache.materializer.storage.shelf import Copy, Shelf, written_row
 from viewcache.store import Written
 
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
 
-from viewcache.store.tier import LOCAL, PASSING
+from viewcache.store.tier import LOCAL, MEMORY, PASSING
 
-__all__ = ["Copy", "Ledger", "written_row"]
+__all__ = ["Copy", "Ledger"]
 
 _log = logging.getLogger("viewcache.ledger")
 
@@ -33,22 +33,6 @@ READS_AT_ONCE = 4096
 
 _ALL = 1 << 62
 """More bytes than any tier has."""
-
-
-def written_row(object_id: int, tier: str, written: Written, tick: int) -> CopyRow:
-    """The catalog's row of a copy that was just written."""
-    return CopyRow(
-        object_id=object_id,
-        tier=tier,
-        physical=written.physical,
-        bytes=written.bytes,
-        codec=written.codec,
-        chunk_rows=written.chunk_rows,
-        table_blob=written.table,
-        crc=written.crc,
-        created_tick=tick,
-        access_tick=tick,
-    )
 
 
 class Ledger:
@@ -86,6 +70,8 @@ class Ledger:
         """Why pictures could not be packed, as far as it was said."""
         self._down: dict[str, float] = {}
         """Tiers that are passed over → until when, monotonic seconds."""
+        self.residents: Set[str] = frozenset()
+        """Keys of what stays in memory for now, whatever a policy says."""
 
     def mark_unreachable(self, tier: str, until: float) -> bool:
         """Treat what lies in a tier as missing until then (monotonic seconds); False if it was so already."""
@@ -154,7 +140,7 @@ class Ledger:
 
     def lies_in(self, key: str, tier: str) -> bool:
         """Whether an object has a copy in a tier."""
-        return key in self._copies[tier]
+        return key in self._copies.get(tier, ())
 
     def __len__(self) -> int:
         """Number of objects in the store."""
@@ -288,6 +274,7 @@ class Ledger:
             if unless_held:
                 leased = self._leases.keys()
                 gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds and copy.key not in leased]
+                gone = [copy for copy in gone if copy.tier != MEMORY or copy.key not in self.residents]
             for copy in gone:
                 self._copies[copy.tier].remove(copy.key)
                 if copy.tier in self._left:
@@ -302,9 +289,10 @@ class Ledger:
         return gone
 
     def spared(self, tier: str, protected: set[str]) -> set[str]:
-        """What may not leave a tier now: what is protected, held or leased."""
+        """What may not leave a tier now: what is protected, held or leased, and in memory residents."""
         with self._lock:
-            return protected | {key for place, key in self._holds if place == tier} | self._leases.keys()
+            stays = set(self.residents if tier == MEMORY else ())
+            return protected | {key for place, key in self._holds if place == tier} | self._leases.keys() | stays
 
     def leave(self, copies: list[Copy], reason: str | None = None) -> list[Copy]:
         """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.

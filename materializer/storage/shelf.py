@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import ObjectKind
-from viewcache.store import ChunkTable, Stored, physical_of
+from viewcache.catalog.records import CopyRow, ObjectKind
+from viewcache.store import ChunkTable, Stored, Written, physical_of
 from viewcache.store.format import ELEMENT_BYTES
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Copy", "Shelf"]
+__all__ = ["Copy", "Shelf", "written_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,22 @@ class Copy:
     bytes: int
     """That it takes there."""
     tier: str = LOCAL
+
+
+def written_row(object_id: int, tier: str, written: Written, tick: int) -> CopyRow:
+    """The catalog's row of a copy that was just written."""
+    return CopyRow(
+        object_id=object_id,
+        tier=tier,
+        physical=written.physical,
+        bytes=written.bytes,
+        codec=written.codec,
+        chunk_rows=written.chunk_rows,
+        table_blob=written.table,
+        crc=written.crc,
+        created_tick=tick,
+        access_tick=tick,
+    )
 
 
 class Shelf:

@@ -17,9 +17,9 @@ from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
 from viewcache.materializer.clock import WorkClock
 from viewcache.materializer.storage.ledger import Copy, Ledger
-from viewcache.store import LocalTier, Tier
+from viewcache.store import LocalTier, MemoryHandle, MemoryTier, Tier
 from viewcache.store.passing import PassingMemory
-from viewcache.store.tier import LOCAL, PASSING
+from viewcache.store.tier import LOCAL, MEMORY, PASSING
 
 __all__ = ["Loaded", "Slots", "Tiers", "load_samples"]
 
@@ -61,6 +61,12 @@ class Tiers:
         """One batch may lie in several tiers, of which the slow ones are waited for together."""
         self.orphans = False
         """Something lies in a tier that the catalog has forgotten, since the tier could not be reached."""
+
+    @property
+    def memory(self) -> MemoryHandle | None:
+        """Of the memory tier, for other processes; None if there is none."""
+        tier = self._tiers.get(MEMORY)
+        return tier.handle if isinstance(tier, MemoryTier) else None
 
     def get(self, name: str) -> Tier | None:
         """A tier, if there is one of that name."""

@@ -48,8 +48,9 @@ class Snapshot:
     worker_seconds: Mapping[str, float]
     """Seconds that workers were busy, by stage."""
     work: Mapping[str, int]
-    """What workers did: ``packets``, ``decoded``, ``converted`` frames, ``objects`` and ``object_bytes``, and of these
-    ``passed`` and ``passed_bytes``: what went to its reader through memory and was never stored."""
+    """What workers did: ``packets``, ``decoded``, ``converted`` frames, pictures that were ``loaded`` and of these
+    ``resident`` ones from memory, ``objects`` and ``object_bytes``, and of these ``passed`` and ``passed_bytes``: what
+    went to its reader through memory and was never stored."""
     jobs: int
     """Jobs that were given to workers."""
     jobs_running: int

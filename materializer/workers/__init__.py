@@ -4,6 +4,7 @@ In the order of work:
 
 - ``job``: what a worker is asked and what it answers
 - ``near``: the file of a job, out of its copy if there is one; making that
+- ``memory``: the memory tier, from which a worker reads what stays there
 - ``encoding``: pictures packed in groups while they are decoded, and checked
 - ``lossy``: the loss that tasks allow, a group of frames at a time
 - ``intermediates``: a worker's view of intermediates

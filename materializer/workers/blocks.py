@@ -25,6 +25,7 @@ from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
+from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
 from viewcache.store.codec_trial import Trial
 
@@ -88,6 +89,7 @@ class _PartTarget:
             kept: content key of a picture to be kept → its pack and its place in that.
         """
         self._target, self._key, self._out, self._kept = target, key, out, kept
+        self.memory = target.memory
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Take a picture."""
@@ -121,6 +123,7 @@ class _Said:
     failed_by_ops: dict[str, str] = field(default_factory=dict)
     unpacked: dict[str, str] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
 
     def took(self, seconds: Mapping[str, float], cpu_s: Mapping[str, float]) -> None:
@@ -138,6 +141,7 @@ class _Said:
         self.failed_by_ops |= report.failed_by_ops
         self.unpacked |= report.unpacked
         self.damaged += report.damaged
+        self.unread += report.unread
         self.trials += report.trials
 
 
@@ -169,6 +173,7 @@ class _Images:
         self._contradicted: list[tuple[str, Scanned]] = []
         self._clock = PhaseClock(laps=job.laps)
         """Of what has no job of its own."""
+        self._memory = OwnersMemory(job.target.memory)
         self._error = self._kind = ""
         self._made: set[str] = set()
         self._packs = [_Filling(clip) for clip in job.clips if clip.kind == ObjectKind.PACK]
@@ -202,6 +207,8 @@ class _Images:
             self._error, self._kind = str(refused), refused.kind
         except Exception:  # a worker outlives a job that fails, and says what it was
             self._error, self._kind = f"{self._job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
+        finally:
+            self._memory.close()
         yield self._report()
 
     def _announce(self) -> None:
@@ -268,11 +275,12 @@ class _Images:
             return False
 
     def _crop(self, part: Recipe, kept: Sequence[Intermediate], out: np.ndarray, index: VideoIndex) -> bool:
-        reader = IntermediateReader(self._job.target, kept, index)
+        reader = IntermediateReader(self._job.target, self._memory, kept, index)
         tree = grow(part.program, part.frames, part.row)
         leaves = tree.leaves()
         made = reader.read(0, {root_of(node) for leaf in leaves for node in leaf.nodes})
         self._said.damaged += reader.damaged
+        self._said.unread += reader.unread
         self._clock.lap("load")
         if not made:
             return False
@@ -286,7 +294,7 @@ class _Images:
             return False
         out[...] = picture
         self._clock.lap("augment")
-        self._said.frames.update(loaded=reader.loaded, loaded_bytes=reader.loaded_bytes)
+        self._said.frames.update(reader.counts())
         return True
 
     def _lose(self, image: _Image, why: str) -> None:
@@ -367,6 +375,7 @@ class _Images:
             unpacked=said.unpacked,
             bad_parts={} if block is None or not self._bad or self._contradicted else {block.key: self._bad},
             contradicted=tuple(self._contradicted),
+            unread=tuple(said.unread),
         )
 
 

@@ -4,7 +4,8 @@ Pictures that were packed in groups are unpacked forward, each group once where 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,16 @@ from viewcache.materializer.planning.recipe import Intermediate
 from viewcache.materializer.workers.encoding import pictures_of
 from viewcache.materializer.workers.job import Target
 from viewcache.materializer.workers.lossy import lossy_step
+from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import Stored, aligned_empty, read_group, split_packets
 from viewcache.store.codec import ENCODED
+from viewcache.store.tier import MEMORY
 
 __all__ = ["IntermediateReader", "root_of"]
 
 Bytes = NDArray[np.uint8]
+ReadInto = Callable[[Stored, Bytes, Sequence[int]], None]
+"""Reads chunks of an object in the tier where it lies."""
 
 
 def root_of(node: FrameStep | None) -> FrameStep | None:
@@ -40,13 +45,13 @@ def root_of(node: FrameStep | None) -> FrameStep | None:
 class _Pixels:
     """One intermediate, a picture to a chunk."""
 
-    def __init__(self, target: Target, stored: Stored) -> None:
-        self._target, self._stored = target, stored
+    def __init__(self, read_into: ReadInto, stored: Stored) -> None:
+        self._read_into, self._stored = read_into, stored
         self._buffer = aligned_empty((1, *stored.shape[1:]))
 
     def read(self, row: int) -> Bytes:
         """A picture by its place in the object, valid until the next call."""
-        self._target.read_into(self._stored, self._buffer, [row])
+        self._read_into(self._stored, self._buffer, [row])
         picture: Bytes = self._buffer[0]
         return picture
 
@@ -54,15 +59,15 @@ class _Pixels:
 class _OfPack:
     """One intermediate, a picture that lies with others in a pack."""
 
-    def __init__(self, target: Target, intermediate: Intermediate) -> None:
-        self._target, self._stored, self._shape = target, intermediate.stored, intermediate.picture
+    def __init__(self, read_into: ReadInto, intermediate: Intermediate) -> None:
+        self._read_into, self._stored, self._shape = read_into, intermediate.stored, intermediate.picture
         self._size = math.prod(self._shape)
 
     def read(self, row: int) -> Bytes:
         """The picture."""
         assert row == 0  # there is one
         buffer = aligned_empty(self._stored.shape)
-        self._target.read_into(self._stored, buffer, range(len(self._stored.table.offsets)))
+        self._read_into(self._stored, buffer, range(len(self._stored.table.offsets)))
         picture: Bytes = buffer[: self._size].reshape(self._shape)
         return picture
 
@@ -70,8 +75,8 @@ class _OfPack:
 class _Groups:
     """One intermediate, a group of encoded pictures to a chunk."""
 
-    def __init__(self, target: Target, stored: Stored, index: VideoIndex) -> None:
-        self._target, self._stored = target, stored
+    def __init__(self, read_into: ReadInto, stored: Stored, index: VideoIndex) -> None:
+        self._read_into, self._stored = read_into, stored
         self._decoder: Decoder
         if stored.codec == LOSSY:
             self._decoder = LossyDecoder(stored.shape[-1], stored.shape[-2])
@@ -100,15 +105,15 @@ class _Groups:
         return self._last.reshape(self._stored.shape[1:])
 
     def _read(self, stored: Stored, out: Bytes) -> None:
-        self._target.read_into(stored, out, [0])
+        self._read_into(stored, out, [0])
 
 
 class _Source:
     """One intermediate and where its frames are."""
 
-    def __init__(self, intermediate: Intermediate, target: Target, index: VideoIndex) -> None:
+    def __init__(self, intermediate: Intermediate, read_into: ReadInto, index: VideoIndex) -> None:
         self.intermediate = intermediate
-        self._target, self._index = target, index
+        self._read_into, self._index = read_into, index
         self._order = np.argsort(intermediate.frames, kind="stable")
         self._frames = intermediate.frames[self._order]
         self._reader: _Pixels | _OfPack | _Groups | None = None
@@ -126,27 +131,42 @@ class _Source:
         if self._reader is None:
             stored = self.intermediate.stored
             if self.intermediate.picture:
-                self._reader = _OfPack(self._target, self.intermediate)
+                self._reader = _OfPack(self._read_into, self.intermediate)
             elif self.is_encoded:
-                self._reader = _Groups(self._target, stored, self._index)
+                self._reader = _Groups(self._read_into, stored, self._index)
             else:
-                self._reader = _Pixels(self._target, stored)
+                self._reader = _Pixels(self._read_into, stored)
         return self._reader.read(row)
 
 
 class IntermediateReader:
     """The intermediates of one job."""
 
-    def __init__(self, target: Target, intermediates: Iterable[Intermediate], index: VideoIndex) -> None:
-        """Read from where they lie; nothing is read yet."""
+    def __init__(
+        self, target: Target, memory: OwnersMemory, intermediates: Iterable[Intermediate], index: VideoIndex
+    ) -> None:
+        """Read from where they lie; nothing is read yet.
+
+        Args:
+            target: has those of the local tier.
+            memory: has the others.
+            intermediates: of two copies of one object the first is read, and the other if that is damaged.
+            index: of the video.
+        """
+        self._memory, self._memory_s = memory, memory.seconds
         self._sources: dict[FrameStep | None, list[_Source]] = {}
         for each in intermediates:
-            self._sources.setdefault(_operation(each), []).append(_Source(each, target, index))
+            read_into = memory.read_into if each.tier == MEMORY else target.read_into
+            self._sources.setdefault(_operation(each), []).append(_Source(each, read_into, index))
         self.damaged: list[str] = []
-        """Keys of intermediates that could not be read."""
-        self.loaded = 0
-        """Frames."""
-        self.loaded_bytes = 0
+        """Keys of intermediates that could not be read in the local tier."""
+        self.unread: list[str] = []
+        """The same of those in memory."""
+        self._loaded: Counter[str] = Counter()
+
+    def counts(self) -> dict[str, int]:
+        """What was read, as `Report.frames` has it."""
+        return {**self._loaded, "resident_us": round((self._memory.seconds - self._memory_s) * 1e6)}
 
     def order(self, due: Mapping[int, int]) -> list[int]:
         """Frames in the order in which to read them: soonest due first, and all of one group at once, forward.
@@ -204,11 +224,13 @@ class IntermediateReader:
             try:
                 picture = source.read(row)
             except ChunkDamaged:
-                self.damaged.append(source.intermediate.key)
+                in_memory = source.intermediate.tier == MEMORY
+                (self.unread if in_memory else self.damaged).append(source.intermediate.key)
                 self._sources[node].remove(source)
                 continue
-            self.loaded += 1
-            self.loaded_bytes += picture.size
+            self._loaded.update(loaded=1, loaded_bytes=picture.size)
+            if source.intermediate.tier == MEMORY:
+                self._loaded.update(resident=1, resident_bytes=picture.size)
             return picture
         return None
 

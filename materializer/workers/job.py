@@ -20,6 +20,7 @@ from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into,
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable, shard_name
 from viewcache.store.passing import Place
+from viewcache.store.tier import LOCAL
 
 __all__ = ["FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
 
@@ -29,6 +30,11 @@ OnScanned = Callable[[str, Scanned], None]
 
 class Target(Protocol):
     """Where a worker writes objects, and finds the intermediates that it starts from. A value that pickles."""
+
+    @property
+    def memory(self) -> MemoryHandle | None:
+        """Of the memory tier, in which some of these may lie; None where there is none."""
+        ...
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Publish an object under its content key; see `write_object`."""
@@ -50,6 +56,8 @@ class FolderTarget:
     root: str
     durable: bool
     """Whether bytes are on the disk before the object counts as made."""
+    memory: MemoryHandle | None = None
+    """Of the memory tier above it, if there is one."""
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Write into the folder; raises as `write_object` does."""
@@ -73,14 +81,20 @@ class PassingTarget:
     """
 
     folder: Target
-    memory: MemoryHandle
+    passing: MemoryHandle
+    """Of the memory that has the places."""
     places: dict[str, Place]
     """Content key → where it goes."""
+
+    @property
+    def memory(self) -> MemoryHandle | None:
+        """Of the memory tier."""
+        return self.folder.memory
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Write where the object belongs; raises as `write_object` and `Place.write` do."""
         place = self.places.get(key)
-        return self.folder.write(key, array, meta) if place is None else place.write(self.memory, key, array, meta)
+        return self.folder.write(key, array, meta) if place is None else place.write(self.passing, key, array, meta)
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is stored; raises as `viewcache.store.read_into` does."""
@@ -160,8 +174,8 @@ class Job:
 
     @property
     def loads(self) -> str:
-        """The codec of what it loads."""
-        return next((each.stored.codec for each in self.intermediates), "raw")
+        """The codec of what it loads from the folder."""
+        return next((each.stored.codec for each in self.intermediates if each.tier == LOCAL), "raw")
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -197,7 +211,8 @@ class Report:
     """Busy seconds by stage since the last object: ``decode``, ``convert``, ``augment``, ``store``."""
     frames: dict[str, int] = field(default_factory=dict)
     """Counts: ``packets``, ``decoded``, ``wanted``, ``bytes_read``, ``converted``; ``loaded`` and ``loaded_bytes`` of
-    intermediates; ``frame_bytes``, of one frame at 4:2:0; ``fetched_bytes`` from far away, and ``fetched_us`` that it
+    intermediates, and of these ``resident``, ``resident_bytes`` and ``resident_us``, which that took, from memory;
+    ``frame_bytes``, of one frame at 4:2:0; ``fetched_bytes`` from far away, and ``fetched_us`` that it
     took."""
     failed: dict[str, str] = field(default_factory=dict)
     """Key → why, for objects that this video cannot give (bad frames)."""
@@ -224,6 +239,8 @@ class Report:
     """Key of a block → place in it of images that cannot give their pictures → why."""
     contradicted: tuple[tuple[str, Scanned], ...] = ()
     """Content key of images of a block that are not what their headers said, and what they are."""
+    unread: tuple[str, ...] = ()
+    """Keys of intermediates that could not be read in memory: they were sought in the folder, or decoded."""
 
     def learned(self, video_key: str) -> Iterator[tuple[str, Scanned]]:
         """Content keys of videos or images, and what was found of them; ``video_key`` is that of the job."""

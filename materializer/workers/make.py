@@ -84,7 +84,7 @@ class _Maker:
         self.roots: dict[int, set[FrameStep | None]] = {}
         """Source frame → first operations on the ways of all that is made of it."""
         self.open: dict[str, _Clip] = {}
-        self.kept = IntermediateReader(job.target, job.intermediates, index)
+        self.kept = IntermediateReader(job.target, source.memory, job.intermediates, index)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
         self.lossy = LossySteps(index.frames, self._lose, self.clock.lap)
         self.audio = AudioMaker(job.uri, index, source.opened)
@@ -393,8 +393,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIn
         "bytes_read": stats.bytes_read,
         "frame_bytes": maker.index.width * maker.index.height * 3 // 2,
         "converted": maker.clock.converted,
-        "loaded": maker.kept.loaded,
-        "loaded_bytes": maker.kept.loaded_bytes,
+        **maker.kept.counts(),
         **source.counts(),
     }
     if error:
@@ -416,6 +415,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIn
         maker.failed_by_ops,
         maker.audio.silenced,
         maker.unpacked,
+        unread=tuple(maker.kept.unread),
     )
 
 

@@ -19,6 +19,7 @@ from viewcache.materializer.media.kept import CHUNK_BYTES, KeptSource, about, ke
 from viewcache.materializer.media.source import Source, open_source, shown, stamp_now
 from viewcache.materializer.workers.frame import PhaseClock
 from viewcache.materializer.workers.job import Job, Made, Near
+from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import ArrayMeta
 
 __all__ = ["PIECE_BYTES", "JobSource"]
@@ -45,6 +46,8 @@ class JobSource:
         self._clock = PhaseClock(laps=job.laps)
         self.ended = False
         """Whether the job was to end while the file was fetched."""
+        self.memory = OwnersMemory(job.target.memory)
+        """Where pictures lie for which no file is needed."""
 
     def __enter__(self) -> Self:
         """The source itself."""
@@ -54,6 +57,7 @@ class JobSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the file."""
+        self.memory.close()
         if self._opened is not None:
             self._opened.close()
 

@@ -86,6 +86,8 @@ def known(cache: Cache) -> Values:
         "viewcache_packets_total": (set(), dispatcher.tally.frames["packets"]),
         "viewcache_frames_decoded_total": (set(), dispatcher.tally.frames["decoded"]),
         "viewcache_frames_converted_total": (set(), dispatcher.tally.frames["converted"]),
+        "viewcache_pictures_loaded_total": (set(), 0),
+        "viewcache_pictures_resident_total": (set(), 0),
         "viewcache_objects_made_total": (set(), 16),
         "viewcache_made_bytes_total": (set(), 16 * 4 * 3 * 16 * 16),
         "viewcache_generations_total": (task, 1),

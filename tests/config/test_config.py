@@ -177,7 +177,7 @@ def test_tiers_are_put_in_order(tmp_path: Path) -> None:
     store = [
         {"url": "s3://bucket/cache/", "budget": "2TB", "codec": "zstd1"},
         {"url": str(tmp_path)},
-        {"url": "memory://", "budget": "4GB"},
+        {"url": "memory://", "budget": "4GB", "residents": "3GB"},
     ]
     config = load({"cache": {"store": store, "budget": "1GB"}, "dataset": task()})
     assert [(tier.name, tier.url, tier.budget_bytes, tier.codec) for tier in config.cache.tiers] == [
@@ -186,6 +186,14 @@ def test_tiers_are_put_in_order(tmp_path: Path) -> None:
         ("remote", "s3://bucket/cache", 2 * 10**12, "zstd1"),
     ]
     assert config.cache.local is config.cache.tiers[1]
+    assert [tier.residents for tier in config.cache.tiers] == [3 * 10**9, None, None]
+
+
+@pytest.mark.parametrize(("said", "residents"), [("auto", None), (None, None), (0, 0), ("1GiB", 1 << 30)])
+def test_residents_of_the_memory_tier(said: Any, residents: int | None) -> None:
+    """As much as the window leaves, none, or a size."""
+    store = [{"url": "a"}, {"url": "memory://", "budget": "4GB", "residents": said}]
+    assert load({"cache": {"store": store}, "dataset": task()}).cache.tiers[0].residents == residents
 
 
 def test_a_store_that_cannot_be_is_refused() -> None:
@@ -198,6 +206,11 @@ def test_a_store_that_cannot_be_is_refused() -> None:
         ([{"url": "a"}, {"url": "s3://b/x"}], "the remote tier s3://b/x needs a budget of its own"),
         ([{"url": "a"}, {"url": "memory://"}], "the memory tier memory:// needs a budget of its own"),
         ([{"url": "a"}, {"url": "memory://x"}], "the memory tier's URL is memory://, without a name"),
+        ([{"url": "a", "residents": "1GB"}], "residents are of the memory tier alone; remove the key from a"),
+        (
+            [{"url": "a"}, {"url": "memory://", "budget": "1GB", "residents": "2GB"}],
+            "residents of 2000000000 bytes are more than the tier's budget of 1000000000",
+        ),
         ([{"url": "a"}, {"url": "nosuch://x"}], "no tier can lie behind nosuch://"),
         ([{"url": "a"}, {"url": "simplecache::s3://x/y"}], "no tier can lie behind simplecache::s3://"),
         ([{"url": "a"}, {"url": "s3://key:secret@bucket/x"}], "has a password in its URL"),

@@ -84,6 +84,7 @@ def wrong_values(key: Key) -> list[Any]:
         "flag_or_auto": ["yes", "true", 0, 1, "Auto"],
         "share_or_auto": ["0.3", "Auto", True, [0.3], -0.1, 1.5, {"a": 1}],
         "size": ["200G", "GB", -1, 0, 1.5, True],
+        "size_or_auto": ["200G", "Auto", -1, 1.5, True, False, ["auto"], {"a": 1}],
         "url": [5, True, "", "~/x", "a\tb"],
         "urls": [5, True, "", "~/x", [], [5], ["a", "a"], ["~/x"], [["a"]]],
         "catalog": [5, True, "", "sqlite", "mysql://db/x"],
