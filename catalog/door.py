@@ -276,7 +276,7 @@ class Catalog(Leaving, Measures, Videos):
     def record_packs(self, parts: pa.Table) -> None:
         """Say which pictures of images some packs have, ``schemas.PACK_PART``; they stand in place of what was said."""
         table = schemas.conform(parts, schemas.PACK_PART, "pictures of packs")
-        self._call(lambda session: plans.packs(session, table))
+        self._plan(lambda session: plans.packs(session, table))
 
     def pack_parts(self, object_ids: Sequence[int]) -> pa.Table:
         """(object_id, pack, key, video_key, first_byte) of each picture of some packs."""

@@ -279,7 +279,7 @@ def _status_residents(found: Status) -> Table:
     rows: list[tuple[object, ...]] = [
         (row["kind"], row["residents"], size(as_number(row["bytes"]))) for row in found.parts["residents"]
     ]
-    return "stay in memory, for every epoch", ("kind", "residents", "bytes"), rows
+    return "pictures in memory, from which clips of every epoch are made", ("kind", "residents", "bytes"), rows
 
 
 def _status_passing(found: Status) -> Table:

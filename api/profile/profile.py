@@ -20,10 +20,10 @@ from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.media.source import local_path
 from viewcache.materializer.planning.devices import READ, SOURCE, host_of, record_devices
+from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.profiling.cold import ColdRead
 from viewcache.materializer.profiling.measure import STEPS, Measured, free_per_s, measure
 from viewcache.materializer.profiling.mixes import TENTHS
-from viewcache.materializer.profiling.mounts import mount_of
 from viewcache.materializer.profiling.pipeline import Pipeline
 from viewcache.materializer.profiling.sample import Sample, sample_of
 from viewcache.store.headroom import headroom

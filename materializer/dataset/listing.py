@@ -211,9 +211,9 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         with _uncollected():
             known = Known(catalog.load_videos(files.dataset_id))
             before = KnownFiles(known.rows)
-            joining = Listed.of(each for each in new if not before.is_replaced(each))
+            new = [each for each in new if not before.is_replaced(each)]
             replaced = ReplacedFiles(catalog, files.dataset_id, {})
-            listing = _Listing(spec, catalog, files.dataset_id, known, joining, replaced)
+            listing = _Listing(spec, catalog, files.dataset_id, known, Listed.of(new), replaced)
             listing.register(partly=True)
         listing.look(workers, None, whole=True)
     if not new and missing == files.missing:

@@ -195,7 +195,8 @@ class Keys(Sequence[str]):
         if len(wanted) != KEY_BYTES:
             return -1
         if self._sorted is None:
-            first_half, second_half = np.ascontiguousarray(self.packed).view(np.uint64).T
+            # A copy: another thread may set one of them meanwhile.
+            first_half, second_half = self.packed.copy().view(np.uint64).T
             order = np.lexsort((second_half, first_half))
             self._sorted = order, first_half[order], second_half[order]
         (rows, *columns), last = self._sorted, len(self.packed)

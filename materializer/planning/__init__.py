@@ -27,6 +27,7 @@ In the order of work:
 - ``draws``: what the catalog remembers of a task's order
 - ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns
+- ``mounts``: which device a file lies on, in words
 - ``ladder``: what each way of writing pictures down takes
 - ``devices``: what disks and buckets give, cold
 - ``cost``: what work costs: measured, else guessed

@@ -8,6 +8,7 @@ is all that plans reckon with there.
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
+from viewcache.errors import Broken
+from viewcache.materializer.planning.mounts import mount_of
 from viewcache.store.tier import LOCAL, REMOTE
 
 __all__ = ["FREE", "READ", "SOURCE", "TIERS", "Devices", "devices_of", "host_of", "known_devices", "record_devices"]
@@ -110,28 +113,15 @@ def known_devices(catalog: Catalog, host: str) -> Devices:
     return Devices(devices_of(catalog.load_io_samples()), profile["at_s"], profile["is_one"])
 
 
-def host_of(folder: str | Path, *, mounts: str | None = None) -> str:
+def host_of(folder: str | Path, *, table: str = "/proc/self/mountinfo") -> str:
     """A digest of what makes a profile valid: the cores, and the mount that a folder lies on.
 
     Args:
         folder: of the local tier.
-        mounts: what /proc/self/mountinfo says; None = look there. Where the system has none, cores alone count.
+        table: the system's list of mounts. Where it has none, cores alone count.
     """
-    if mounts is None:
-        try:
-            mounts = Path("/proc/self/mountinfo").read_text()
-        except OSError:
-            mounts = ""
-    text = f"{os.cpu_count()} {_mount_of(os.path.realpath(folder), mounts)}"
-    return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _mount_of(path: str, mounts: str) -> str:
-    """File system, device and options of the mount that has a path: the last one at the longest point above it."""
-    best, found = -1, ""
-    for line in mounts.splitlines():
-        left, _, right = line.partition(" - ")
-        point = left.split()[4].encode().decode("unicode_escape")  # a blank is written \040
-        if len(point) >= best and (path == point or path.startswith(point.rstrip("/") + "/")):
-            best, found = len(point), f"{left.split()[5]} {right}"
-    return found
+    text = f"{os.cpu_count()} "
+    with suppress(Broken):
+        mount = mount_of(str(folder), table)
+        text += f"{mount.point} {mount.options} {mount.system}"
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

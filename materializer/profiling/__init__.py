@@ -2,7 +2,6 @@
 
 In the order of work:
 
-- ``mounts``: which device a file lies on, in words
 - ``cold``: reading files as if nobody had read them
 - ``sample``: some images of a task, with what workers need to make their pictures
 - ``pipeline``: the work of training on them, for a while

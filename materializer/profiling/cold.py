@@ -15,7 +15,7 @@ from itertools import groupby
 from mmap import PAGESIZE
 from typing import NamedTuple
 
-from viewcache.materializer.profiling.mounts import mount_of
+from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.workers.ahead import Extent, announce, is_in_memory
 
 __all__ = ["ColdRead", "drop", "files_of", "is_warm", "read_cold", "warm"]

@@ -25,7 +25,7 @@ class Decided:
     cost: CostModel
     objects: Mapping[str, Mapping[Way, tuple[IntermediateObject, ...]]] = field(default_factory=dict)
     """Content key of a video → its intermediates, by the way for which they were chosen, now or before."""
-    intermediates: IntermediateWork | None = None
+    intermediates: tuple[IntermediateWork, ...] = ()
     chosen: Chosen | None = None
     failed: Set[str] = frozenset()
     """Videos of which no intermediate is to be made."""
@@ -40,7 +40,7 @@ class Decided:
 
     def just_failed(self) -> Set[str]:
         """Videos of which an intermediate could not be made, since this was decided."""
-        return frozenset() if self.intermediates is None else frozenset(map(str, self.intermediates.failed()))
+        return frozenset(str(video) for work in self.intermediates for video in work.failed())
 
     def forget(self, task_id: int) -> None:
         """A task is over: it was not decided for it."""

@@ -39,7 +39,7 @@ from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.packs import Packs, first_blocks
 from viewcache.materializer.retention.told import Told, foretell
-from viewcache.materializer.retention.ways import How, ToCome, Way
+from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, PackWork
 from viewcache.materializer.telemetry.observer import Observer
@@ -132,7 +132,8 @@ class Keeper:
             open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
             if open_again:
                 # What is being made goes on noting in the same place.
-                self.densities.failed({str(self._failed.pop(key)) for key in list(self._failed)})
+                failed = {key: str(self._failed.pop(key)) for key in list(self._failed)}
+                self.densities.failed({failed[key] for key in self.packs.failed(failed)})
             for number in open_again:
                 begun = time.monotonic()
                 later = all(newest[work.task_id] > number for work, _ in together[number])
@@ -171,8 +172,7 @@ class Keeper:
     def intermediates(self) -> list[IntermediateWork]:
         """What clips are made from, to be made ahead."""
         decided = (each for _, each in sorted(self._decided.copy().items(), key=lambda each: each[0]))
-        pictures = [each.intermediates for each in decided if each.intermediates is not None]
-        return [*self.files.works(), *pictures]
+        return [*self.files.works(), *(work for each in decided for work in each.intermediates)]
 
     def is_decided(self, work: ActiveGeneration) -> bool:
         """Whether a generation was among those that were weighed."""
@@ -275,13 +275,14 @@ class Keeper:
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
-        intermediates: IntermediateWork
-        if of_images(works):
-            made = self.packs.to_make(flat)
-            intermediates = PackWork(group_generation, made, sources, needs, free, usable, names, self._failed)
-        else:
-            intermediates = IntermediateWork(group_generation, flat, sources, needs, free, usable, names, self._failed)
-        intermediates.mark_present(self._has)
+        packs, alone = self.packs.packs_of(each for each in flat if each.pack), [each for each in flat if not each.pack]
+        shared = sources, needs, free, usable, names, self._failed
+        intermediates = (
+            *((IntermediateWork(group_generation, alone, *shared),) if alone else ()),
+            *((PackWork(group_generation, packs, *shared),) if packs else ()),
+        )
+        for work in intermediates:
+            work.mark_present(self._has)
         self._keep(works, chosen, free, guard, usable)
         others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}
         others |= ids_in(flat)
@@ -329,8 +330,9 @@ class Keeper:
                 way_of[video] = kept.way
                 found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
         of_video: dict[str, tuple[IntermediateObject, ...]] = {}
-        packed = lasting is not None and lasting.is_of_images
-        for each in self.packs.lying((video, recipe) for video, _, recipe in found) if packed else self._named(found):
+        images = lasting.images if lasting is not None else ()
+        packed = self.packs.lying((video, recipe) for video, _, recipe in found if video in images)
+        for each in (*packed, *self._named([each for each in found if each[0] not in images])):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
         return {video: (way_of[video], mine) for video, mine in of_video.items()}
 
@@ -392,18 +394,15 @@ class Keeper:
                     recipes.append(
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
                     )
-        if of_images(works):
-            pictures = [(video, recipe) for video, _, recipe in recipes]
-            among = chosen.weighed.videos, first_blocks(plans), self._settings.part_bytes
-            found = self.packs.kept(works[0].group_generation, pictures, *among)
+        images, found = images_of(plans), list[IntermediateObject]()
+        if images:
+            # Another image may have come to stand in since: then nothing is known of where one lies.
+            pictures = [(video, recipe) for video, _, recipe in recipes if video in images and video in sources]
+            among = [video for video in chosen.weighed.videos if video in images]
+            of_generation = works[0].group_generation, pictures, among, first_blocks(plans)
+            found = self.packs.kept(*of_generation, self._settings.part_bytes)
             self.lying.will_last(each.pack for each in found if each.recipe.codec_is_chosen)
-        else:
-            found = self._named(recipes)
+        found += self._named([each for each in recipes if each[0] not in images])
         for mine in found:
             objects[mine.video] = (*objects[mine.video], mine)
         return objects, sources
-
-
-def of_images(works: Sequence[ActiveGeneration]) -> bool:
-    """Whether some generations of one group are of images, as all of them are then."""
-    return all(work.plan.blocks is not None for work in works)

@@ -21,7 +21,7 @@ from viewcache.materializer.retention.density import DensityOf
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order, recipe_in
 from viewcache.materializer.retention.needs import VideoRows
-from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way
+from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, images_of
 
 __all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_of", "part_pictures"]
 
@@ -66,7 +66,8 @@ class Lasting:
         """Those that last."""
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
-        self.is_of_images = any(each.plan.blocks is not None for each in plans)
+        self.images = images_of(plans)
+        """Those that are images."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
         self._part_bytes, self._ladder, self._density = part_bytes, ladder, density
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]

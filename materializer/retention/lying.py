@@ -38,15 +38,14 @@ class Lying:
 
     def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lies there, whole or in part, by the content key of the video."""
-        if lasting.is_of_images:
-            return self._find_pictures(lasting)
-        found: dict[str, list[Kept]] = {}
+        found = self._find_packed(lasting) if lasting.images else {}
         # Working out the keys of all ways of all videos would take long.
         written: dict[int, set[tuple[str, str]]] = {}
         for row in self._catalog.query("read_intermediates").to_pylist():
             written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
-        self._looked.update(map(lasting.video_id, range(len(lasting.videos))))
-        for place, video in enumerate(lasting.videos if written else ()):
+        places = [place for place, video in enumerate(lasting.videos) if video not in lasting.images]
+        self._looked.update(map(lasting.video_id, places))
+        for place in places if written else ():
             mine = written.get(lasting.video_id(place), set())
             for way in lasting.ways if mine else ():
                 if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, INSTEAD)}):
@@ -57,21 +56,22 @@ class Lying:
                 if there:
                     share = sum(len(each.frames) for _, each in there) / sum(len(each.frames) for each in whole)
                     size = round(sum(size for size, _ in there) / share)
-                    found.setdefault(video, []).append(Kept(way, size, len(there) == len(whole), share))
+                    kept = Kept(way, size, len(there) == len(whole), share)
+                    found.setdefault(lasting.videos[place], []).append(kept)
         return found
 
-    def _find_pictures(self, lasting: Lasting) -> dict[str, list[Kept]]:
+    def _find_packed(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """The same of images, of which each way keeps one picture, in a pack."""
         found: dict[str, list[Kept]] = {}
         codecs = self._packs.look()
         self._looked.add(OF_SEVERAL)
         for way in (way for way in lasting.ways if way.codec in codecs):
             for place, video in enumerate(lasting.videos):
-                for picture in lasting.recipes(place, way):
-                    size, pack = self._packs.size_of(picture.key), self._packs.pack_of(picture.key)
-                    if size is not None and pack is not None:
-                        self._known.add(pack)
-                        found.setdefault(video, []).append(Kept(way, size, made=True))
+                for picture in lasting.recipes(place, way) if video in lasting.images else ():
+                    lies = self._packs.find(picture.key)
+                    if lies is not None:
+                        self._known.add(lies.pack)
+                        found.setdefault(video, []).append(Kept(way, lies.bytes, made=True))
         return found
 
     def will_last(self, keys: Iterable[str]) -> None:

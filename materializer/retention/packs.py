@@ -6,7 +6,7 @@ of which the largest part was chosen, as long as they take no more room than wha
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,17 +26,19 @@ Picture = tuple[str, Recipe]
 """Content key of an image, and how a picture of it is made."""
 
 TRIES = 3
-"""A pack that could not be made so often is not tried again."""
+"""An image whose packs could not be made so often is not packed again; after the first time it is packed alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a picture lies."""
+class Lies:
+    """Where a picture lies in the store."""
 
     pack: str
     """Content key of the pack."""
     first: int
     """In bytes."""
+    bytes: int
+    """What it takes: its part of the pack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ class _Known:
     """A pack that was made, or is to be."""
 
     object_id: int
-    pictures: tuple[str, ...]
-    """Their content keys."""
     images: tuple[str, ...]
-    """Those of their images."""
+    """Content keys."""
+    pictures: tuple[str, ...]
+    """Those of their pictures."""
+    formed: Pack | None = None
+    """How it is made, if it was formed in this run."""
 
 
 class Packs:
@@ -63,66 +67,62 @@ class Packs:
         self._catalog, self._size_of = catalog, size_of
         self._known: dict[str, _Known] = {}
         """By content key."""
-        self._places: dict[str, tuple[_Place, ...]] = {}
-        """By the content key of the picture; of several packs that have it, the last one that was told of is first."""
-        self._formed: dict[str, Pack] = {}
-        """Packs that were formed in this run: they can be made."""
+        self._places: dict[str, dict[str, int]] = {}
+        """Content key of a picture → that of each pack that has it, and where it begins there in bytes."""
         self._to_come: dict[int, set[str]] = {}
         """Generation of a group → content keys of its blocks that are still to be made."""
         self._failures: Counter[str] = Counter()
+        """How often a pack of an image could not be made."""
+
+    def __len__(self) -> int:
+        """How many are known: those that lie there, and those that are to be made."""
+        return len(self._known)
 
     def look(self) -> set[str]:
         """Learn which packs lie in the store; returns in which codecs."""
         there = self._catalog.query("read_packs")
         ids, known = there["object_id"].to_pylist(), {pack.object_id for pack in self._known.values()}
         if fresh := [each for each in ids if each not in known]:
-            found: dict[tuple[str, int], list[tuple[str, str]]] = {}
+            parts: dict[tuple[str, int], list[tuple[str, str]]] = {}
             for row in self._catalog.pack_parts(fresh).to_pylist():
-                found.setdefault((row["pack"], row["object_id"]), []).append((row["key"], row["video_key"]))
-                self._put(row["key"], _Place(row["pack"], row["first_byte"]))
-            for (key, object_id), parts in found.items():
-                pictures, images = zip(*parts, strict=True)
-                self._known[key] = _Known(object_id, pictures, images)
+                parts.setdefault((row["pack"], row["object_id"]), []).append((row["video_key"], row["key"]))
+                self._places.setdefault(row["key"], {})[row["pack"]] = row["first_byte"]
+            for (key, object_id), mine in parts.items():
+                images, pictures = zip(*mine, strict=True)
+                self._known[key] = _Known(object_id, images, pictures)
         return set(there["codec"].to_pylist())
 
-    def _put(self, key: str, place: _Place) -> None:
-        """A picture lies in one more pack, or will."""
-        others = (each for each in self._places.get(key, ()) if self._size_of(each.pack) is not None)
-        self._places[key] = (place, *others)
-
-    def _lies(self, key: str) -> _Place | None:
-        """Where a picture lies in the store."""
-        return next((each for each in self._places.get(key, ()) if self._size_of(each.pack) is not None), None)
-
-    def pack_of(self, key: str) -> str | None:
-        """Content key of the pack in the store that a picture lies in; None if there is none."""
-        place = self._lies(key)
-        return None if place is None else place.pack
+    def find(self, picture: str) -> Lies | None:
+        """Where a picture lies, by its content key; None if it is not there."""
+        for pack, first in self._places.get(picture, {}).items():
+            size = self._size_of(pack)
+            if size is not None:
+                return Lies(pack, first, -(-size // len(self._known[pack].pictures)))
+        return None
 
     def pictures_of(self, pack: str) -> tuple[str, ...]:
         """Content keys of the pictures of a pack."""
         return self._known[pack].pictures
 
-    def size_of(self, key: str) -> int | None:
-        """What a picture takes in the store, by its content key: its part of its pack; None if it is not there."""
-        place = self._lies(key)
-        size = None if place is None else self._size_of(place.pack)
-        if place is None or size is None:
-            return None
-        return -(-size // len(self.pictures_of(place.pack)))
-
-    def failed(self, keys: Iterable[str]) -> None:
-        """Take note of packs that could not be made."""
-        self._failures.update(keys)
+    def failed(self, keys: Iterable[str]) -> set[str]:
+        """Take note of objects that could not be made; returns those that are no packs."""
+        others = set()
+        for key in keys:
+            if key in self._known:
+                self._failures.update(self._known[key].images)
+            else:
+                others.add(key)
+        return others
 
     def lying(self, pictures: Iterable[Picture]) -> list[IntermediateObject]:
         """Those of some pictures that lie in the store."""
-        places = ((video, recipe, self._lies(recipe.key)) for video, recipe in pictures)
-        return [self._object(video, recipe, place) for video, recipe, place in places if place is not None]
+        found = ((video, recipe, self.find(recipe.key)) for video, recipe in pictures)
+        return [self._object(video, recipe, lies.pack) for video, recipe, lies in found if lies is not None]
 
     def forget(self, group_generation: int) -> None:
-        """A generation is over: none of its blocks is to come."""
+        """A generation is over: none of its blocks is to come, and what was to be made with them is forgotten."""
         self._to_come.pop(group_generation, None)
+        self._prune()
 
     def kept(
         self,
@@ -141,42 +141,57 @@ class Packs:
             blocks: see `first_blocks`; a picture of which nothing is said there is left for another time.
             most_bytes: of the pictures of a new pack.
         """
-        lies = {recipe.key: place for _, recipe in pictures if (place := self._lies(recipe.key)) is not None}
-        wanted = Counter(place.pack for place in lies.values())
-        stays = self._those_that_stay(wanted, set(weighed))
+        lies = {recipe.key: there for _, recipe in pictures if (there := self.find(recipe.key)) is not None}
+        stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed))
         self._to_come[group_generation] = {block for _, block in blocks.values()}
-        to_come, chosen = set().union(*self._to_come.values()), {recipe.key for _, recipe in pictures}
-        making = {
-            key
-            for key, pack in self._formed.items()
-            if key not in wanted and pack.block in to_come and chosen.issuperset(self.pictures_of(key))
-        }
+        making = self._in_the_making({recipe.key for _, recipe in pictures})
         found: list[IntermediateObject] = []
-        fresh: dict[tuple[int, str, str], list[Picture]] = {}
+        fresh: dict[tuple[int, str, str, str], list[Picture]] = {}
         for video, recipe in pictures:
-            place = lies.get(recipe.key)
-            if place is None:
-                place = next((each for each in self._places.get(recipe.key, ()) if each.pack in making), None)
-                if place is None and video in blocks:
-                    fresh.setdefault((*blocks[video], recipe.codec), []).append((video, recipe))
-            elif place.pack not in stays:
-                place = None
-            if place is not None:
-                found.append(self._object(video, recipe, place))
+            if recipe.key in lies:
+                pack = lies[recipe.key].pack if lies[recipe.key].pack in stays else None
+            else:
+                pack = next((each for each in self._places.get(recipe.key, {}) if each in making), None)
+                failures = self._failures[video]
+                if pack is None and video in blocks and failures < TRIES:
+                    alone = video if failures else ""
+                    fresh.setdefault((*blocks[video], recipe.codec, alone), []).append((video, recipe))
+            if pack is not None:
+                found.append(self._object(video, recipe, pack))
         new = [each for key in sorted(fresh) for each in self._pieces(key[1], fresh[key], most_bytes)]
-        return [*found, *self._form(new)]
+        formed = self._form(new)
+        self._prune()
+        return [*found, *formed]
 
-    def to_make(self, objects: Iterable[IntermediateObject]) -> list[Pack]:
-        """The packs that some pictures lie in, as far as they can be made; in the order of the pictures."""
-        keys = dict.fromkeys(each.pack for each in objects)
-        return [self._formed[key] for key in keys if key in self._formed and self._failures[key] < TRIES]
+    def packs_of(self, objects: Iterable[IntermediateObject]) -> list[Pack]:
+        """The packs that some pictures lie in, in the order of these."""
+        found = []
+        for key in dict.fromkeys(each.pack for each in objects):
+            known = self._known.get(key)
+            if known is not None:
+                unknown = Pack(known.object_id, key, self._size_of(key) or 0, known.images)
+                found.append(known.formed or unknown)
+        return found
+
+    def _in_the_making(self, chosen: set[str]) -> set[str]:
+        """Packs that do not lie there and are to be made with a block to come, of pictures that are all chosen."""
+        to_come = set().union(*self._to_come.values())
+        return {
+            key
+            for key, pack in self._known.items()
+            if pack.formed is not None
+            and pack.formed.block in to_come
+            and self._size_of(key) is None
+            and chosen.issuperset(pack.pictures)
+            and not (len(pack.images) > 1 and any(map(self._failures.__getitem__, pack.images)))
+        }
 
     def _those_that_stay(self, wanted: Mapping[str, int], weighed: Set[str]) -> set[str]:
         """Of packs of which so many pictures each were chosen; of other images than those nothing is known."""
         sizes = {key: self._size_of(key) or 0 for key in wanted}
         asked = {key: sum(image in weighed for image in self._known[key].images) for key in wanted}
         share = {key: count / asked[key] for key, count in wanted.items()}
-        room = math.fsum(sizes[key] * share[key] for key in wanted)
+        room = math.fsum(sizes[key] * count / len(self._known[key].images) for key, count in wanted.items())
         stays: set[str] = set()
         for key in sorted(wanted, key=lambda key: (-share[key], key)):
             room -= sizes[key]
@@ -200,23 +215,42 @@ class Packs:
             fresh = {int(ids[k]): ("", None, recipes[k]) for k in np.flatnonzero(~known).tolist()}
             if fresh:
                 self._catalog.record_objects(intermediate_rows(fresh))
-        objects: list[IntermediateObject] = []
-        rows: list[dict[str, object]] = []
+        formed = []
         for object_id, recipe, (block, pictures) in zip(ids.tolist(), recipes, packs, strict=True):
-            firsts = pack_layout([math.prod(each.shape) for _, each in pictures]).firsts
-            images, parts = zip(*((video, each.key) for video, each in pictures), strict=True)
-            self._known[recipe.key] = _Known(object_id, parts, images)
-            self._formed[recipe.key] = Pack(object_id, recipe, block, tuple(pictures))
-            for place, (first, (video, each)) in enumerate(zip(firsts, pictures, strict=True)):
-                self._put(each.key, _Place(recipe.key, first))
-                objects.append(self._object(video, each, _Place(recipe.key, first)))
-                columns = ("object_id", "place", "key", "video_key", "first_byte")
-                rows.append(dict(zip(columns, (object_id, place, each.key, video, first), strict=True)))
-        self._catalog.record_packs(pa.Table.from_pylist(rows))
+            images, mine = zip(*pictures, strict=True)
+            formed.append(Pack(object_id, recipe.key, recipe.bound, images, mine, recipe, block))
+        firsts = [pack_layout([math.prod(each.shape) for each in pack.pictures]).firsts for pack in formed]
+        self._catalog.record_packs(pa.Table.from_pylist(list(_rows(formed, firsts))))
+        objects: list[IntermediateObject] = []
+        for pack, places in zip(formed, firsts, strict=True):
+            self._known[pack.key] = _Known(pack.object_id, pack.images, tuple(each.key for each in pack.pictures), pack)
+            for image, picture, first in zip(pack.images, pack.pictures, places, strict=True):
+                self._places.setdefault(picture.key, {})[pack.key] = first
+                objects.append(self._object(image, picture, pack.key))
         return objects
 
-    def _object(self, video: str, recipe: Recipe, place: _Place) -> IntermediateObject:
-        return IntermediateObject(self._known[place.pack].object_id, video, recipe, place.pack, place.first)
+    def _object(self, video: str, recipe: Recipe, pack: str) -> IntermediateObject:
+        return IntermediateObject(self._known[pack].object_id, video, recipe, pack, self._places[recipe.key][pack])
+
+    def _prune(self) -> None:
+        """Forget packs that do not lie there and whose blocks are made: their pictures are packed with others."""
+        to_come = set().union(*self._to_come.values())
+        for key, pack in list(self._known.items()):
+            if self._size_of(key) is None and (pack.formed is None or pack.formed.block not in to_come):
+                del self._known[key]
+                for picture in pack.pictures:
+                    places = self._places[picture]
+                    del places[key]
+                    if not places:
+                        del self._places[picture]
+
+
+def _rows(packs: Sequence[Pack], firsts: Sequence[tuple[int, ...]]) -> Iterator[dict[str, object]]:
+    """Which pictures packs have, ``schemas.PACK_PART``; and where each begins."""
+    for pack, mine in zip(packs, firsts, strict=True):
+        for place, (image, picture, first) in enumerate(zip(pack.images, pack.pictures, mine, strict=True)):
+            row = {"object_id": pack.object_id, "place": place, "first_byte": first}
+            yield row | {"key": picture.key, "video_key": image}
 
 
 def first_blocks(plans: Sequence[ToCome]) -> dict[str, tuple[int, str]]:

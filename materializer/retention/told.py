@@ -27,6 +27,8 @@ class Told:
         self._catalog = catalog
         self._last: dict[int, tuple[pa.Table, pa.Table]] = {}
         """Generation of the group → what is kept of it, and its edges."""
+        self._overruled: set[int] = set()
+        """Generations behind which another one was told something else, maybe of the same objects."""
         self.given_up = 0
         """How often it was told that something is not kept any more."""
 
@@ -50,10 +52,11 @@ class Told:
         keep, edges = kept_tables(works, objects, stale)
         last = self._last.get(group_generation)
         if stale or last is None or not (last[0].equals(keep) and last[1].equals(edges)):
-            if stale:  # with its edges, which another generation may have told
-                self._last.clear()
+            self._changed(group_generation)
+        if group_generation not in self._last or group_generation in self._overruled:
             self._catalog.record_keeping(keep, edges, [each.object_id for each in stale])
             self._last[group_generation] = keep, edges
+            self._overruled.discard(group_generation)
             self.given_up += bool(stale)
         detail = f"generation {group_generation}: {chosen.describe()}"
         event = EventRow("prune", None, count=keep.num_rows, bytes=chosen.choice.bytes, detail=detail)
@@ -61,12 +64,18 @@ class Told:
 
     def keep_all(self, group_generation: int, work: ActiveGeneration) -> None:
         """Say that every clip of a task's generation is kept."""
-        self.forget(group_generation)
+        self._changed(group_generation)
         self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
 
     def forget(self, group_generation: int) -> None:
-        """A generation is over, or is told in another way."""
+        """A generation is over."""
         self._last.pop(group_generation, None)
+        self._overruled.discard(group_generation)
+
+    def _changed(self, group_generation: int) -> None:
+        """Of a generation something else is told now; the others say again what they say of shared objects."""
+        self.forget(group_generation)
+        self._overruled.update(self._last)
 
 
 def kept_tables(

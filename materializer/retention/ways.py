@@ -16,7 +16,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.retention.horizon import epochs_left
 
-__all__ = ["INTERMEDIATES", "ClipKind", "How", "Kept", "ToCome", "Way", "kinds_of", "ways_of"]
+__all__ = ["INTERMEDIATES", "ClipKind", "How", "Kept", "ToCome", "Way", "images_of", "kinds_of", "ways_of"]
 
 INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
 """What may be kept for clips that are not: nothing, decoded frames, resized frames."""
@@ -102,6 +102,11 @@ class ToCome:
         plan = self.plan
         rows = np.full(len(plan), epochs_left(plan) > 0)
         return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
+
+
+def images_of(plans: Sequence[ToCome]) -> frozenset[str]:
+    """Content keys of the videos of some plans that are images."""
+    return frozenset(key for each in plans if each.plan.blocks is not None for key in each.plan.videos.keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,18 @@ class Pack:
     """Kept pictures of several images, which are one object."""
 
     object_id: int
-    recipe: Recipe
-    """Without its parts: where the images lie is asked when it is made."""
-    block: str
+    key: str
+    """Content key."""
+    bound: int
+    """Most bytes that it takes on disk."""
+    images: tuple[str, ...]
+    """Content keys of the images, in the order of their pictures."""
+    pictures: tuple[Recipe, ...] = ()
+    """How the picture of each is made; nothing if that is not known, since it lies there from an earlier run."""
+    recipe: Recipe | None = None
+    """How the pack is made, without its parts: where the images lie is asked then. None as before."""
+    block: str = ""
     """Content key of the block that it is best made with."""
-    members: tuple[tuple[str, Recipe], ...]
-    """Content key of each image, and how its picture is made."""
 
 
 class IntermediateSchedule(Work[Key]):
@@ -215,7 +221,8 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
 class PackWork(IntermediateWork):
     """Packs of kept pictures of images, each named as the block that it is best made with, since that has its images.
 
-    One whose block has been made without it is made by itself.
+    One whose block has been made without it is made by itself. One that lies there and could not be made again, as an
+    image of it is not wanted now or it is of an earlier run, is of use as long as it lies there.
     """
 
     def __init__(
@@ -230,39 +237,51 @@ class PackWork(IntermediateWork):
         failed: dict[str, Hashable] | None = None,
     ) -> None:
         """Take the packs, soonest needed first; the rest is as for all intermediates, by the keys of the images."""
-        self._members: dict[str, list[str]] = {}
-        """Key of a block → the images of its packs."""
+        self._images: dict[str, list[str]] = {}
+        """What names packs → their images."""
         for pack in packs:
-            self._members.setdefault(pack.block, []).extend(image for image, _ in pack.members)
-        objects = [IntermediateObject(pack.object_id, pack.block, pack.recipe) for pack in packs]
-        super().__init__(group_generation, objects, sources, needs, free_bytes, usable, lasting, failed)
-        self._packs = packs
+            self._images.setdefault(pack.block or pack.key, []).extend(pack.images)
+        named = [(pack.key, pack.block or pack.key, pack.bound) for pack in packs]
+        IntermediateSchedule.__init__(self, group_generation, named, needs, free_bytes, lasting, failed)
+        self._sources, self._usable, self._packs = sources, usable, packs
+
+    def failed(self) -> set[Hashable]:
+        """None of the videos: it is a pack that failed."""
+        return set()
 
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
         """Kept pictures that those of a row may be made from."""
-        images = (video for video, _ in self._packs[row].members)
-        return [each for image in images for each in self._usable.get(image, ()) if each.key != self.key(row)]
+        usable = (self._usable.get(image, ()) for image in self._packs[row].images)
+        return [each for of_image in usable for each in of_image if each.key != self.key(row)]
 
     def source(self, row: int) -> VideoSource:
         """What messages call the images of a row, which is the first of them."""
-        members = self._packs[row].members
-        first = self._sources[members[0][0]]()
-        return VideoSource(first.uri, first.name, self.key(row), b"", len(members))
+        images = self._packs[row].images
+        first = self._sources[images[0]]()
+        return VideoSource(first.uri, first.name, self.key(row), b"", len(images))
 
     def recipe(self, row: int) -> Recipe:
         """How a pack is made, of images as they are known now."""
         pack = self._packs[row]
-        return replace(pack.recipe, parts=tuple(Part(self._sources[of](), recipe) for of, recipe in pack.members))
+        assert pack.recipe is not None  # else it is never asked for
+        parts = (Part(self._sources[of](), recipe) for of, recipe in zip(pack.images, pack.pictures, strict=True))
+        return replace(pack.recipe, parts=tuple(parts))
 
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row."""
         return self.bound(row)
 
+    def copy(self, made: Made, row: int) -> Copy:
+        """The catalog's and the store's view of a pack that was just made for a row."""
+        return Copy(self._packs[row].object_id, made.key, made.stored, made.written.bytes)
+
+    def _is_open(self, row: int) -> bool:
+        pack = self._packs[row]
+        return super()._is_open(row) and pack.recipe is not None and all(map(self._sources.__contains__, pack.images))
+
     def _due_in_s(self, video: Hashable) -> float | None:
-        images = (image for image in self._members.get(str(video), ()))
-        return min(
-            (due for image in images if (due := super(PackWork, self)._due_in_s(image)) is not None), default=None
-        )
+        due = map(super()._due_in_s, self._images.get(str(video), ()))
+        return min((each for each in due if each is not None), default=None)
 
 
 class FileWork(IntermediateWork):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Container, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import chain
 
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
 from viewcache.materializer.planning.size import clip_bound
@@ -173,12 +174,14 @@ class Mover:
         if room <= 0 or time.monotonic() < self._paused_until or not self._tiers.local.is_counted():
             return []
         moves: list[_Move] = []
-        for candidates in (self._into_memory, self._into_local, self._out_of_local):
-            for move in candidates():
+        try:
+            for move in chain(self._into_memory(), self._into_local(), self._out_of_local()):
                 self._moves.begin(move.copy.key, move.target.name)
                 moves.append(move)
                 if len(moves) == room:
-                    return moves
+                    break
+        except ViewcacheError as error:  # what was begun until then is moved
+            _log.warning("nothing more is moved for now: %s", error, extra={"action": "move_failed"})
         return moves
 
     # What moves ----------------------------------------------------------------------------------------------------
@@ -260,7 +263,8 @@ class Mover:
         if copies:
             self._evictor.give_up(copies)
         stays, comes = self._ledger.lies_in, self._moves.is_under_way
-        gone = {key for key in shown | demoted if not stays(key, MEMORY) and not comes(key, MEMORY)}
+        # In this order: one that arrives meanwhile lies there.
+        gone = {key for key in shown | demoted if not comes(key, MEMORY) and not stays(key, MEMORY)}
         self._shown -= gone
         self._demoted -= gone
 

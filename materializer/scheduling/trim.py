@@ -60,6 +60,8 @@ class Trim:
         self._may_last = may_last
         self._waiting: deque[Copy] = deque()
         """What is to leave, the oldest first."""
+        self._is_due = False
+        """Whether it is to be asked what is over: a reader came to another generation, say."""
         self._asked_at = 0.0
         """When it was asked last whether nothing wants it, monotonic seconds."""
         self._fresh = 0
@@ -70,8 +72,10 @@ class Trim:
         if self._evictor.waiting():
             return False
         try:
-            if self._has_turned():
+            self._is_due = self._has_turned() or self._is_due
+            if self._is_due:
                 self._ask()
+                self._is_due = False
             if not self._waiting:
                 return False
             if not self._fresh or time.monotonic() - self._asked_at > FRESH_S:

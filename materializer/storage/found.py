@@ -14,10 +14,11 @@ from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CopyRow, ObjectKind
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.packs import pack_key, pack_layout
 from viewcache.store import FoundObject, Tier
 from viewcache.store.format import ELEMENT_BYTES
 
-__all__ = ["adopt", "copy_row", "scan_each", "scan_orphans"]
+__all__ = ["adopt", "copy_row", "pack_parts", "scan_each", "scan_orphans"]
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -66,8 +67,9 @@ def adopt(catalog: Catalog, found: list[FoundObject]) -> tuple[dict[str, int], i
             ids |= {each.key: first + k for k, each in enumerate(fresh)}
             rows = [_described(ids[each.key], each) for each in fresh]
             catalog.adopt_objects(pa.Table.from_pylist(rows, schema=schemas.FOUND))
-            if parts := [row for each in fresh for row in _parts(ids[each.key], each)]:
-                catalog.record_packs(pa.Table.from_pylist(parts, schema=schemas.PACK_PART))
+        if parts := [row for each in found for row in pack_parts(ids[each.key], each)]:
+            # Of known ones too: who adopted them before may have been killed in the middle.
+            catalog.record_packs(pa.Table.from_pylist(parts, schema=schemas.PACK_PART))
     return ids, len(fresh)
 
 
@@ -86,7 +88,7 @@ def _described(object_id: int, found: FoundObject) -> dict[str, object]:
         raise ChunkDamaged(f"{found.physical}: the recipe in its attributes is not a list of steps")
     if frames is not None and not (isinstance(frames, list) and all(map(_is_frame, frames))):
         raise ChunkDamaged(f"{found.physical}: the frames in its attributes are not a list of frame numbers")
-    list(_parts(object_id, found))
+    list(pack_parts(object_id, found))
     size = found.meta.raw_bytes
     return {
         "object_id": object_id,
@@ -104,7 +106,7 @@ def _described(object_id: int, found: FoundObject) -> dict[str, object]:
     }
 
 
-def _parts(object_id: int, found: FoundObject) -> Iterator[dict[str, object]]:
+def pack_parts(object_id: int, found: FoundObject) -> Iterator[dict[str, object]]:
     """Which pictures a pack says that it has; of other objects nothing.
 
     Raises:
@@ -115,19 +117,28 @@ def _parts(object_id: int, found: FoundObject) -> Iterator[dict[str, object]]:
     parts, chunk = found.meta.attributes.get("parts"), found.meta.chunk[0]
     if not (isinstance(parts, list) and all(isinstance(part, dict) for part in parts)) or len(found.meta.shape) != 1:
         raise ChunkDamaged(f"{found.physical}: a pack without a list of parts")
+    rows: list[dict[str, object]] = []
+    sizes: list[int] = []
     for place, part in enumerate(parts):
         key, image, first, shape = (part.get(name) for name in ("key", "video_key", "offset", "shape"))
         if not all(isinstance(text, str) and _KEY.fullmatch(text) for text in (key, image)):
             raise ChunkDamaged(f"{found.physical}: the keys of part {place} are not content keys")
-        if not (isinstance(shape, list) and shape and all(map(_is_frame, shape)) and _is_frame(first)):
-            raise ChunkDamaged(f"{found.physical}: part {place} does not say where its picture lies")
-        if first % chunk or first + math.prod(shape) > found.meta.shape[0]:
-            raise ChunkDamaged(f"{found.physical}: part {place} at {first} of {shape} does not lie in the pack")
-        yield {"object_id": object_id, "place": place, "key": key, "video_key": image, "first_byte": first}
+        if not (isinstance(shape, list) and shape and all(map(_is_frame, shape)) and math.prod(shape)):
+            raise ChunkDamaged(f"{found.physical}: part {place} does not say how large its picture is")
+        sizes.append(math.prod(shape))
+        rows.append({"object_id": object_id, "place": place, "key": key, "video_key": image, "first_byte": first})
+    layout = pack_layout(sizes) if sizes else None
+    if layout is None or (chunk, found.meta.shape[0]) != (layout.chunk_bytes, layout.bytes):
+        raise ChunkDamaged(f"{found.physical}: its pictures do not lie in it as in packs")
+    if found.key != pack_key([str(row["key"]) for row in rows]) or [row["first_byte"] for row in rows] != [
+        *layout.firsts
+    ]:
+        raise ChunkDamaged(f"{found.physical}: it is not the pack of the pictures that it names")
+    yield from rows
 
 
 def _is_frame(value: object) -> bool:
-    """Whether something is a number of a frame, or of bytes of a picture."""
+    """Whether something is a number of a frame, or a side of a picture."""
     return type(value) is int and 0 <= value < 1 << 31
 
 

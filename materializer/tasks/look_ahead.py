@@ -100,6 +100,7 @@ class LookAhead:
             gone = self._current.pop(task.task_id, None)
             self._epochs.pop(task.task_id, None)
             self._gone.add(task.task_id)
+            self._turns.pop(task.task_id, None)
             is_ahead = any(each is task for works in self._ahead.values() for each, _ in works)
         if gone is not None:
             self.announce()

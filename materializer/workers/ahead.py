@@ -38,8 +38,9 @@ def announce(extents: Sequence[Extent]) -> None:
     if not hasattr(os, "RWF_NOWAIT") or not hasattr(os, "posix_fadvise"):
         return
     files: dict[str, int] = {}
+    asked = False
     try:
-        for number, extent in enumerate(extents):
+        for extent in extents:
             file = files.get(extent.path)
             if file is None:
                 try:
@@ -47,8 +48,9 @@ def announce(extents: Sequence[Extent]) -> None:
                 except OSError:
                     continue
                 files[extent.path] = file
-            if number == 0 and is_in_memory(file, extent):
+            if not asked and is_in_memory(file, extent):
                 return
+            asked = True
             os.posix_fadvise(file, extent.start, extent.length, os.POSIX_FADV_WILLNEED)
     except OSError:
         return  # a file system that cannot be told

@@ -28,6 +28,7 @@ from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
 from viewcache.store.codec_trial import Trial
+from viewcache.store.tier import MEMORY
 
 __all__ = ["make_job"]
 
@@ -216,7 +217,8 @@ class _Images:
         target, kept = self._job.target, self._job.intermediates
         files = (image.source.uri for image in self._images if image.source.key not in self._intermediates)
         announce([Extent(local_path(uri)) for uri in files if is_local(uri)])
-        announce([target.extent_of(each.stored) for each in kept])
+        in_memory = {each.key for each in kept if each.tier == MEMORY}  # of which the folder has a copy, too
+        announce([target.extent_of(each.stored) for each in kept if each.key not in in_memory])
         self._clock.lap("load" if kept else "decode")
 
     def _run(self, pause: Callable[[], bool]) -> Iterator[Made]:

@@ -66,6 +66,8 @@ class _OfPack:
     def read(self, row: int) -> Bytes:
         """The picture."""
         assert row == 0  # there is one
+        if self._stored.shape[0] < self._size:
+            raise ChunkDamaged(f"{self._stored.physical}: {self._stored.shape[0]} bytes are no {self._shape}")
         buffer = aligned_empty(self._stored.shape)
         self._read_into(self._stored, buffer, range(len(self._stored.table.offsets)))
         picture: Bytes = buffer[: self._size].reshape(self._shape)
@@ -224,8 +226,10 @@ class IntermediateReader:
             try:
                 picture = source.read(row)
             except ChunkDamaged:
-                in_memory = source.intermediate.tier == MEMORY
-                (self.unread if in_memory else self.damaged).append(source.intermediate.key)
+                if source.intermediate.tier != MEMORY:
+                    self.damaged.append(source.intermediate.key)
+                elif not self._memory.is_refused:
+                    self.unread.append(source.intermediate.key)
                 self._sources[node].remove(source)
                 continue
             self._loaded.update(loaded=1, loaded_bytes=picture.size)

@@ -43,6 +43,11 @@ class OwnersMemory:
         finally:
             self.seconds += time.thread_time() - begun
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the memory itself cannot be read here: then what lies there may be whole."""
+        return bool(self._refused)
+
     def _attached(self, stored: Stored) -> MemoryReader:
         if self._reader is None and not self._refused:
             try:

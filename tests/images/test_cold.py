@@ -14,9 +14,9 @@ from tests.scheduling.harness import until
 from viewcache.api.config.load import load
 from viewcache.api.profile.profile import prepared
 from viewcache.errors import Broken
+from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.planning.recipe import block_recipe
 from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
-from viewcache.materializer.profiling.mounts import mount_of
 from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report

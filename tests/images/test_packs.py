@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,19 @@ from numpy.typing import NDArray
 
 import viewcache
 from tests.images.small import config, picture, save, save_folder
-from tests.tiny import single, sql
+from tests.tiny import config as of_videos
+from tests.tiny import encode_folder, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
+from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
 from viewcache.materializer.planning.program import Program
-from viewcache.materializer.planning.recipe import Recipe
-from viewcache.materializer.retention.packs import Packs, Picture
+from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
+from viewcache.materializer.retention.packs import TRIES, Packs, Picture
+from viewcache.materializer.scheduling.intermediate_work import Pack, PackWork
+from viewcache.materializer.storage.found import pack_parts
+from viewcache.store.reader import scan_object
 
 COUNT = 24
 LONG: dict[str, Any] = {"epochs": 8, "sampling": {"images_per_batch": 4}}
@@ -195,12 +201,15 @@ class Shelf:
         self.sizes: dict[str, int] = {}
         self.packs = Packs(catalog, self.sizes.get)
 
-    def keep(self, chosen: set[int], images: int) -> set[str]:
-        """Keep pictures of some of so many images, ten of which are in each block; returns their packs."""
+    def keep(self, chosen: set[int], images: int, weighed: set[int] | None = None) -> set[str]:
+        """Keep pictures of some of so many images, ten of which are in each block; returns their packs.
+
+        ``weighed`` are those among which was chosen; None = all.
+        """
         pictures = [one(number) for number in sorted(chosen)]
         blocks = {one(number)[0]: (number // 10, f"{number // 10:032x}") for number in range(images)}
-        weighed = [one(number)[0] for number in range(images)]
-        return {each.pack for each in self.packs.kept(0, pictures, weighed, blocks, 1 << 30)}
+        among = [one(number)[0] for number in (range(images) if weighed is None else weighed | chosen)]
+        return {each.pack for each in self.packs.kept(0, pictures, among, blocks, 1 << 30)}
 
     def make(self, packs: set[str]) -> None:
         """All of them lie there."""
@@ -222,13 +231,18 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalog]:
         yield opened
 
 
-@given(st.sets(st.integers(0, 59)), st.sets(st.integers(0, 59)))
-def test_packs_that_stay_take_no_more_room_than_was_chosen(catalog: Catalog, first: set[int], then: set[int]) -> None:
+NUMBERS = st.sets(st.integers(0, 59))
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_packs_that_stay_take_no_more_room_than_was_chosen(
+    catalog: Catalog, first: set[int], then: set[int], weighed: set[int]
+) -> None:
     """Whatever is chosen next, the packs that stay take no more than what was chosen of all that lie there."""
     shelf = Shelf(catalog)
     shelf.make(shelf.keep(first, 60))
     assert shelf.keep(first, 60) == set(shelf.sizes), "the same choice keeps the same packs"
-    kept = shelf.keep(then, 60)
+    kept = shelf.keep(then, 60, weighed)
     lie = kept & set(shelf.sizes)
     assert sum(shelf.sizes[key] for key in lie) <= SIZE * len(first & then)
     assert sum(len(shelf.packs.pictures_of(key)) for key in kept - lie) == len(then - first)
@@ -243,7 +257,124 @@ def test_a_pack_waits_for_its_block(catalog: Catalog) -> None:
     late = dict.fromkeys(images, (9, "bb" * 16))
     (pack,) = {each.pack for each in packs.kept(0, pictures, images, soon, 1 << 20)}
     assert {each.pack for each in packs.kept(1, pictures, images, late, 1 << 20)} == {pack}
-    assert [each.block for each in packs.to_make(packs.kept(0, pictures, images, soon, 1 << 20))] == ["aa" * 16]
+    assert [each.block for each in packs.packs_of(packs.kept(0, pictures, images, soon, 1 << 20))] == ["aa" * 16]
     packs.forget(0)
-    (other,) = packs.to_make(packs.kept(1, pictures, images, late, 1 << 20))
-    assert (other.block, [image for image, _ in other.members]) == ("bb" * 16, images)
+    (other,) = packs.packs_of(packs.kept(1, pictures, images, late, 1 << 20))
+    assert (other.block, list(other.images)) == ("bb" * 16, images)
+
+
+def test_an_image_that_fails_is_packed_alone(catalog: Catalog) -> None:
+    """A pack that could not be made costs the others of it nothing: next time each is alone, three times at most."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(5)]
+    images = [image for image, _ in pictures]
+    soon = dict.fromkeys(images, (0, "aa" * 16))
+    together = {each.pack for each in packs.kept(0, pictures, images, soon, 1 << 20)}
+    assert len(together) == 1
+    assert packs.failed([*together, "not a pack"]) == {"not a pack"}
+    alone = packs.kept(0, pictures, images, soon, 1 << 20)
+    assert len({each.pack for each in alone}) == 5
+    broken = next(each.pack for each in alone if each.video == images[2])
+    for _ in range(TRIES):
+        packs.failed([broken])
+    assert {each.video for each in packs.kept(0, pictures, images, soon, 1 << 20)} == {*images} - {images[2]}
+
+
+def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
+    """Under a budget that has no room for any, each generation names others, and no more are remembered."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(30)]
+    images = [image for image, _ in pictures]
+    known = []
+    for generation in range(6):
+        rotated = images[generation:] + images[:generation]
+        blocks = {image: (k // 10, f"{generation}{k // 10:031x}") for k, image in enumerate(rotated)}
+        made = packs.kept(generation, pictures, images, blocks, 1 << 20)
+        packs.forget(generation - 1)
+        known.append(len(packs))
+        assert len(packs.packs_of(made)) == len({each.pack for each in made})
+    assert max(known) <= 6, known
+
+
+def work_of(*packs: Pack, sources: set[str]) -> PackWork:
+    """Packs of a generation in which each image is needed in so many seconds as its number says."""
+    named = {image: lambda: VideoSource("", "", "", b"", 1) for image in sources}
+    return PackWork(0, packs, named, [lambda image: float(int(str(image), 16))], 0, {})
+
+
+def test_what_cannot_be_made_again_is_of_use_while_it_lies_there() -> None:
+    """A pack of which an image is not wanted, or that an earlier run made, has a time of need and no job."""
+    (one_image, first), (other_image, second) = one(7), one(8)
+    recipe = pack_recipe([first, second])
+    images = one_image, other_image
+    formed = Pack(1, recipe.key, recipe.bound, images, (first, second), recipe, "bb" * 16)
+    found = Pack(2, "cc" * 16, 1000, images)
+    for pack, sources, is_open in ((formed, {*images}, True), (formed, {one_image}, False), (found, {*images}, False)):
+        work = work_of(pack, sources=sources)
+        work.mark_missing(pack.key)
+        assert (work.next_planned() == 0) is is_open
+        assert bool(work.worth_making(pack.block)) is is_open
+        assert work.next_due_in_s(pack.key) == 7.0
+
+
+def test_a_pack_that_leaves_while_an_image_of_it_is_not_wanted(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
+) -> None:
+    """Packs are taken away again and again while they are read, in the last epoch of a generation too."""
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        found = []
+        for epoch in range(LONG["epochs"]):
+            for iteration in range(cache.task("train").iterations(epoch)):
+                found.append(cache.read("train", epoch, iteration).video[:, 0].copy())
+                if iteration in (0, 3, 5):
+                    cache.owner.look_ahead.wait_idle()
+                    for pack, _ in lying(cache)[:2]:
+                        for shard in (tmp_path / "objects").rglob(f"{pack}/c.0"):
+                            shard.unlink()
+        assert same(found, truth)
+
+
+def test_a_task_of_videos_beside_it_changes_nothing(tmp_path: Path) -> None:
+    """Packs that lie there are used, and none of their pictures is kept anew, when a task of videos joins."""
+    folder = save_folder(tmp_path / "in", {f"{k:02}.jpg": (64, 48) for k in range(COUNT)})
+    encode_folder(folder, {"v.mp4": 40, "w.mp4": 41})
+    own = config(tmp_path / "store", folder, **LONG)
+    video = {**of_videos(tmp_path / "store", folder, epochs=8)["dataset"], "tag": "clips"}  # type: ignore[dict-item]
+    with viewcache.open(own) as cache:
+        whole = read(cache)
+        packs = lying(cache)
+        assert packs
+    with viewcache.open(own | {"dataset": [own["dataset"], video]}) as cache:
+        cache.read("clips", 0, 0)
+        idle(cache)
+        assert same(read(cache), whole)
+        assert lying(cache) == packs
+        pictures = "select count(*) from objects o join images i using (key) where o.kind = 'aug'"
+        assert sql(cache, pictures.replace("using (key)", "on i.image_id = o.video_id")) == [(0,)]
+        assert packets(cache) <= COUNT + 200, "of the videos, and of the first blocks"
+
+
+def test_what_attributes_may_say(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
+    """A pack that is not that of the pictures which it names is no pack of ours."""
+    filled(tmp_path, images, truth)
+    (path, *_) = (text.parent for text in (tmp_path / "objects").rglob("zarr.json") if '"pack"' in text.read_text())
+    good = scan_object(tmp_path, f"objects/{path.parent.name}/{path.name}")
+    parts: Any = good.meta.attributes["parts"]
+    assert len(list(pack_parts(1, good))) == len(parts)
+    other = {**parts[0], "key": "00" * 16}
+    said: tuple[Any, ...] = (
+        None,
+        {},
+        [],
+        [1],
+        parts[:-1],
+        [other, *parts[1:]],
+        [{**parts[0], "offset": 4096}, *parts[1:]],
+        [{**parts[0], "shape": [1]}, *parts[1:]],
+        [{**parts[0], "shape": []}, *parts[1:]],
+        [{**parts[0], "video_key": "../x"}, *parts[1:]],
+    )
+    for wrong in said:
+        bad = replace(good, meta=replace(good.meta, attributes={**good.meta.attributes, "parts": wrong}))
+        with pytest.raises(ChunkDamaged):
+            list(pack_parts(1, bad))

@@ -64,7 +64,9 @@ def test_a_machine_is_its_cores_and_the_mount_of_the_store(tmp_path: Path) -> No
     """Folders of one mount are the same machine; another device, options or file system are not."""
 
     def of(folder: str, mounts: str = MOUNTS) -> str:
-        return host_of(folder, mounts=mounts)
+        table = tmp_path / "mounts"
+        table.write_text(mounts, "latin-1")
+        return host_of(folder, table=str(table))
 
     assert of("/var/cache") == of("/mnt/database") == of("/")
     assert len({of("/var"), of("/mnt/data/a"), of("/mnt/two words/a")}) == 3
@@ -72,4 +74,6 @@ def test_a_machine_is_its_cores_and_the_mount_of_the_store(tmp_path: Path) -> No
     assert of("/mnt/data/a") != of("/mnt/data/a", MOUNTS.replace("size=1g", "size=2g"))
     assert of("/mnt/data/a") == of("/mnt/data/a", MOUNTS.replace("attr2", "noattr2"))  # another one lies over it
     assert of("/var", "") == of("/mnt/data", "")
+    strange = MOUNTS + "25 22 8:49 / /mnt/donn\xe9es rw - vfat /dev/sdd1 rw\n"
+    assert of("/var/cache", strange) == of("/var/cache"), "a name that is no UTF-8 is another's"
     assert host_of(tmp_path) == host_of(tmp_path / "store")

@@ -301,6 +301,7 @@ def test_workers_that_cannot_have_the_memory_read_the_folder(
         tally = cache.owner.dispatcher.tally.frames
         assert tally["resident"] == 0
         assert tally["loaded"] >= IMAGES
+        assert cache.owner.ledger.gone[MEMORY, "rebuild"] == 0, "what lies there is whole"
 
 
 _VICTIM = """

@@ -38,7 +38,7 @@ with recursive own (object_id, refs, drawn_refs, next_need_s) as (
 ), loading (codec, s_per_byte) as (
     select codec, sum(seconds) / nullif(sum(bytes), 0)
     from io_sample
-    where op = 'load'
+    where op = 'load' and tier not in ('memory', 'passing')
     group by codec
 )
 select

@@ -1,3 +1,3 @@
 -- Forget what some packs have.
--- Given: packs (object_id bigint)
-delete from pack_part where object_id in (select w.object_id from packs w)
+-- Given: asked (object_id bigint)
+delete from pack_part where object_id in (select w.object_id from asked w)

@@ -23,9 +23,14 @@ class Mount:
     point: str
     device: str
     """Major and minor number of the device, ``254:0``."""
-    kind: str
-    """``ext4``, ``xfs``, ``nfs4``, ``tmpfs``, …"""
     options: str
+    system: str
+    """Type of the file system, what it is mounted from, and its own options."""
+
+    @property
+    def kind(self) -> str:
+        """Such as ``ext4``, ``xfs``, ``nfs4`` or ``tmpfs``."""
+        return self.system.split()[0]
 
     @property
     def is_memory(self) -> bool:
@@ -53,6 +58,8 @@ def mount_of(path: str, table: str = "/proc/self/mountinfo") -> Mount:
         lines = Path(table).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError as error:
         raise Broken(f"cannot read {table}: {error.strerror}; rates are measured on Linux only") from error
+    if not lines:
+        raise Broken(f"{table} lists no mounts; rates are measured on Linux only")
     found = [each for each in map(_mount, lines) if os.path.commonpath([real, each.point]) == each.point]
     # Of two that are mounted on one folder the later one is seen.
     return max(enumerate(found), key=lambda each: (len(each[1].point), each[0]))[1]
@@ -65,4 +72,4 @@ def _mount(line: str) -> Mount:
     point = fields[4]
     for code, character in _OCTAL.items():
         point = point.replace(code, character)
-    return Mount(point, fields[2], of_system.split()[0], fields[5])
+    return Mount(point, fields[2], fields[5], of_system)
