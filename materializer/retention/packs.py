@@ -183,7 +183,7 @@ class Packs:
             and pack.formed.block in to_come
             and self._size_of(key) is None
             and chosen.issuperset(pack.pictures)
-            and not (len(pack.images) > 1 and any(map(self._failures.__getitem__, pack.images)))
+            and max(map(self._failures.__getitem__, pack.images)) < (1 if len(pack.images) > 1 else TRIES)
         }
 
     def _those_that_stay(self, wanted: Mapping[str, int], weighed: Set[str]) -> set[str]:

@@ -87,7 +87,7 @@ def test_what_is_not_known_is_left_out() -> None:
     row = {"task": "t", "epochs": 1, "epoch_s": 2.0, "generation": None}
     row |= dict.fromkeys(("generation_epoch_s", "expected_s", "ratio"))
     parts: dict[str, list[dict[str, object]]] = {
-        name: [] for name in ("tasks", "objects", "tiers", "passing", "waiting", "changes", "errors")
+        name: [] for name in ("tasks", "objects", "tiers", "residents", "passing", "waiting", "changes", "errors")
     }
     _, _, rows = status_tables(Status({**parts, "epochs": [row]}, ""))[1]
     assert rows == [("t", 1, "2 s", "", "", "")]
