@@ -23,7 +23,7 @@ class Moves:
         self._awake.set()
 
     def turn(self) -> None:
-        """A reader has come to another epoch: what is behind all of them may leave."""
+        """A reader has come to another generation, or something was given up: what nobody needs may leave."""
         self._turned = True
         self.wake()
 

@@ -40,7 +40,7 @@ class LookAhead:
         Args:
             dispatcher: asked for when there is something to make.
             keeper: decides what is kept.
-            turned: called when a reader has come to another epoch behind its task's first generation, and what it
+            turned: called when a reader has come to another generation, or an epoch further in it, and what it
                 needs there is planned and announced.
         """
         self._dispatcher = dispatcher
