@@ -28,7 +28,7 @@ class Told:
         self._last: dict[int, tuple[pa.Table, pa.Table]] = {}
         """Generation of the group → what is kept of it, and its edges."""
         self._overruled: set[int] = set()
-        """Generations behind which another one was told something else, maybe of the same objects."""
+        """Generations behind which another one was told something else of the same objects: they say it again."""
         self.given_up = 0
         """How often it was told that something is not kept any more."""
 
@@ -51,12 +51,13 @@ class Told:
         """
         keep, edges = kept_tables(works, objects, stale)
         last = self._last.get(group_generation)
-        if stale or last is None or not (last[0].equals(keep) and last[1].equals(edges)):
-            self._changed(group_generation)
-        if group_generation not in self._last or group_generation in self._overruled:
+        is_new = bool(stale) or last is None or not (last[0].equals(keep) and last[1].equals(edges))
+        if is_new or group_generation in self._overruled:
+            self.forget(group_generation)
+            if is_new:  # what was given up takes its edges with it, whoever told them
+                self._overruled.update(n for n, (other, _) in self._last.items() if stale or _contradict(keep, other))
             self._catalog.record_keeping(keep, edges, [each.object_id for each in stale])
             self._last[group_generation] = keep, edges
-            self._overruled.discard(group_generation)
             self.given_up += bool(stale)
         detail = f"generation {group_generation}: {chosen.describe()}"
         event = EventRow("prune", None, count=keep.num_rows, bytes=chosen.choice.bytes, detail=detail)
@@ -64,7 +65,8 @@ class Told:
 
     def keep_all(self, group_generation: int, work: ActiveGeneration) -> None:
         """Say that every clip of a task's generation is kept."""
-        self._changed(group_generation)
+        self.forget(group_generation)
+        self._overruled.update(self._last)
         self._catalog.keep_all(work.task_id, work.plan.first_epoch, work.plan.last_epoch)
 
     def forget(self, group_generation: int) -> None:
@@ -72,10 +74,13 @@ class Told:
         self._last.pop(group_generation, None)
         self._overruled.discard(group_generation)
 
-    def _changed(self, group_generation: int) -> None:
-        """Of a generation something else is told now; the others say again what they say of shared objects."""
-        self.forget(group_generation)
-        self._overruled.update(self._last)
+
+def _contradict(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two tables of ``schemas.KEEP`` differ in an object that both have."""
+    mine, theirs = (table["object_id"].to_numpy() for table in (one, other))
+    _, here, there = np.intersect1d(mine, theirs, return_indices=True)
+    kept, others = (table["keep"].to_numpy(zero_copy_only=False) for table in (one, other))
+    return bool((kept[here] != others[there]).any())
 
 
 def kept_tables(

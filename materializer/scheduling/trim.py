@@ -1,8 +1,8 @@
 """Trims tiers: clips of generations that are over leave while nothing urgent is done (docs/design/0048).
 
 The mover calls it between its moves. It asks the catalog when a reader comes to another generation, an epoch later, and
-when something was given up, and lets few copies leave at a time; while a reader waits, none. The trade-off: what is trimmed is made again if somebody goes back behind
-the generation that is being read.
+when something was given up, and lets few copies leave at a time; while a reader waits, none. The trade-off: what is
+trimmed is made again if somebody goes back behind the generation that is being read.
 """
 
 import logging
