@@ -100,10 +100,6 @@ class Packs:
                 return Lies(pack, first, -(-size // len(self._known[pack].pictures)))
         return None
 
-    def pictures_of(self, pack: str) -> tuple[str, ...]:
-        """Content keys of the pictures of a pack."""
-        return self._known[pack].pictures
-
     def failed(self, keys: Iterable[str]) -> set[str]:
         """Take note of objects that could not be made; returns those that are no packs."""
         others = set()

@@ -200,6 +200,8 @@ class Shelf:
         """Nothing lies there."""
         self.sizes: dict[str, int] = {}
         self.packs = Packs(catalog, self.sizes.get)
+        self.pictures: dict[str, set[str]] = {}
+        """Of each pack, as it was formed."""
 
     def keep(self, chosen: set[int], images: int, weighed: set[int] | None = None) -> set[str]:
         """Keep pictures of some of so many images, ten of which are in each block; returns their packs.
@@ -209,12 +211,15 @@ class Shelf:
         pictures = [one(number) for number in sorted(chosen)]
         blocks = {one(number)[0]: (number // 10, f"{number // 10:032x}") for number in range(images)}
         among = [one(number)[0] for number in (range(images) if weighed is None else weighed | chosen)]
-        return {each.pack for each in self.packs.kept(0, pictures, among, blocks, 1 << 30)}
+        kept = self.packs.kept(0, pictures, among, blocks, 1 << 30)
+        for each in kept:
+            self.pictures.setdefault(each.pack, set()).add(each.recipe.key)
+        return {each.pack for each in kept}
 
     def make(self, packs: set[str]) -> None:
         """All of them lie there."""
         for key in packs:
-            self.sizes[key] = SIZE * len(self.packs.pictures_of(key))
+            self.sizes[key] = SIZE * len(self.pictures[key])
 
 
 def one(number: int) -> Picture:
@@ -245,7 +250,7 @@ def test_packs_that_stay_take_no_more_room_than_was_chosen(
     kept = shelf.keep(then, 60, weighed)
     lie = kept & set(shelf.sizes)
     assert sum(shelf.sizes[key] for key in lie) <= SIZE * len(first & then)
-    assert sum(len(shelf.packs.pictures_of(key)) for key in kept - lie) == len(then - first)
+    assert sum(len(shelf.pictures[key]) for key in kept - lie) == len(then - first)
 
 
 def test_a_pack_waits_for_its_block(catalog: Catalog) -> None:
