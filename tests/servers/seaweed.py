@@ -39,6 +39,8 @@ SECRET_KEY = "canary-" + secrets.token_hex(8)
 """New in each run: no file of the tests can hold it by accident, so finding it somewhere means that it leaked."""
 
 _HIGHEST_PORT = 55_000  # gRPC listens 10,000 above each port
+_VOLUMES = 10_000
+"""Each bucket takes a volume of its own, and by default there are as many as gigabytes are free on the disk."""
 _START_S = 30.0
 _ATTEMPTS = 3  # another process may take a port between the look and the start
 
@@ -92,7 +94,7 @@ def _start(folder: Path, ports: list[int], filer: Path) -> "subprocess.Popen[byt
     command = [
         str(Path(sysconfig.get_path("scripts"), "weed")), "-logtostderr=true", "mini", f"-dir={folder}",
         "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-admin.ui=false", "-webdav=false", "-s3.port.iceberg=0",
-        "-s3.port.lance=0", "-master.telemetry=false", f"-filer.localSocket={filer}",
+        "-s3.port.lance=0", "-master.telemetry=false", f"-filer.localSocket={filer}", f"-volume.max={_VOLUMES}",
         *(f"-{name}.port={port}" for name, port in zip(names, ports, strict=True)),
     ]  # fmt: skip
     keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
@@ -185,6 +187,9 @@ def buckets(seaweed: Seaweed) -> list[str]:
 @pytest.fixture
 def bucket(seaweed: Seaweed, buckets: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of an empty bucket; the environment of the test reaches it without a proxy."""
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()  # one that an earlier test made keeps that test's environment
     for name, value in seaweed.environment().items():
         monkeypatch.setenv(name, value)
     if not buckets:
