@@ -7,6 +7,7 @@ runs, and a device that has nothing to do in one part of an epoch is late in the
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from heapq import heapify, heappop, heappush
 from itertools import islice
 
 __all__ = ["WINDOW_BATCHES", "Residents", "room_for"]
@@ -42,8 +43,9 @@ class Residents:
         self.bytes = 0
         """Of all of these."""
         self._room = 0
-        self._further: deque[tuple[str, int]] = deque()
-        """Those that are next to be chosen, the next one first: key and most bytes."""
+        self._waiting: dict[int, deque[tuple[int, str, int]]] = {}
+        """Bits of a size → those of about that size that are still to be chosen, the next one first: place in the
+        order of choosing, key, most bytes."""
         self._absent: dict[str, None] = {}
         """Those of the chosen ones that have not been in memory yet, the one that is looked for next first."""
 
@@ -68,7 +70,9 @@ class Residents:
             for key, most in sorted(objects):
                 order.setdefault(key, most)
         stays_first = sorted(order.items(), key=lambda each: each[0] not in self._sizes)
-        self._further, self._room, self.bytes = deque(stays_first), room, 0
+        self._waiting, self._room, self.bytes = {}, room, 0
+        for place, (key, most) in enumerate(stays_first):
+            self._waiting.setdefault(most.bit_length(), deque()).append((place, key, most))
         self._absent.clear()
         before = set(self._sizes)
         before.difference_update(self._fill())
@@ -91,15 +95,27 @@ class Residents:
                 yield key
 
     def _fill(self) -> list[str]:
-        """Choose as many as have room; one that would not have any alone is passed over."""
+        """Choose as many as have room; one that would not have any alone is passed over.
+
+        One that has none just now waits, and lets only those of about its size wait behind it (less than twice as
+        large, or as small): else one large object would leave room empty that many small ones could have.
+        """
         chosen = []
-        while self._further:
-            key, most = self._further[0]
+        heads = [(waiting[0][0], bits) for bits, waiting in self._waiting.items()]
+        heapify(heads)
+        while heads:
+            _, bits = heappop(heads)
+            waiting = self._waiting[bits]
+            _, key, most = waiting[0]
             there = self._size_of(key)
             size = most if there is None else there
             if self.bytes + size > self._room >= size:
-                break
-            self._further.popleft()
+                continue
+            waiting.popleft()
+            if waiting:
+                heappush(heads, (waiting[0][0], bits))
+            else:
+                del self._waiting[bits]
             if size <= self._room:
                 self._sizes[key] = size
                 self.bytes += size
