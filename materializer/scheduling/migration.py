@@ -133,6 +133,8 @@ class Mover:
         """Keys of what was brought to memory because it came next."""
         self._demoted: set[str] = set()
         """Keys of what lies there and is no resident any more; it leaves when its place is needed."""
+        self._looked_through_at = WINDOW
+        """So many of both are looked through for what has left memory by another way."""
         self._paused_until = 0.0
         """Monotonic seconds; a move that failed would fail at once again."""
         self._movers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="viewcache-move")
@@ -192,6 +194,8 @@ class Mover:
         if memory is None:
             return
         self._choose_residents(memory)
+        if len(self._shown) + len(self._demoted) >= self._looked_through_at:
+            self._forget_gone()
         window = self._window(memory)
         if memory.counted_bytes > self._filled(memory):
             self._clear_memory(window)
@@ -262,11 +266,15 @@ class Mover:
         copies = [copy for key in shown | demoted if (copy := self._ledger.find(key, MEMORY)) is not None]
         if copies:
             self._evictor.give_up(copies)
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        """Forget what has left memory; the next look of its own is due when there are twice as many as stayed."""
         stays, comes = self._ledger.lies_in, self._moves.is_under_way
-        # In this order: one that arrives meanwhile lies there.
-        gone = {key for key in shown | demoted if not comes(key, MEMORY) and not stays(key, MEMORY)}
-        self._shown -= gone
-        self._demoted -= gone
+        for keys in (self._shown, self._demoted):
+            # In this order: one that arrives meanwhile lies there.
+            keys.difference_update([key for key in keys if not comes(key, MEMORY) and not stays(key, MEMORY)])
+        self._looked_through_at = max(WINDOW, 2 * (len(self._shown) + len(self._demoted)))
 
     def _into_local(self) -> Iterator[_Move]:
         """What is about to be read and lies in the remote tier only, where there is no memory to bring it to."""

@@ -229,6 +229,27 @@ def test_they_linger_while_a_generation_is_decided(
         assert residents_of(cache) == residents
 
 
+def test_what_left_memory_by_itself_is_forgotten(
+    tmp_path: Path, images: Path, truth: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what was brought because it came next no more is remembered than lies there, also where memory never fills."""
+    monkeypatch.setattr(migration, "WINDOW", 4)
+    with viewcache.open(tiered(tmp_path, images, 0, keep="leaves")) as cache:
+        brought: set[str] = set()
+        ledger = cache.owner.ledger
+        for place in list(truth)[:-1]:
+            assert np.array_equal(cache.read("train", *place).video[:, 0], truth[place]["image"])
+            assert cache.owner.dispatcher is not None
+            until(lambda: bool(ledger.copies(MEMORY)), "what comes next is brought")
+            copies = ledger.copies(MEMORY)
+            brought |= copies.keys()
+            cache.owner.dispatcher.evictor.give_up(list(copies.values()))  # as what nobody wants any more is
+        assert len(brought) > 16
+        mover = cache.owner.mover
+        assert mover is not None
+        until(lambda: len(mover._shown | mover._demoted) <= 8, "what is gone is forgotten")
+
+
 def test_a_smaller_budget_demotes(tmp_path: Path, images: Path, truth: Read) -> None:
     """With less memory fewer stay, of the same ones; the others give their bytes back."""
     with viewcache.open(tiered(tmp_path, images)) as cache:
