@@ -23,7 +23,8 @@ __all__ = ["LookAhead", "Planned"]
 _log = logging.getLogger("viewcache")
 
 DECIDE_S = 1.0
-"""How long the first read of a generation waits at most until it is decided what is kept of it."""
+"""How long the first read of a generation waits at most until it is decided what is kept of it. Where that was too
+short, the generation is not waited for again."""
 
 TURNS = 2
 """How often it is looked for what is over, while readers stay in a generation and the same is kept of it."""
@@ -56,6 +57,8 @@ class LookAhead:
         self._queued: dict[int, threading.Event] = {}
         """Tasks that the planner will come to, and what is set when it was decided what is kept of what their readers
         are in: who reads here and there asks once, not for each batch."""
+        self._in_vain: set[tuple[int, int]] = set()
+        """Tasks and generations for which a reader has waited, and they were not decided in time."""
         self._turns: dict[int, tuple[object, int]] = {}
         """Task → where its readers were when it was told last that they turned, and how often it was told there."""
         self._gone: set[int] = set()
@@ -76,6 +79,7 @@ class LookAhead:
             self._gone.discard(task.task_id)
             queued = self._queued.get(task.task_id)
             decided = self._queued.setdefault(task.task_id, queued or threading.Event())
+            may_help = (task.task_id, number) not in self._in_vain  # who goes to and fro would wait at each jump
         self.announce()
         try:
             if queued is None:
@@ -85,9 +89,12 @@ class LookAhead:
                 self._queued.pop(task.task_id, None)
             decided.set()
             raise
-        if active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
+        if may_help and active is not None and not self._keeper.is_decided(active) and self._keeper.is_tight(active):
             # What a reader asks for is made with all else of its videos: of a small budget that could be half.
             decided.wait(DECIDE_S)
+            if not self._keeper.is_decided(active):
+                with self._lock:
+                    self._in_vain.add((task.task_id, number))
 
     def going(self, tasks: Iterable[Task]) -> list[tuple[int, int | None, bool]]:
         """Of each task the first epoch that a reader is in, and whether it was weighed; see `Catalog.outlived`."""
@@ -100,6 +107,7 @@ class LookAhead:
             gone = self._current.pop(task.task_id, None)
             self._epochs.pop(task.task_id, None)
             self._gone.add(task.task_id)
+            self._in_vain = {each for each in self._in_vain if each[0] != task.task_id}
             self._turns.pop(task.task_id, None)
             is_ahead = any(each is task for works in self._ahead.values() for each, _ in works)
         if gone is not None:

@@ -2,7 +2,10 @@
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,6 +106,70 @@ def test_who_reads_as_fast_as_he_can_decodes_nothing(
                 got[epoch, iteration] = cache.read("train", epoch, iteration)
         assert packets(cache) == fed
         assert same(got, plenty)
+
+
+class Waited(threading.Event):
+    """Counts how often it was waited for, and gives up at once."""
+
+    count = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Look whether it is set."""
+        type(self).count += 1
+        return super().wait(0)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> type[Waited]:
+    """How often readers have waited for a decision."""
+
+    class Mine(Waited):
+        pass
+
+    instead = SimpleNamespace(**{**vars(threading), "Event": Mine})
+    monkeypatch.setattr("viewcache.materializer.tasks.look_ahead.threading", instead)
+    return Mine
+
+
+@contextmanager
+def stuck_planner(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is decided meanwhile."""
+    decide, go_on = cache.owner.keeper.decide, threading.Event()
+
+    def late(*given: Any) -> Any:
+        assert go_on.wait(60)
+        return decide(*given)
+
+    monkeypatch.setattr(cache.owner.keeper, "decide", late)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def test_who_goes_to_and_fro_waits_once_for_what_is_not_decided(
+    tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch, waits: type[Waited]
+) -> None:
+    """A planner that takes longer than readers wait delays each generation once, not each jump; the bytes are the same.
+
+    When nobody has read the task for a while, it is worth a try again.
+    """
+    places = [(0, 0), (8, 0)]
+    with opened(tmp_path, videos) as cache:
+        got = {place: cache.read("train", *place) for place in places}  # both are planned now
+        cache.owner.look_ahead.wait_idle()
+        cache.owner.suspend("train")
+        cache.owner.look_ahead.wait_idle()
+        with stuck_planner(cache, monkeypatch):
+            waits.count = 0
+            for place in places * 4:
+                got[place] = cache.read("train", *place)
+            assert waits.count == 2
+            cache.owner.suspend("train")
+            for place in places * 4:
+                got[place] = cache.read("train", *place)
+            assert waits.count == 4
+        assert same(got, {place: plenty[place] for place in places})
 
 
 def test_the_catalog_is_told_once(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
