@@ -77,17 +77,21 @@ class _Filling:
         return target.write(self.recipe.key, self._out, meta)
 
 
+_Kept = Mapping[str, Sequence[tuple[_Filling, int]]]
+"""Content key of a picture to be kept → the packs that it belongs in, and its place in each."""
+
+
 class _PartTarget:
     """Takes the pictures that are made of an image into the block, and into packs."""
 
-    def __init__(self, target: Target, key: str, out: np.ndarray, kept: Mapping[str, tuple[_Filling, int]]) -> None:
+    def __init__(self, target: Target, key: str, out: np.ndarray, kept: _Kept) -> None:
         """Take where pictures go.
 
         Args:
             target: where intermediates are read.
             key: of the picture of the block.
             out: that picture's place there.
-            kept: content key of a picture to be kept → its pack and its place in that.
+            kept: where pictures to be kept belong.
         """
         self._target, self._key, self._out, self._kept = target, key, out, kept
         self.memory = target.memory
@@ -98,8 +102,8 @@ class _PartTarget:
         if key == self._key:
             self._out[...] = array
         else:
-            pack, place = self._kept[key]
-            pack.put(place, array, meta.attributes)
+            for pack, place in self._kept[key]:
+                pack.put(place, array, meta.attributes)
         return Written(key, physical_of(key), 0, array.nbytes, "raw", array.shape, array.shape[0], b"", 0, 0.0, False)
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
@@ -178,8 +182,8 @@ class _Images:
         self._error = self._kind = ""
         self._made: set[str] = set()
         self._packs = [_Filling(clip) for clip in job.clips if clip.kind == ObjectKind.PACK]
-        self._kept: dict[str, tuple[_Filling, int]] = {}
-        """Content key of a picture to be kept → its pack and its place in that."""
+        self._kept: dict[str, list[tuple[_Filling, int]]] = {}
+        """See `_Kept`."""
         self._intermediates: dict[str, list[Intermediate]] = {}
         """By the content key of the image."""
         for each in job.intermediates:
@@ -197,8 +201,9 @@ class _Images:
                 if part.source.key not in of_key:
                     self._images.append(_Image(part.source))
                     of_key[part.source.key] = self._images[-1]
-                of_key[part.source.key].beside.append(part.recipe)
-                self._kept[part.recipe.key] = pack, place
+                if part.recipe.key not in self._kept:
+                    of_key[part.source.key].beside.append(part.recipe)
+                self._kept.setdefault(part.recipe.key, []).append((pack, place))
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         """Make what is wanted of one image after the other, then the objects; the last value is the report."""
@@ -303,7 +308,8 @@ class _Images:
         """An image can give nothing."""
         if image.part is not None:
             self._bad[image.place] = why
-        self._said.failed |= {self._kept[picture.key][0].recipe.key: why for picture in image.beside}
+        for picture in image.beside:
+            self._lose_packs(picture, why)
 
     def _lose_failed(self, image: _Image) -> None:
         """An image may have failed to give some of what was wanted of it."""
@@ -312,7 +318,11 @@ class _Images:
             self._bad[image.place] = why
         for picture in image.beside:
             if why := failed.pop(picture.key, ""):
-                failed[self._kept[picture.key][0].recipe.key] = why
+                self._lose_packs(picture, why)
+
+    def _lose_packs(self, picture: Recipe, why: str) -> None:
+        """A picture to be kept cannot be made, so none of its packs can."""
+        self._said.failed |= {pack.recipe.key: why for pack, _ in self._kept[picture.key]}
 
     def _finished(self, block: Recipe, span: Span) -> Iterator[Made]:
         """The block, if all of its pictures could be made."""
