@@ -129,9 +129,9 @@ class Mover:
         """Work whose objects residents were chosen of last, and the room for them."""
         self._fewer_since: float | None = None
         """Since when some of that work is gone, monotonic seconds."""
-        self._shown: set[str] = set()
+        self.shown: set[str] = set()
         """Keys of what was brought to memory because it came next."""
-        self._demoted: set[str] = set()
+        self.demoted: set[str] = set()
         """Keys of what lies there and is no resident any more; it leaves when its place is needed."""
         self._looked_through_at = WINDOW
         """So many of both are looked through for what has left memory by another way."""
@@ -194,7 +194,7 @@ class Mover:
         if memory is None:
             return
         self._choose_residents(memory)
-        if len(self._shown) + len(self._demoted) >= self._looked_through_at:
+        if len(self.shown) + len(self.demoted) >= self._looked_through_at:
             self._forget_gone()
         window = self._window(memory)
         if memory.counted_bytes > self._filled(memory):
@@ -209,7 +209,7 @@ class Mover:
                 if move is None:
                     break
                 if copy.key not in self.residents.keys:
-                    self._shown.add(copy.key)
+                    self.shown.add(copy.key)
                 yield move
 
     def _window(self, memory: Tier) -> dict[str, Copy]:
@@ -239,8 +239,8 @@ class Mover:
             if now < self._fewer_since + LINGER_S:
                 return
         self._chosen_of = works, room
-        self._demoted.update(self.residents.choose([work.read_again() for work in works], room))
-        self._demoted -= self.residents.keys
+        self.demoted.update(self.residents.choose([work.read_again() for work in works], room))
+        self.demoted -= self.residents.keys
 
     def _absent_residents(self) -> Iterator[Copy]:
         """Copies of those that are not in memory, wherever these lie."""
@@ -262,7 +262,7 @@ class Mover:
 
     def _clear_memory(self, window: Container[str]) -> None:
         """What is no resident and comes no more soon leaves memory; what is being read just now leaves later."""
-        shown, demoted = ({key for key in keys if key not in window} for keys in (self._shown, self._demoted))
+        shown, demoted = ({key for key in keys if key not in window} for keys in (self.shown, self.demoted))
         copies = [copy for key in shown | demoted if (copy := self._ledger.find(key, MEMORY)) is not None]
         if copies:
             self._evictor.give_up(copies)
@@ -271,10 +271,10 @@ class Mover:
     def _forget_gone(self) -> None:
         """Forget what has left memory; the next look of its own is due when there are twice as many as stayed."""
         stays, comes = self._ledger.lies_in, self._moves.is_under_way
-        for keys in (self._shown, self._demoted):
+        for keys in (self.shown, self.demoted):
             # In this order: one that arrives meanwhile lies there.
             keys.difference_update([key for key in keys if not comes(key, MEMORY) and not stays(key, MEMORY)])
-        self._looked_through_at = max(WINDOW, 2 * (len(self._shown) + len(self._demoted)))
+        self._looked_through_at = max(WINDOW, 2 * (len(self.shown) + len(self.demoted)))
 
     def _into_local(self) -> Iterator[_Move]:
         """What is about to be read and lies in the remote tier only, where there is no memory to bring it to."""

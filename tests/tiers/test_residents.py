@@ -247,7 +247,7 @@ def test_what_left_memory_by_itself_is_forgotten(
         assert len(brought) > 16
         mover = cache.owner.mover
         assert mover is not None
-        until(lambda: len(mover._shown | mover._demoted) <= 8, "what is gone is forgotten")
+        until(lambda: len(mover.shown | mover.demoted) <= 8, "what is gone is forgotten")
 
 
 def test_a_smaller_budget_demotes(tmp_path: Path, images: Path, truth: Read) -> None:
