@@ -142,10 +142,7 @@ class Keeper:
                 self._decided[number] = decided
                 self._observer.decided(begun)
             for group_generation in self._decided.keys() - together.keys():
-                del self._decided[group_generation]
-                self.told.forget(group_generation)
-                self.files.forget(group_generation)
-                self.packs.forget(group_generation)
+                self._over(group_generation)
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
@@ -186,15 +183,25 @@ class Keeper:
     def forget(self, task_id: int) -> None:
         """A task is over: nothing is kept for it any more."""
         with self._deciding:
-            for decided in self._decided.values():
+            for group_generation, decided in list(self._decided.items()):
                 decided.forget(task_id)
+                if not decided.place:
+                    self._over(group_generation)
             if self._lasting_of.pop(task_id, None):
                 self._expect()
+
+    def _over(self, group_generation: int) -> None:
+        """Nothing is made of a generation of the group any more."""
+        del self._decided[group_generation]
+        self.told.forget(group_generation)
+        self.files.forget(group_generation)
+        self.packs.forget(group_generation)
 
     def is_outdated(self, work: ActiveGeneration) -> bool:
         """Whether an epoch more or less has been read than when it was decided."""
         decided = self._decided.get(work.group_generation)
-        return decided is not None and id(work) in decided.place and decided.place[id(work)][2] != work.epochs_read()
+        place = None if decided is None else decided.place.get(id(work))  # its task may be forgotten meanwhile
+        return place is not None and place[2] != work.epochs_read()
 
     def _must_decide(self, group_generation: int, place: KeptAt, cost: CostModel) -> bool:
         before = self._decided.get(group_generation)

@@ -291,6 +291,20 @@ def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> No
         assert sql(cache, wanted) == [(0,)]
 
 
+def test_what_was_decided_for_one_task_goes_with_it(tmp_path: Path, videos: Path, plenty: Any) -> None:
+    """Nothing is made for it or weighed by what it was worth; read again, it is decided anew, to the same bytes."""
+    with opened(tmp_path, videos) as cache:
+        got = read_epochs(cache, range(2))
+        keeper = cache.owner.keeper
+        assert keeper.intermediates()
+        keeper.forget(cache.task("train").task.task_id)
+        assert keeper.intermediates() == []
+        assert keeper.byte_s() == 0
+        got |= read_epochs(cache, range(2, 4))
+        assert keeper.intermediates()
+        assert same(got, {place: batch for place, batch in plenty.items() if place[0] < 4})
+
+
 def test_more_epochs_go_on_with_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """Epochs are raised in the middle: what was made is of use to those that came."""
     with opened(tmp_path, videos, epochs=6) as cache:
