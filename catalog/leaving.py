@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from viewcache.catalog import eviction
+from viewcache.catalog import eviction, plans
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import PolicyRow
@@ -32,6 +32,10 @@ class Leaving(ABC):
     def mark_evicted(self, why: Mapping[int, str | None], policy: str | None, *, tier: str) -> None:
         """The same of copies that a policy gave up for room, with its reason for each (small)."""
         self._note(lambda pending: pending.mark_gone(why, "evict", tier, policy))
+
+    def forget_unmade_packs(self) -> int:
+        """Forget packs that were formed and never made, and say how many; only while nobody makes any."""
+        return self._call(plans.forget_unmade_packs)
 
     def victims(
         self, tier: str, need_bytes: int, spare: Sequence[int] = (), policy: str = eviction.DEFAULT

@@ -13,7 +13,7 @@ from viewcache.catalog.records import GenerationRow, PlanTables, TaskRow
 from viewcache.catalog.rows import from_table, to_table
 from viewcache.catalog.tasks import claim_ids
 
-__all__ = ["begin", "expect", "keep", "objects", "packs", "prepare", "record"]
+__all__ = ["begin", "expect", "forget_unmade_packs", "keep", "objects", "packs", "prepare", "record"]
 
 _USE_ORDER = ("task_id", "seq", "position", "sample")
 
@@ -95,6 +95,15 @@ def packs(session: Session, parts: pa.Table) -> None:
     """Record which pictures some packs have, in place of what was recorded of these packs."""
     session.run("delete_pack_parts", given=parts.select(["object_id"]))
     session.run("insert_pack_parts", given=parts)
+
+
+def forget_unmade_packs(session: Session) -> int:
+    """Forget packs that were formed and never made; returns how many those were."""
+    unmade = session.run("read_unmade_packs")
+    if unmade.num_rows:
+        for name in ("delete_pack_parts", "delete_edges", "delete_objects"):
+            session.run(name, given=unmade)
+    return int(unmade.num_rows)
 
 
 def expect(session: Session, expected: pa.Table) -> None:

@@ -57,6 +57,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     """
     eviction = Eviction.of(catalog, config.cache.eviction)
     moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
+    catalog.forget_unmade_packs()  # one that lies in the store after all is adopted when that is recovered
     ledger = Ledger(catalog, [spec.name for spec in config.cache.tiers], eviction)
     recovery = recover(catalog, local, ledger, clean=clean, wait=False)
     config = config.with_used_bytes(local.used_bytes)

@@ -30,10 +30,6 @@ from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_rec
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import Pack, PackWork
 from viewcache.materializer.storage.found import pack_parts
-from viewcache.materializer.telemetry.observer import Observer
-from viewcache.materializer.workers.blocks import make_job
-from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
-from viewcache.materializer.workers.pool import Event
 from viewcache.store.reader import scan_object
 
 COUNT = 24
@@ -305,6 +301,23 @@ def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
     assert max(known) <= 6, known
 
 
+def test_rows_of_packs_that_were_never_made_leave_with_the_run(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
+) -> None:
+    """At the next opening the catalog tells of packs that lie there, and of no others."""
+    packs = filled(tmp_path, images, truth)
+    pictures = [one(number) for number in range(6)]
+    soon = {image: (0, "aa" * 16) for image, _ in pictures}
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        Packs(cache.catalog, lambda _: None).kept(0, pictures, [*soon], soon, 1 << 20)
+        named = "select count(distinct pack) from packs"
+        assert sql(cache, named) == [(len(packs) + 1,)]
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        assert sql(cache, named) == [(len(packs),)]
+        assert lying(cache) == packs
+        assert same(read(cache), truth)
+
+
 def work_of(*packs: Pack, sources: set[str]) -> PackWork:
     """Packs of a generation in which each image is needed in so many seconds as its number says."""
     named = {image: lambda: VideoSource("", "", "", b"", 1) for image in sources}
@@ -361,54 +374,6 @@ def test_a_task_of_videos_beside_it_changes_nothing(tmp_path: Path) -> None:
         pictures = "select count(*) from objects o join images i using (key) where o.kind = 'aug'"
         assert sql(cache, pictures.replace("using (key)", "on i.image_id = o.video_id")) == [(0,)]
         assert packets(cache) <= COUNT + 200, "of the videos, and of the first blocks"
-
-
-def test_packs_of_one_job_may_share_pictures(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A picture that belongs in two packs is made once and lies in both; an image that is bad lets both fail."""
-    jobs: list[Job] = []
-    heard = Observer.on_event
-
-    def on_event(self: Observer, event: Event) -> None:
-        jobs.append(event.job)
-        heard(self, event)
-
-    monkeypatch.setattr(Observer, "on_event", on_event)
-    with viewcache.open(config(tmp_path / "cache", images, **LONG)) as cache:
-        cache.read("train", 0, 0)
-        idle(cache)
-    job, whole = next((job, each) for job in jobs for each in job.clips if each.kind == "pack")
-    parts = whole.parts
-    assert len(parts) > 2
-    part = replace(pack_recipe([each.recipe for each in parts[1:]]), parts=parts[1:])
-    (tmp_path / "two" / "objects").mkdir(parents=True)
-    target = FolderTarget(str(tmp_path / "two"), durable=False)
-
-    def of(*packs: Recipe) -> Job:
-        return replace(job, clips=packs, intermediates=(), target=target, near=None)
-
-    *made, report = make_job(of(whole, part), lambda: False)
-    assert isinstance(report, Report)
-    assert (report.failed, report.returned, report.error) == ({}, (), "")
-    assert report.frames["packets"] == len(parts)
-    found = {each.key: each.stored for each in made if isinstance(each, Made)}
-    assert found.keys() == {whole.key, part.key}
-    pixels = {}
-    for recipe in (whole, part):
-        out = np.zeros(recipe.shape, np.uint8)
-        target.read_into(found[recipe.key], out, range(len(found[recipe.key].table.offsets)))
-        for each, first in zip(recipe.parts, recipe.layout.firsts, strict=True):
-            size = math.prod(each.recipe.shape)
-            pixels[recipe.key, each.recipe.key] = out[first : first + size].tobytes()
-    for each in parts[1:]:
-        assert pixels[whole.key, each.recipe.key] == pixels[part.key, each.recipe.key]
-
-    (tmp_path / "bad.jpg").write_bytes(b"\xff\xd8 no image")
-    source = replace(parts[-1].source, uri=str(tmp_path / "bad.jpg"))
-    bad = [replace(each, parts=(*each.parts[:-1], replace(parts[-1], source=source))) for each in (whole, part)]
-    *made, report = make_job(of(*bad), lambda: False)
-    assert isinstance(report, Report)
-    assert not made
-    assert set(report.failed) == {whole.key, part.key}
 
 
 def test_what_attributes_may_say(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
