@@ -4,6 +4,7 @@ A million names as ``str`` take 90 MB and are made anew by each list of them; in
 The price is a microsecond where one value is read. What is read of all files is read from arrays.
 """
 
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar, overload
@@ -16,13 +17,36 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["IdPlaces", "Keys", "Places", "RepeatedTexts", "Texts", "places_of_names"]
 
 K = TypeVar("K")
+T_co = TypeVar("T_co", covariant=True)
 
 AT_A_TIME = 1 << 16
 """Values that are objects of Python at the same time while all are gone through."""
 KEY_BYTES = 16
 
 
-class Texts(Sequence[str]):
+class _Column(Sequence[T_co]):
+    """A value for each row, which is an object of Python only while somebody looks at it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def one(self, row: int) -> T_co:
+        """The value of a row."""
+
+    @abstractmethod
+    def some(self, rows: slice) -> Sequence[T_co]:
+        """The values of some rows that follow one another."""
+
+    @overload
+    def __getitem__(self, row: int) -> T_co: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[T_co]: ...
+    def __getitem__(self, row: int | slice) -> T_co | Sequence[T_co]:
+        """One of them, or the list of some."""
+        return self.some(row) if isinstance(row, slice) else self.one(int(row))
+
+
+class Texts(_Column[str]):
     """Texts in one buffer; never changed."""
 
     __slots__ = ("array",)
@@ -42,17 +66,15 @@ class Texts(Sequence[str]):
         """How many."""
         return len(self.array)
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[str]: ...
-    def __getitem__(self, row: int | slice) -> str | Sequence[str]:
-        """One of them, or the list of some."""
-        if isinstance(row, slice):
-            some: list[str] = self.array[row].to_pylist()
-            return some
-        text: str = self.array[int(row)].as_py()
+    def one(self, row: int) -> str:
+        """The text of a row."""
+        text: str = self.array[row].as_py()
         return text
+
+    def some(self, rows: slice) -> list[str]:
+        """The texts of some rows."""
+        texts: list[str] = self.array[rows].to_pylist()
+        return texts
 
     def __iter__(self) -> Iterator[str]:
         """All of them, in order."""
@@ -72,7 +94,7 @@ class Texts(Sequence[str]):
         return Texts(pa.chunked_array([self.array, more.array]))
 
 
-class RepeatedTexts(Sequence[str | None]):
+class RepeatedTexts(_Column[str | None]):
     """Texts of which there are few different ones, or none; each may be set."""
 
     def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
@@ -90,15 +112,13 @@ class RepeatedTexts(Sequence[str | None]):
         """How many."""
         return len(self.codes)
 
-    @overload
-    def __getitem__(self, row: int) -> str | None: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[str | None]: ...
-    def __getitem__(self, row: int | slice) -> str | Sequence[str | None] | None:
-        """One of them, or the list of some."""
-        if isinstance(row, slice):
-            return [self.values[code] for code in self.codes[row].tolist()]
+    def one(self, row: int) -> str | None:
+        """The text of a row, if it has one."""
         return self.values[int(self.codes[row])]
+
+    def some(self, rows: slice) -> list[str | None]:
+        """The texts of some rows."""
+        return [self.values[code] for code in self.codes[rows].tolist()]
 
     def __setitem__(self, row: int, text: str | None) -> None:
         """Set one of them."""
@@ -127,7 +147,7 @@ class RepeatedTexts(Sequence[str | None]):
         return pa.array(self.values, pa.string()).take(pa.array(self.codes))
 
 
-class Keys(Sequence[str]):
+class Keys(_Column[str]):
     """Content keys: 16 bytes each, read, set and found as 32 hex digits."""
 
     def __init__(self, packed: NDArray[np.uint8]) -> None:
@@ -151,15 +171,13 @@ class Keys(Sequence[str]):
         """How many."""
         return len(self.packed)
 
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[str]: ...
-    def __getitem__(self, row: int | slice) -> str | Sequence[str]:
-        """One of them, or the list of some."""
-        if isinstance(row, slice):
-            return [bytes(each).hex() for each in self.packed[row]]
+    def one(self, row: int) -> str:
+        """The key of a row."""
         return bytes(self.packed[row]).hex()
+
+    def some(self, rows: slice) -> list[str]:
+        """The keys of some rows."""
+        return [bytes(each).hex() for each in self.packed[rows]]
 
     def __iter__(self) -> Iterator[str]:
         """All of them, in order."""

@@ -186,7 +186,7 @@ class Tally:
             cpu_s["load"] = max(0.0, cpu_s.get("load", 0.0) - row.cpu_s)
             frames["loaded"] -= row.n
             frames["loaded_bytes"] -= row.bytes
-        ledger.add_samples((seconds, cpu_s), frames, running.made, loads, trials, running.passed)
+        ledger.add_samples(seconds, cpu_s, frames, running.made, loads, trials, running.passed)
 
 
 def by_work(wanted: Iterable[tuple[SomeWork, int]]) -> list[tuple[SomeWork, list[int]]]:

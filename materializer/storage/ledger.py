@@ -368,7 +368,8 @@ class Ledger:
 
     def add_samples(
         self,
-        took: tuple[Mapping[str, float], Mapping[str, float]],
+        seconds: Mapping[str, float],
+        cpu_s: Mapping[str, float],
         frames: dict[str, int],
         made: list[Written],
         loaded_codec: str,
@@ -378,15 +379,15 @@ class Ledger:
         """Record what a job's stages cost, in the common currency of the planner's estimates.
 
         Args:
-            took: busy seconds by stage, and core seconds.
+            seconds: busy seconds by stage.
+            cpu_s: core seconds by stage; no more of them count than the stage was busy.
             frames: `Report.frames`.
             made: its objects.
             loaded_codec: of the intermediates that it read.
             further: what was measured beside.
             passed: keys of those of its objects that are not stored.
         """
-        seconds = took[0]
-        cpu_s = {op: min(took[1].get(op, 0.0), each) for op, each in seconds.items()}
+        cpu_s = {op: min(cpu_s.get(op, 0.0), each) for op, each in seconds.items()}
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         loaded = frames.get("loaded", 0)
         work = {

@@ -1,6 +1,7 @@
 """What a worker is asked and what it answers: values that pickle, the same for processes, threads and other machines.
 
-A job is one video and the objects to make of it. Doing it twice is harmless: an object's name is its recipe's hash.
+A job is one video and the objects to make of it, or several images and the blocks and packs to make of them. Doing it
+twice is harmless: an object's name is its recipe's hash.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -118,13 +119,14 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One video, one decode, and everything that is made of it."""
+    """One video, or several images, decoded once, and everything that is made of that."""
 
     number: int
     uri: str
     name: str
-    """The video's name in paths, for messages."""
+    """The video's name in paths, for messages; of several images that of the first, as ``uri`` is."""
     video_key: str
+    """Content key of the video; of several images that of the block or the pack."""
     index: bytes
     """`VideoIndex.to_bytes()`; empty for a video whose packets nobody has looked at: then the job begins with that."""
     clips: tuple[Recipe, ...]
