@@ -170,10 +170,10 @@ class Board(State[str]):
         needs = sorted((each for work in self.ahead for each in work.next_needed(count)), key=lambda each: each[0])
         return list(dict.fromkeys(key for _, key in needs))
 
-    def read_again(self) -> list[Work[str]]:
-        """Work whose objects are read again and again, that of generations which have begun first; the lock is held."""
+    def recurring_work(self) -> list[Work[str]]:
+        """Work with objects that are read in each epoch, of generations which have begun first; the lock is held."""
         begun = {work.group_generation for work in self.ahead if work.task_id >= 0 and work.is_begun()}
-        found = [work for work in self.ahead if any(True for _ in work.read_again())]
+        found = [work for work in self.ahead if any(True for _ in work.recurring())]
         return sorted(found, key=lambda work: work.group_generation not in begun)
 
     def is_oldest(self, work: Work[str], rows: list[int]) -> bool:

@@ -181,10 +181,10 @@ class Evictor:
         with self._board.changed:
             return self._board.next_needed(count)
 
-    def read_again(self) -> list[Work[str]]:
-        """Work whose objects are read again and again, that of generations which have begun first."""
+    def recurring_work(self) -> list[Work[str]]:
+        """Work with objects that are read in each epoch, of generations which have begun first."""
         with self._board.changed:
-            return self._board.read_again()
+            return self._board.recurring_work()
 
     def waiting(self) -> int:
         """How many readers wait now."""

@@ -103,7 +103,7 @@ class IntermediateSchedule(Work[Key]):
         """An intermediate only takes room that nothing else needs."""
         return False
 
-    def read_again(self) -> Iterable[tuple[Key, int]]:
+    def recurring(self) -> Iterable[tuple[Key, int]]:
         """The objects, as far as they can be made, and most bytes that each takes."""
         return ((key, size) for key, _, size in self._objects if key not in self._failed)
 
@@ -294,7 +294,7 @@ class FileWork(IntermediateWork):
         """Nothing."""
         return None
 
-    def read_again(self) -> Iterable[tuple[str, int]]:
+    def recurring(self) -> Iterable[tuple[str, int]]:
         """Nothing: files are opened by their place in the folder."""
         return ()
 

@@ -227,7 +227,7 @@ class Mover:
 
     def _choose_residents(self, memory: Tier) -> None:
         """Choose anew where other objects are read again, or there is more or less room; others leave."""
-        works = self._evictor.read_again()
+        works = self._evictor.recurring_work()
         room = room_for(self._watermarks.residents, self._filled(memory), self._dispatcher.demand_reserve)
         before, room_before = self._chosen_of
         fewer_since, self._fewer_since = self._fewer_since, None
@@ -239,7 +239,7 @@ class Mover:
             if now < self._fewer_since + LINGER_S:
                 return
         self._chosen_of = works, room
-        self.demoted.update(self.residents.choose([work.read_again() for work in works], room))
+        self.demoted.update(self.residents.choose([work.recurring() for work in works], room))
         self.demoted -= self.residents.keys
 
     def _absent_residents(self) -> Iterator[Copy]:

@@ -58,7 +58,7 @@ class Residents:
         """Choose anew. Those that are still read again stay, as far as there is room, and others join them.
 
         Args:
-            wanted: objects that are read again and again, key and most bytes, of each generation; those that are
+            wanted: objects that are read in each epoch, key and most bytes, of each generation; those that are
                 wanted first come first.
             room: bytes for all of them.
 

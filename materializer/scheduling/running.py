@@ -88,7 +88,8 @@ class Running:
 
     def damaged(self, report: Report) -> list[Copy]:
         """Of what it started from, the copies that were not as they were written."""
-        return [each for each in self.held if each.key in (report.unread if each.tier == MEMORY else report.damaged)]
+        in_memory, elsewhere = set(report.damaged_in_memory), set(report.damaged)
+        return [each for each in self.held if each.key in (in_memory if each.tier == MEMORY else elsewhere)]
 
     def release(self, ledger: Ledger, *, certain: bool = True) -> None:
         """Give back what was promised to objects that it did not make, and the holds on what it started from.

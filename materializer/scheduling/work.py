@@ -181,8 +181,8 @@ class Work(ABC, Generic[Key]):
         """Whether a reader is in its generation, or behind it."""
         return True
 
-    def read_again(self) -> Iterable[tuple[Key, int]]:
-        """Objects from which clips of each epoch are made, and most bytes that each takes on disk."""
+    def recurring(self) -> Iterable[tuple[Key, int]]:
+        """Objects that are read in each epoch, since its clips are made from them, and most bytes of each on disk."""
         return ()
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:

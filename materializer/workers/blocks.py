@@ -128,7 +128,7 @@ class _Said:
     failed_by_ops: dict[str, str] = field(default_factory=dict)
     unpacked: dict[str, str] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
+    damaged_in_memory: list[str] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
 
     def took(self, seconds: Mapping[str, float], cpu_s: Mapping[str, float]) -> None:
@@ -146,7 +146,7 @@ class _Said:
         self.failed_by_ops |= report.failed_by_ops
         self.unpacked |= report.unpacked
         self.damaged += report.damaged
-        self.unread += report.unread
+        self.damaged_in_memory += report.damaged_in_memory
         self.trials += report.trials
 
 
@@ -287,7 +287,7 @@ class _Images:
         leaves = tree.leaves()
         made = reader.read(0, {root_of(node) for leaf in leaves for node in leaf.nodes})
         self._said.damaged += reader.damaged
-        self._said.unread += reader.unread
+        self._said.damaged_in_memory += reader.damaged_in_memory
         self._clock.lap("load")
         if not made:
             return False
@@ -387,7 +387,7 @@ class _Images:
             unpacked=said.unpacked,
             bad_parts={} if block is None or not self._bad or self._contradicted else {block.key: self._bad},
             contradicted=tuple(self._contradicted),
-            unread=tuple(said.unread),
+            damaged_in_memory=tuple(said.damaged_in_memory),
         )
 
 

@@ -161,9 +161,9 @@ class IntermediateReader:
             read_into = memory.read_into if each.tier == MEMORY else target.read_into
             self._sources.setdefault(_operation(each), []).append(_Source(each, read_into, index))
         self.damaged: list[str] = []
-        """Keys of intermediates that could not be read in the local tier."""
-        self.unread: list[str] = []
-        """The same of those in memory."""
+        """Keys of intermediates whose copy in the local tier is damaged."""
+        self.damaged_in_memory: list[str] = []
+        """The same of copies in memory."""
         self._loaded: Counter[str] = Counter()
 
     def counts(self) -> dict[str, int]:
@@ -229,7 +229,7 @@ class IntermediateReader:
                 if source.intermediate.tier != MEMORY:
                     self.damaged.append(source.intermediate.key)
                 elif not self._memory.is_refused:
-                    self.unread.append(source.intermediate.key)
+                    self.damaged_in_memory.append(source.intermediate.key)
                 self._sources[node].remove(source)
                 continue
             self._loaded.update(loaded=1, loaded_bytes=picture.size)

@@ -221,7 +221,8 @@ class Report:
     returned: tuple[str, ...] = ()
     """Keys left unmade because a reader was waiting for other videos; they are asked for again."""
     damaged: tuple[str, ...] = ()
-    """Keys of intermediates that could not be read; their frames were decoded. Or of the copy of the file."""
+    """Keys of intermediates whose copy in the local tier is damaged; their frames were decoded. Or of the copy of the
+    file."""
     trials: tuple[Trial, ...] = ()
     """What other codecs would have done, and what packing in groups took."""
     error: str = ""
@@ -241,8 +242,8 @@ class Report:
     """Key of a block → place in it of images that cannot give their pictures → why."""
     contradicted: tuple[tuple[str, Scanned], ...] = ()
     """Content key of images of a block that are not what their headers said, and what they are."""
-    unread: tuple[str, ...] = ()
-    """Keys of intermediates that could not be read in memory: they were sought in the folder, or decoded."""
+    damaged_in_memory: tuple[str, ...] = ()
+    """Keys of intermediates whose copy in memory is damaged: they were read in the local tier, or decoded."""
 
     def learned(self, video_key: str) -> Iterator[tuple[str, Scanned]]:
         """Content keys of videos or images, and what was found of them; ``video_key`` is that of the job."""

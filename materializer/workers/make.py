@@ -415,7 +415,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIn
         maker.failed_by_ops,
         maker.audio.silenced,
         maker.unpacked,
-        unread=tuple(maker.kept.unread),
+        damaged_in_memory=tuple(maker.kept.damaged_in_memory),
     )
 
 

@@ -212,15 +212,15 @@ def test_they_linger_while_a_generation_is_decided(
 ) -> None:
     """For a while after their work is gone, and nothing has come in its place, they stay as they are."""
     looks: list[int] = []
-    asked = Evictor.read_again
+    asked = Evictor.recurring_work
 
-    def read_again(self: Evictor) -> list[Work[str]]:
+    def recurring_work(self: Evictor) -> list[Work[str]]:
         works = asked(self)
         looks.append(len(works))
         return works
 
     monkeypatch.setattr(migration, "LINGER_S", 1e9)
-    monkeypatch.setattr(Evictor, "read_again", read_again)
+    monkeypatch.setattr(Evictor, "recurring_work", recurring_work)
     with viewcache.open(tiered(tmp_path, images)) as cache:
         read(cache, epochs=1)
         residents = settle(cache)
